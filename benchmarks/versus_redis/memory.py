@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEY = "bench:weight"
 WARM_UP_KEY = "bench:weight-warm-up"
 WARM_UP_ENTRIES = 2_000
-SETTLE_S = 1.0
+SETTLE_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)

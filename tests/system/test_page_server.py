@@ -266,7 +266,8 @@ def test_figures_of_the_status_are_those_of_the_data(site: Site) -> None:
         (heat,) = status["heat"]
         assert sum(heat["ages"]) == heat["deliveries"][0] == heat["count"] == 10
         assert set(status["memory_by_cause"]) == {
-            *("entries", "pending", "consumers", "groups", "producers", "tombstones")
+            *("entries", "compressed entries", "pending", "consumers", "groups", "producers"),
+            "tombstones",
         }
         assert status["survey"]["entries"] == 31
         assert status["durability"]["appendfsync"] == "everysec"

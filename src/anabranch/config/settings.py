@@ -305,6 +305,23 @@ class Settings(RegionSettings, HttpSettings):
         Memory(), "4096", group="streams",
         sentence="Bytes per node as approximate trimming counts them; 0 is no limit.",
     )
+    stream_compression: bool = row(
+        YesNo(), "yes", group="streams",
+        sentence="Hold the entries of full nodes in compressed form in memory. With no, nodes that "
+        "are compressed stay so until they change.",
+    )
+    stream_compression_age: int = row(
+        Integer(0, 86400), "10", group="streams", unit="seconds",
+        sentence="Compress a node when it has been full for this long, at most twice as long.",
+    )
+    stream_compression_level: int = row(
+        Integer(1, 19), "1", group="streams",
+        sentence="The zstd level of compressed nodes; a higher one takes longer and saves little.",
+    )
+    stream_compression_cache: int = row(
+        Memory(), "16mb", group="streams",
+        sentence="What compressed nodes that were opened for readers may hold beside.",
+    )
     stream_idmp_duration: int = row(
         Integer(1, 86400), "100", group="streams", unit="seconds",
         sentence="How long new streams remember idempotent IDs.",

@@ -119,7 +119,7 @@ def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number:
     nodes, effect.nodes = effect.nodes, None
     for node in nodes or ():
         log.append_block(node, number)
-        number = number and number + len(node.ids)
+        number = number and number + node.count
     if nodes:
         return
     ids, last = effect.ids, len(effect.ids)

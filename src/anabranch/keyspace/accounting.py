@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from anabranch.keyspace.memory import KEY_BYTES, value_bytes
 from anabranch.keyspace.values import Value
+from anabranch.stream.compression import BlockCache
 from anabranch.stream.stream import Stream
 
 __all__ = ["Account"]
@@ -34,13 +35,15 @@ class Account:
     """The sum over all keys of a keyspace."""
 
     __slots__ = (
+        "_block_cache",
         "_counted_bytes",
         "_due",
         "_growth_bytes",
         "beside_bytes",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, block_cache: BlockCache) -> None:
+        self._block_cache = block_cache
         self._counted_bytes = 0
         self._due: deque[Value] = deque()  # changed since they were measured
         self._growth_bytes = 0  # average growth of the values that were measured last
@@ -51,7 +54,7 @@ class Account:
     def used_bytes(self) -> int:
         """The estimated bytes of all keys and values."""
         growth = max(self._growth_bytes, 0) * len(self._due)
-        return self._counted_bytes + growth + self.beside_bytes
+        return self._counted_bytes + growth + self.beside_bytes + self._block_cache.held
 
     @property
     def due(self) -> int:

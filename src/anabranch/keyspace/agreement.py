@@ -90,7 +90,7 @@ def _entries(replica_id: int, log: RegionLog) -> int:
 
 def _block(replica_id: int, block: Block) -> int:
     total = 0
-    for low, high in block.runs(0, len(block.ids)):
+    for low, high in block.runs(0, block.count):
         # The fragment contains the ID; it begins with "*", which ends the number.
         numbers = block.numbers_of(low, high) if replica_id else repeat(0)
         for number, fragment in zip(numbers, block.fragments(low, high), strict=False):

@@ -105,7 +105,7 @@ def _feed_inside(digest: _Hash, stream: Stream) -> None:
         _feed(digest, region, stream.incarnation, log.next_position, log.trimmed)
         for block in log.blocks:
             _feed(digest, block.first_id, block.first_position, block.slots, block.weight)
-            for low, high in block.runs(0, len(block.ids)):
+            for low, high in block.runs(0, block.count):
                 _feed(digest, *block.ids[low:high], *map(block.position, range(low, high)))
     for name in sorted(stream.groups):
         group = stream.groups[name]

@@ -13,6 +13,7 @@ from anabranch.keyspace.replica import Dot, Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.keyspace.waiters import Waiters
+from anabranch.stream.compression import BlockCache
 from anabranch.stream.shared import Tombstone
 from anabranch.stream.stream import Stream
 
@@ -24,6 +25,7 @@ class Keyspace:
 
     __slots__ = (
         "account",
+        "block_cache",
         "databases",
         "deferred_free",
         "incarnations",
@@ -40,7 +42,8 @@ class Keyspace:
         # (database, key) with waiters that changed since they were last served
         self.ready: dict[tuple[int, bytes], None] = {}
         self.incarnations = Incarnations()
-        self.account = Account()
+        self.block_cache = BlockCache()
+        self.account = Account(self.block_cache)
         self.databases = [
             Database(index, self.ready, self.incarnations, self.account) for index in range(count)
         ]

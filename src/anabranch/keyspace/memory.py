@@ -89,12 +89,14 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
 
     ``groups`` is the memory of groups without pending entries and consumers.
     """
+    logs = stream.logs.values()
     groups = stream.groups.values()
     pending = sum(group.pending_count * _PENDING_BYTES for group in groups)
     consumers = sum(_scaled(group.consumers.values(), _consumer_bytes, samples) for group in groups)
     all_groups = _scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
     return {
-        "entries": sum(_log_bytes(log, samples) for log in stream.logs.values()),
+        "entries": sum(_log_bytes(log, samples) - _compressed_bytes(log, samples) for log in logs),
+        "compressed entries": sum(_compressed_bytes(log, samples) for log in logs),
         "pending": pending,
         "consumers": consumers,
         "groups": max(all_groups - pending - consumers, 0),
@@ -128,21 +130,40 @@ def _log_bytes(log: RegionLog, samples: int) -> int:
     count = len(blocks)
     if not count:
         return getsizeof(log) + getsizeof(blocks)
-    step = 1 if not samples else -(-count // samples)
-    measured = [_block_bytes(blocks[index]) for index in range(0, count, step)]
     spine = getsizeof(blocks) + getsizeof(log.first_ids) + count * _ID_BYTES
-    return getsizeof(log) + spine + sum(measured) * count // len(measured)
+    return getsizeof(log) + spine + _scaled_evenly(blocks, _block_bytes, samples)
+
+
+def _compressed_bytes(log: RegionLog, samples: int) -> int:
+    """What compressed blocks take of :func:`_log_bytes`, measured on the same sample."""
+
+    def measure(block: Block) -> int:
+        return _block_bytes(block) if block.packed is not None else 0
+
+    return _scaled_evenly(log.blocks, measure, samples)
+
+
+def _scaled_evenly(blocks: list[Block], measure: Callable[[Block], int], samples: int) -> int:
+    count = len(blocks)
+    step = 1 if not samples else -(-count // samples) or 1
+    measured = [measure(blocks[index]) for index in range(0, count, step)]
+    return sum(measured) * count // max(len(measured), 1)
 
 
 def _block_bytes(block: Block) -> int:
-    size = getsizeof(block) + getsizeof(block.data) + getsizeof(block.dead)
+    size = getsizeof(block) + 2 * _OFFSET_BYTES  # weight and first position
+    if block.dead:
+        size += getsizeof(block.dead)
+    if block.packed is not None:  # the cache counts what it holds
+        size += getsizeof(block.packed)
+    else:
+        size += getsizeof(block.ids) + getsizeof(block.ends) + getsizeof(block.data)
+        if isinstance(block.ids, PackedIds):
+            size += block.ids.packed_bytes
+        else:
+            size += len(block.ids) * _ID_BYTES
     if block.parts is not None:
         size += getsizeof(block.parts) + sum(map(getsizeof, block.parts))
-    if isinstance(block.ids, PackedIds):
-        size += getsizeof(block.ids) + block.ids.packed_bytes + getsizeof(block.ends)
-    else:
-        size += getsizeof(block.ids) + getsizeof(block.ends)
-        size += len(block.ids) * _ID_BYTES
     if block.numbers is not None:
         size += getsizeof(block.numbers)
     if block.positions is not None:

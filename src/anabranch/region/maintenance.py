@@ -1,8 +1,8 @@
 """Background work in bounded slices.
 
-Keys past their deadline, idempotent IDs and ledger records past their age, the end of a CLIENT
-PAUSE: ``run`` is called ``hz`` times a second, and each call does at most one slice of each kind.
-No client waits long for it.
+Keys past their deadline, idempotent IDs and ledger records past their age, blocks to compress, the
+end of a CLIENT PAUSE: ``run`` is called ``hz`` times a second, and each call does at most one slice
+of each kind. No client waits long for it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from anabranch.effects import kinds
+from anabranch.region.compressing import Compressing
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Maintenance:
         self._waking = waking
         self._merging = merging
         self._sweep_later = sweep_later
+        self._compressing = Compressing(region)
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
         self._producers_cursor = 0
@@ -65,6 +67,7 @@ class Maintenance:
             self._forget_producers(now_ms)
         self._merging.maintain()
         self._sweep_later()
+        self._compressing.begin_if_due(now_ms)
         region.keyspace.account.measure_changed(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self) -> bool:

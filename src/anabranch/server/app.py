@@ -152,7 +152,7 @@ class Server:
         self.region.sample_rates(self.clock.now_us() // 1000)
         self._sample_memory()
         self.clients.close_overdue()
-        self.heap.tick()
+        self.heap.tick(self.region.keyspace.block_cache.saved)
         self.http.ticked()
 
     # -- memory -------------------------------------------------------------------------------

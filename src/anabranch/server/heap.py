@@ -19,6 +19,8 @@ _REST_SHARE: Final = 0.05
 """The server rests while it uses less than this share of a core."""
 _WORTH_CPU_S: Final = 0.2
 """After less work than this, no call is made."""
+_WORTH_BYTES: Final = 4 << 20
+"""A call is made all the same if so much was freed since the last one."""
 _COST_SHARE: Final = 0.001
 """The greatest share of the time that the calls may take."""
 
@@ -49,9 +51,13 @@ class Heap:
         self._looked = now_s(), cpu_s()
         self._given_back_at_cpu_s = 0.0
         self._not_before_s = 0.0
+        self._given_back_at_bytes = 0
 
-    def tick(self) -> None:
-        """Return memory if the server rests and it is time."""
+    def tick(self, freed_bytes: int = 0) -> None:
+        """Return memory if the server rests and it is time.
+
+        ``freed_bytes`` is what the compression of streams has freed since the start.
+        """
         now_s = self._now_s()
         before_s, before_cpu_s = self._looked
         if now_s - before_s < _LOOK_EVERY_S:
@@ -59,11 +65,12 @@ class Heap:
         cpu_s = self._cpu_s()
         self._looked = now_s, cpu_s
         rests = cpu_s - before_cpu_s < _REST_SHARE * (now_s - before_s)
-        if (
-            rests
-            and cpu_s - self._given_back_at_cpu_s > _WORTH_CPU_S
-            and now_s > self._not_before_s
-        ):
+        is_worth_it = (
+            cpu_s - self._given_back_at_cpu_s > _WORTH_CPU_S
+            or freed_bytes - self._given_back_at_bytes > _WORTH_BYTES
+        )
+        if rests and is_worth_it and now_s > self._not_before_s:
+            self._given_back_at_bytes = freed_bytes
             self.give_back()
 
     def give_back(self) -> None:

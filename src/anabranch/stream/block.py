@@ -14,6 +14,9 @@ adding one is cheapest. When the next block opens, the block is *closed*: one ``
 fragments, their end offsets and their IDs in compact arrays. That takes a tenth of a microsecond an
 entry. Objects of a few hundred entries come and go in the same memory: the heap stays compact.
 
+A closed block may be *compressed* (:meth:`Block.compress`). Whoever reads ``ids``, ``ends`` or
+``data`` opens it: they are there again, beside the compressed form, until the cache has no room.
+
 Invariants (see :meth:`Block.check`): IDs ascend strictly; in a closed block ``ends`` are the end
 offsets of the fragments in ``data``; ``dead`` holds indexes of removed entries.
 """
@@ -25,13 +28,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from operator import add, rshift, sub
+from sys import getsizeof
+from typing import TYPE_CHECKING
 
+from anabranch.stream.compression import BlockCache, expanded
 from anabranch.stream.packed_ids import PackedIds
 
 __all__ = ["Block", "entry_weight", "entry_weights", "full_block"]
 
 _NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_ENDS: array[int] = array("H")
+_CONTENTS = frozenset({"ids", "ends", "data"})
 _REWRITE_DEAD_MIN = 64  # below this a rewrite saves less than it costs
 
 
@@ -59,6 +66,8 @@ class Block:
     """Up to a few hundred consecutive entries of one region log."""
 
     __slots__ = (
+        "_packed_count",
+        "cache",
         "data",
         "dead",
         "digest",
@@ -68,6 +77,7 @@ class Block:
         "gaps",
         "ids",
         "numbers",
+        "packed",
         "parts",
         "positions",
         "shared",
@@ -94,6 +104,15 @@ class Block:
         self.shift = shift
         # Of the live entries while nothing is added, see keyspace/agreement.py; None: not taken.
         self.digest: int | None = None
+        # While the block is compressed: its contents, how many entries, and who opens it.
+        self.packed: bytes | None = None
+        self._packed_count = 0
+        self.cache: BlockCache | None = None
+
+    @property
+    def count(self) -> int:
+        """Entries that it has, dead or live; does not open the block."""
+        return len(self.ids) if self.packed is None else self._packed_count
 
     @property
     def is_open(self) -> bool:
@@ -103,12 +122,12 @@ class Block:
     @property
     def slots(self) -> int:
         """Entries ever put into the block, deleted ones included."""
-        return len(self.ids) + self.gaps
+        return self.count + self.gaps
 
     @property
     def live(self) -> int:
         """Entries that are not deleted."""
-        return len(self.ids) - len(self.dead)
+        return self.count - len(self.dead)
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -138,7 +157,7 @@ class Block:
     def keep_positions(self) -> None:
         """Note every position, because the next entry's will not simply follow."""
         if self.positions is None:
-            self.positions = list(range(len(self.ids)))
+            self.positions = list(range(self.count))
 
     def number(self, index: int) -> int:
         """Number of an entry, see :mod:`anabranch.stream.region_log`."""
@@ -161,12 +180,12 @@ class Block:
         offset = number - self.first_position - self.shift
         if self.positions is not None:
             return bisect_right(self.positions, offset)
-        return min(max(offset + 1, 0), len(self.ids))
+        return min(max(offset + 1, 0), self.count)
 
     def keep_numbers(self) -> array[int]:
         """Note every number, because the next entry's will not lie as far above its position."""
         if self.numbers is None:
-            self.numbers = array("Q", self.numbers_of(0, len(self.ids)))
+            self.numbers = array("Q", self.numbers_of(0, self.count))
         return self.numbers
 
     @property
@@ -184,7 +203,7 @@ class Block:
 
     def last_live(self) -> int:
         """Index of the newest live entry; the block must have one."""
-        index = len(self.ids) - 1
+        index = self.count - 1
         dead = self.dead
         while index in dead:
             index -= 1
@@ -276,11 +295,62 @@ class Block:
     def reopen(self) -> None:
         """Entries may be added again (the block behind this one went)."""
         self.digest = None
+        self._expand()
         if self.parts is None:
             self.parts = self.fragments(0, len(self.ids))
             self.ids = list(self.ids)
             self.data = b""
             self.ends = _NO_ENDS
+
+    # -- compressing --------------------------------------------------------------------------
+
+    def compress(self, cache: BlockCache) -> bool:
+        """Hold the contents of a closed block in compressed form; returns whether they are.
+
+        Not if they would hardly be smaller, and not with IDs that do not fit into words.
+        """
+        if self.packed is not None:
+            return True
+        if self.parts is not None or not isinstance(self.ids, PackedIds):
+            return False
+        packed = cache.compress(self.ids, self.ends, self.data)
+        if packed is None:
+            return False
+        self._packed_count = len(self.ids)
+        self.packed = packed
+        self.cache = cache
+        self.shut()
+        return True
+
+    def shut(self) -> None:
+        """Keep the compressed form alone; for the cache that has opened the block."""
+        del self.ids, self.ends, self.data
+        self.__class__ = _ShutBlock
+
+    def _open(self) -> None:
+        assert self.packed is not None
+        assert self.cache is not None
+        self.__class__ = Block
+        self.ids, self.ends, self.data = expanded(self.packed)
+        self.cache.add(self, len(self.data) + self.ids.packed_bytes + getsizeof(self.ends))
+
+    def _expand(self) -> BlockCache | None:
+        """Hold the contents as they are, because they will change; returns who had opened them."""
+        cache = self.cache
+        if self.packed is not None and cache is not None:
+            self.ids, self.ends, self.data = self.contents()
+            self.__class__ = Block
+            self.packed = self.cache = None
+            cache.discard(self)
+        return cache
+
+    def contents(self) -> tuple[list[int] | PackedIds, array[int], bytes]:
+        """IDs, end offsets and fragments, for who reads them once: the cache stays as it is."""
+        if self.packed is not None and self.cache is not None and self not in self.cache:
+            return expanded(self.packed)
+        if self.parts is None:
+            return self.ids, self.ends, self.data
+        return self.ids, array("Q", self.end_offsets()), b"".join(self.parts)
 
     # -- removing -----------------------------------------------------------------------------
 
@@ -308,6 +378,7 @@ class Block:
         """Close the gaps: bytes and IDs of dead entries go, slots and positions stay counted."""
         if not self.live:
             return
+        cache = self._expand()
         keep = [index for index in range(len(self.ids)) if index not in self.dead]
         is_closed = self.parts is None
         offsets = self.positions
@@ -321,6 +392,8 @@ class Block:
         self.dead = _NONE
         if is_closed:
             self.close()
+        if cache is not None:
+            self.compress(cache)
 
     def forget_dead(self) -> None:
         """Rewrite at once, whatever the share of dead entries (see ``RegionLog.reopen_at``)."""
@@ -331,10 +404,16 @@ class Block:
         """An independent copy."""
         other = Block(self.first_id, self.first_position, self.shift)
         # What a closed block consists of never changes, so it can be shared.
-        other.ids = self.ids.copy() if isinstance(self.ids, list) else self.ids
         other.parts = None if self.parts is None else self.parts.copy()
-        other.ends = self.ends
-        other.data = self.data
+        if self.packed is None:
+            other.ids = self.ids.copy() if isinstance(self.ids, list) else self.ids
+            other.ends = self.ends
+            other.data = self.data
+        else:
+            other.packed = self.packed
+            other._packed_count = self._packed_count
+            other.cache = self.cache
+            other.shut()
         other.dead = self.dead if self.dead is _NONE else set(self.dead)
         other.gaps = self.gaps
         other.weight = self.weight
@@ -355,6 +434,24 @@ class Block:
         if self.numbers is not None:
             assert len(self.numbers) == len(self.ids)
             assert all(a < b for a, b in pairwise(self.numbers))
+
+
+class _ShutBlock(Block):
+    """A compressed block that is not open: its contents are attributes that are missing.
+
+    A class of its own, because a class with ``__getattr__`` makes every look at an attribute slow.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Open the block, which is an ordinary one then."""
+            if name not in _CONTENTS:
+                raise AttributeError(name)
+            self._open()
+            return getattr(self, name)
 
 
 def full_block(ids: Sequence[int], data: bytes, ends: list[int], weight: int) -> Block:

@@ -29,6 +29,7 @@ class BlockSequence:
         "_live_sums",
         "_newest",
         "blocks",
+        "compressed",
         "first_ids",
         "next_position",
         "tail",
@@ -43,6 +44,7 @@ class BlockSequence:
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
         self._live_sums: list[int] = []  # live entries before each of the first blocks
+        self.compressed = 0  # blocks below this position have been compressed
         self._newest = (0, 0)  # number and ID of the newest entry that is in no block any more
 
     # -- adding -------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class BlockSequence:
         self.tail = block
         self.blocks.append(block)
         self.first_ids.append(block.first_id)
-        self.next_position = position + len(block.ids)
+        self.next_position = position + block.count
 
     def restore(self, block: Block) -> None:
         """Put back the newest block of a log whose positions have been counted already."""
@@ -174,7 +176,7 @@ class BlockSequence:
             block = blocks[index]
             index += 1
             if index < count and first_ids[index] <= end:
-                high = len(block.ids)  # the next block begins within the range
+                high = block.count  # the next block begins within the range
             else:
                 high = block.index_after(end)
             if not block.dead:
@@ -248,7 +250,7 @@ class BlockSequence:
         while index >= 0:
             block = self.blocks[index]
             low = block.index_from(start) if first_ids[index] < start else 0
-            high = block.index_after(end) if newest else len(block.ids)
+            high = block.index_after(end) if newest else block.count
             for first, stop in reversed(list(block.runs(low, high))):
                 if 0 < limit <= stop - first:
                     yield block, stop - limit, stop
@@ -369,11 +371,17 @@ class BlockSequence:
             del self._live_sums[low:]  # the block before them will grow
             self.tail = blocks[-1] if blocks else None
             if self.tail is not None:  # the positions of those that went must not be used again
-                if self.tail.shared:
-                    self.tail = self._own(-1)
-                self.tail.reopen()
-                self.tail.keep_positions()
+                self._reopen_tail().keep_positions()
         return gone
+
+    def _reopen_tail(self) -> Block:
+        """Have entries added again to a block that was closed."""
+        assert self.tail is not None
+        if self.tail.shared:
+            self.tail = self._own(-1)
+        self.tail.reopen()
+        self.compressed = min(self.compressed, self.tail.first_position)
+        return self.tail
 
     def _drop(self, block: Block) -> None:
         index = self._block_index(block.first_id)

@@ -287,18 +287,16 @@ def _restore_progress(group: Group, parts: list[Any]) -> None:
 
 
 def _block_array(region: int, block: Block) -> list[Any]:
-    ids = block.ids
-    ends = block.end_offsets()
-    wide = not isinstance(ends, array) or ends.typecode != "H"
+    ids, ends, data = block.contents()
     return [
         split(block.first_id),
         block.first_position,
         [ids.base_ms, _little(ids.words)]
         if isinstance(ids, PackedIds)
         else [[entry_id >> SEQ_BITS for entry_id in ids], [entry_id & MAX_SEQ for entry_id in ids]],
-        b"".join(block.parts) if block.parts is not None else block.data,
-        wide,
-        _little(ends if isinstance(ends, array) else array("Q", ends)),
+        data,
+        ends.typecode != "H",
+        _little(ends),
         sorted(block.dead),
         block.gaps,
         block.weight,
@@ -311,8 +309,8 @@ def _block_array(region: int, block: Block) -> list[Any]:
 def _numbers_array(block: Block) -> list[int] | bytes:
     if block.numbers is None and block.positions is None:
         first = block.number(0)
-        return [first, first + len(block.ids)]
-    return _little(array("Q", block.numbers_of(0, len(block.ids))))
+        return [first, first + block.count]
+    return _little(array("Q", block.numbers_of(0, block.count)))
 
 
 def _restore_numbers(block: Block, written: list[int] | bytes | None) -> None:
@@ -322,7 +320,7 @@ def _restore_numbers(block: Block, written: list[int] | bytes | None) -> None:
     elif written is not None:
         first, stop = written
         block.shift = first - block.position(0)
-        if stop - 1 - block.position(len(block.ids) - 1) != block.shift:
+        if stop - 1 - block.position(block.count - 1) != block.shift:
             block.numbers = array("Q", range(first, stop))
 
 

@@ -35,7 +35,7 @@ class FrozenLog:
     def spans(self) -> Iterator[Span]:
         """All entries, ascending."""
         for block in self.blocks:
-            for low, high in block.runs(0, len(block.ids)):
+            for low, high in block.runs(0, block.count):
                 yield block, low, high
 
     def live_number(self, entry_id: int) -> int | None:
@@ -45,7 +45,7 @@ class FrozenLog:
             return None
         block = self.blocks[at]
         index = block.index_from(entry_id)
-        if index == len(block.ids) or block.ids[index] != entry_id or index in block.dead:
+        if index == block.count or block.ids[index] != entry_id or index in block.dead:
             return None
         return block.number(index)
 

@@ -88,7 +88,7 @@ class ImageBuilder:
             (log,) = self._logs.values()
             for block in log.blocks:
                 entries: _Entries = []
-                for low, high in block.runs(0, len(block.ids)):
+                for low, high in block.runs(0, block.count):
                     entries += _entries(block, low, high, block.ids[low:high])
                 yield NodeImage(entries, block.slots)
             return

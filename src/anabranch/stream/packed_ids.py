@@ -95,6 +95,13 @@ class PackedIds(Sequence[int]):
             return cls(ms, _NUMBERS[first : last + 1 : step])
         return cls(ms, array("Q", range(first, last + 1, step)))
 
+    @classmethod
+    def run(cls, base_ms: int, first: int, count: int) -> PackedIds:
+        """So many IDs that ascend by one, from the one with this word on."""
+        if first + count <= _SMALL:
+            return cls(base_ms, _NUMBERS[first : first + count])
+        return cls(base_ms, array("Q", range(first, first + count)))
+
     @property
     def packed_bytes(self) -> int:
         """Memory of the packed words."""

@@ -30,7 +30,7 @@ __all__ = ["RegionLog", "Span"]
 class RegionLog(BlockSequence):
     """The entries that one replica ID added to one key."""
 
-    __slots__ = ("base", "deleted_id", "deleted_number", "floor", "trimmed")
+    __slots__ = ("base", "deleted_id", "deleted_number", "floor", "full", "trimmed")
 
     def __init__(self, first_position: int = 0) -> None:
         super().__init__(first_position)
@@ -39,6 +39,23 @@ class RegionLog(BlockSequence):
         self.floor = 0  # a deletion of the key has covered everything up to this number
         self.deleted_number = 0  # of the newest entry that XDEL or its kin removed
         self.deleted_id = 0
+        self.full = 0  # blocks below this position were full at the last look at them
+
+    # -- compressing --------------------------------------------------------------------------
+
+    def idle_blocks(self) -> list[Block]:
+        """The blocks that were full at the last call already, and were not returned since."""
+        if self.tail is None:
+            return []
+        newest = self.tail.first_position
+        if self.compressed == newest:
+            return []
+        blocks = self.blocks
+        high_position = min(self.full, newest)
+        low = bisect_left(blocks, self.compressed, key=_first_position)
+        high = bisect_left(blocks, high_position, key=_first_position)
+        self.compressed, self.full = high_position, newest
+        return blocks[low:high]
 
     # -- adding -------------------------------------------------------------------------------
 
@@ -63,7 +80,7 @@ class RegionLog(BlockSequence):
             return 0, 0
         block = blocks[at]
         index = block.index_above(number)
-        return (at, index) if index < len(block.ids) else (at + 1, 0)
+        return (at, index) if index < block.count else (at + 1, 0)
 
     def find_number(self, number: int) -> tuple[Block, int] | None:
         """The live entry with this number, or None."""
@@ -110,7 +127,7 @@ class RegionLog(BlockSequence):
             return self.blocks[at].position(index - 1) + 1
         if at:
             block = self.blocks[at - 1]
-            return block.position(len(block.ids) - 1) + 1
+            return block.position(block.count - 1) + 1
         return 0
 
     def position_above(self, number: int) -> int:
@@ -125,7 +142,7 @@ class RegionLog(BlockSequence):
         if at < 0:
             return 0
         block = self.blocks[at]
-        index = bisect_left(range(len(block.ids)), position, key=block.position) - 1
+        index = bisect_left(range(block.count), position, key=block.position) - 1
         return block.number(index)
 
     def id_upto(self, number: int) -> int:
@@ -206,7 +223,7 @@ class RegionLog(BlockSequence):
         blocks = self.blocks
         at = max(bisect_right(blocks, position, key=_first_position) - 1, 0)
         for block in islice(blocks, at, None):
-            for low, high in block.runs(_index_of(block, position), len(block.ids)):
+            for low, high in block.runs(_index_of(block, position), block.count):
                 if count <= high - low:
                     last = block.position(low + count - 1)
                     return last + 1 if block is not self.tail else self._end_behind(last)
@@ -276,9 +293,7 @@ class RegionLog(BlockSequence):
             self.first_ids.append(block.first_id)
             self.tail = block
         if self.tail is not None and not self.tail.is_open:
-            if self.tail.shared:
-                self.tail = self._own(-1)
-            self.tail.reopen()
+            self._reopen_tail()
         floor = self.floor = max(self.floor, other.floor)
         self._newest = newest if newest[0] > floor else (0, 0)
         deleted = max(
@@ -313,6 +328,7 @@ class RegionLog(BlockSequence):
         other._gone = self._gone
         other._newest = self._newest
         other.base = self.base
+        other.full, other.compressed = self.full, self.compressed
         other.trimmed = self.trimmed
         other.floor = self.floor
         other.deleted_number, other.deleted_id = self.deleted_number, self.deleted_id
@@ -333,7 +349,7 @@ def _first_number(block: Block) -> int:
 
 
 def _last_number(block: Block) -> int:
-    return block.number(len(block.ids) - 1)
+    return block.number(block.count - 1)
 
 
 def _first_slot_position(block: Block) -> int:
@@ -349,4 +365,4 @@ def _index_of(block: Block, position: int) -> int:
     offset = position - block.first_position
     if block.positions is not None:
         return bisect_left(block.positions, offset)
-    return min(max(offset, 0), len(block.ids))
+    return min(max(offset, 0), block.count)

@@ -270,14 +270,14 @@ class Stream:
         log.trimmed = max(log.trimmed, below_position)
         whole = 0
         for block in log.blocks:
-            if block.position(len(block.ids) - 1) >= below_position:
+            if block.position(block.count - 1) >= below_position:
                 break
             whole += 1
         gone = log.drop_blocks(0, whole)
         if log.tail is not None and log.blocks[0].first_position < below_position:
             block = log.blocks[0]
             doomed: list[int] = []
-            for first, stop in block.runs(0, len(block.ids)):
+            for first, stop in block.runs(0, block.count):
                 doomed += [
                     block.ids[i] for i in range(first, stop) if block.position(i) < below_position
                 ]

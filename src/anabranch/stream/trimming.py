@@ -102,7 +102,7 @@ def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
                 break
             removed += block.live
             length -= block.live
-            position = block.position(len(block.ids) - 1) + 1
+            position = block.position(block.count - 1) + 1
         if position >= 0:
             below.append((region, position))
     return below
@@ -115,7 +115,7 @@ def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, in
         (block.last_slot_id, region, block)
         for region, position in exact.items()
         for block in stream.logs[region].blocks
-        if block.position(len(block.ids) - 1) < position
+        if block.position(block.count - 1) < position
     ]
     below: dict[int, int] = {}
     removed = 0
@@ -123,7 +123,7 @@ def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, in
         removed += block.live
         if rule.limit and removed > rule.limit:
             break
-        below[region] = block.position(len(block.ids) - 1) + 1
+        below[region] = block.position(block.count - 1) + 1
     return list(below.items())
 
 

@@ -23,6 +23,7 @@ from anabranch.oplog.snapshot import (
     snapshot_name,
 )
 from anabranch.stream.stream import Stream
+from tests.support.compressing import compress_all, whatever_it_gains
 from tests.support.random_life import random_life
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 
@@ -70,6 +71,9 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
             effects.before = snapshot.before
             pieces = snapshot.bodies()
         recorder.run(line)
+        if rng.random() < 0.1:
+            with whatever_it_gains():
+                compress_all(keyspace, keyspace.block_cache)
         if pieces is not None and rng.random() < 0.15:
             data += [piece for _ in range(rng.choice((1, 1, 3))) if (piece := next(pieces, None))]
     assert pieces is not None

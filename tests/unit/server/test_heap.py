@@ -36,6 +36,17 @@ def test_at_rest_after_work_and_once() -> None:
     assert machine.trims == [0]
 
 
+def test_what_compression_has_freed_is_given_back() -> None:
+    machine = Machine()
+    machine.live(60, cpu_share=0.5)
+    assert machine.live(20, cpu_share=0.001) == 1
+    for freed, times in ((5 << 20, 2), (8 << 20, 2), (10 << 20, 3)):
+        for _ in range(12):
+            machine.now_s += 1
+            machine.heap.tick(freed)
+        assert len(machine.trims) == times
+
+
 def test_what_takes_long_is_done_rarely() -> None:
     machine = Machine()
     machine.takes_s = 0.25

@@ -7,13 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.stream import block as block_module
+from anabranch.stream.compression import BlockCache
 from anabranch.stream.entry_id import MAX_ID, make
+from tests.support.compressing import compress_blocks, whatever_it_gains
 from tests.support.engine_model import ModelledLog, contents, contents_reversed, id_steps
 
 ACTS = st.sampled_from(
     ["append"] * 5
     + ["remove"] * 3
     + ["remove some", "remove many", "remove newest", "drop block", "lower last id", "copy"]
+    + ["compress"] * 2
 )
 STEPS = st.lists(
     st.tuples(ACTS, st.integers(0, 1000), st.integers(0, 1000), id_steps()),
@@ -38,6 +41,8 @@ def _act(subject: ModelledLog, act: str, one: int, other: int, step: int) -> Non
         copy = subject.log.copy()
         subject.log.append(MAX_ID, b"x", 1, other % 2 == 0)  # must not show in the copy
         subject.log = copy
+    elif act == "compress":
+        compress_blocks(subject.log.blocks[one % 2 :], BlockCache(other * 5))
     elif not live:
         return
     elif act == "remove":
@@ -80,7 +85,7 @@ def test_a_region_log_agrees_with_a_list(
     rewrite_min: int, block_entries: int, steps: list[tuple[str, int, int, int]]
 ) -> None:
     """After every step: all entries, their positions, and some interval in both directions."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, whatever_it_gains():
         patch.setattr(block_module, "_REWRITE_DEAD_MIN", rewrite_min)
         subject = _log(12, block_entries)
         for act, one, other, step in steps:

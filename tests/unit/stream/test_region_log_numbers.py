@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from anabranch.stream.compression import BlockCache
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
+from tests.support.compressing import compress_blocks, whatever_it_gains
 
 
 @dataclass
@@ -33,9 +35,9 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
     number, entry_id = 0, 0
     did = []
     for _ in range(rng.randint(5, 60)):
-        what = rng.choices(("add", "run", "node", "remove", "range", "clear"), (20, 8, 4, 8, 4, 1))[
-            0
-        ]
+        (what,) = rng.choices(
+            ("add", "run", "node", "remove", "range", "clear", "compress"), (20, 8, 4, 8, 4, 1, 4)
+        )
         did.append(what)
         if what in ("add", "run", "node"):
             number += rng.choice((1, 1, 1, 5))  # other effects of the replica ID lie between
@@ -86,6 +88,9 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
             naive.floor = max(naive.floor, top)
             if naive.newest[0] <= top:
                 naive.newest = (0, 0)
+        elif what == "compress":
+            with whatever_it_gains():
+                compress_blocks(log.blocks, BlockCache(rng.choice((0, 1000))))
     return log, naive, did
 
 

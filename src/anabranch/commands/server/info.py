@@ -123,6 +123,7 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
     """Memory of data and buffers, as ``maxmemory`` counts it, and the size of the process."""
     ctx.count_memory()
     scripts = ctx.server.scripts
+    cache = ctx.keyspace.block_cache
     libraries = ctx.keyspace.libraries.values()
     used = ctx.server.dispatcher.used_memory()
     dataset = ctx.keyspace.account.used_bytes
@@ -143,6 +144,9 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("used_memory_overhead", used - dataset),
         ("used_memory_startup", startup),
         ("used_memory_dataset", dataset),
+        ("stream_compressed_blocks_total", cache.compressions),
+        ("stream_opened_blocks_total", cache.opens),
+        ("stream_opened_bytes", cache.held),
         ("used_memory_dataset_perc", f"{100 * dataset / max(used, 1):.2f}%"),
         ("total_system_memory", total),
         ("total_system_memory_human", human_bytes(total)),

@@ -58,6 +58,7 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
         ("aof.buffer", 0),
         ("lua.caches", 0),
         ("functions.caches", 0),
+        ("streams.opened", ctx.keyspace.block_cache.held),
     ]
     for database in ctx.keyspace.databases:
         if database.values:

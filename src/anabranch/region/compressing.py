@@ -1,0 +1,103 @@
+"""Compresses the blocks of streams that have been full for a while, in slices of time.
+
+One round after the other looks at all streams. A round compresses what the round before found full
+already, so a block is compressed when it has been full for one to two times
+``stream-compression-age``. Who reads a compressed block opens it
+(:mod:`anabranch.stream.compression`); a round shuts what was opened before the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.region.state import RegionState
+
+__all__ = ["Compressing"]
+
+_KEYS: Final = 100
+"""How many are looked at in one step."""
+
+_REST: Final = 20
+"""The pause between two rounds is at least so many times as long as the work of a round."""
+
+
+class Compressing:
+    """The rounds of one region, and how far the present one has come."""
+
+    def __init__(self, region: RegionState) -> None:
+        self._region = region
+        self._due_ms = 0  # when the next round begins
+        self._spent_ns = 0  # for the present round
+        self._opens_before = 0  # when the last round began
+        self._steps: Iterator[None] | None = None
+
+    def begin_if_due(self, now_ms: int) -> None:
+        """Begin a round, unless one is under way or the last one was not long ago."""
+        settings = self._region.settings
+        cache = self._region.keyspace.block_cache
+        cache.configure(settings.stream_compression_cache, settings.stream_compression_level)
+        if self._steps is not None or now_ms < self._due_ms:
+            return
+        self._spent_ns = 0
+        self._steps = self._round()
+        if self._go_on():
+            self._region.scheduler.schedule(self._go_on)
+
+    def _go_on(self) -> bool:
+        """A :data:`anabranch.scheduling.Work`."""
+        region = self._region
+        if region.scheduler.is_exclusive:
+            return True
+        assert self._steps is not None
+        began_ns = region.scheduler.ticks_ns()
+        is_left = False
+        for _ in self._steps:
+            if region.scheduler.is_over():
+                is_left = True
+                break
+        self._spent_ns += region.scheduler.ticks_ns() - began_ns
+        if not is_left:
+            self._steps = None
+            pause_ms = self._spent_ns * _REST // 1_000_000
+            age_ms = region.settings.stream_compression_age * 1000
+            self._due_ms = region.clock.now_us() // 1000 + max(age_ms, pause_ms)
+        return is_left
+
+    def _round(self) -> Iterator[None]:
+        """Compress what is due in all streams, in short steps; they may change meanwhile.
+
+        What was opened before the last round is shut.
+        """
+        keyspace = self._region.keyspace
+        cache = keyspace.block_cache
+        upto, self._opens_before = self._opens_before, cache.opens
+        while cache.shut_oldest(upto):
+            yield
+        if not self._region.settings.stream_compression:
+            return
+        for database in keyspace.databases:
+            cursor = 0
+            while database.values:
+                cursor, keys = database.order.page(cursor, _KEYS)
+                for key in keys:
+                    stream = database.values.get(key)
+                    if type(stream) is Stream:
+                        yield from self._compress(stream)
+                if not cursor:
+                    break
+                yield
+
+    def _compress(self, stream: Stream) -> Iterator[None]:
+        keyspace = self._region.keyspace
+        cache = keyspace.block_cache
+        for log in list(stream.logs.values()):
+            is_any = False
+            for block in log.idle_blocks():
+                is_any |= block.compress(cache)
+                yield
+            if is_any and not stream.is_due:
+                keyspace.account.changed(stream)

@@ -1,0 +1,163 @@
+"""Compressed blocks, and a bounded cache of those that were opened to be read.
+
+Each block is compressed alone, at a fast level and without a dictionary. Measured on the entries of
+the benchmark: 16 blocks together, or a dictionary for a stream, save 5 to 15 % of the compressed
+size, and a read of one entry would have to open all of them.
+
+Sizes of fragments compress better than offsets. IDs that ascend by one are not written at all;
+others are written byte by byte, all first bytes of the words, then all second ones.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from itertools import accumulate
+from operator import sub
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+import zstandard
+
+from anabranch.stream.packed_ids import PackedIds
+
+if TYPE_CHECKING:
+    from anabranch.stream.block import Block
+
+__all__ = ["BlockCache", "compressed", "expanded"]
+
+_HEAD: Final = Struct("=QQI1s?")
+"""First millisecond, first word, how many entries, type of the sizes, whether IDs ascend by one."""
+
+_WORD_BYTES: Final = 8
+_GAIN_MIN: Final = 1.2
+"""A block stays as it is if it does not get smaller by this factor."""
+
+_Contents = tuple[PackedIds, "array[int]", bytes]
+
+_decompress: Final = zstandard.ZstdDecompressor().decompress
+
+
+def compressed(
+    ids: PackedIds, ends: array[int], data: bytes, compressor: zstandard.ZstdCompressor
+) -> bytes | None:
+    """IDs, end offsets and fragments of a block in one piece; None if that saves little."""
+    sizes = list(map(sub, ends, [0, *ends]))
+    widest = max(sizes)
+    form = "B" if widest < 1 << 8 else "H" if widest < 1 << 16 else "Q"
+    words = ids.words
+    is_run = words[-1] - words[0] == len(words) - 1
+    head = _HEAD.pack(ids.base_ms, words[0], len(words), form.encode(), is_run)
+    planes = []
+    if not is_run:
+        plain = words.tobytes()
+        planes = [plain[at::_WORD_BYTES] for at in range(_WORD_BYTES)]
+    whole = b"".join((head, array(form, sizes).tobytes(), *planes, data))
+    smaller: bytes = compressor.compress(whole)
+    if len(smaller) * _GAIN_MIN >= len(whole):
+        return None
+    return bytes(memoryview(smaller))  # a copy: zstandard leaves all the room it took for the worst
+
+
+def expanded(packed: bytes) -> _Contents:
+    """What :func:`compressed` was given."""
+    whole: bytes = _decompress(packed)
+    base_ms, first, count, form, is_run = _HEAD.unpack_from(whole)
+    sizes = array(form.decode())
+    at = _HEAD.size + count * sizes.itemsize
+    sizes.frombytes(whole[_HEAD.size : at])
+    if is_run:
+        ids = PackedIds.run(base_ms, first, count)
+    else:
+        plain = bytearray(count * _WORD_BYTES)
+        for byte in range(_WORD_BYTES):
+            plain[byte::_WORD_BYTES] = whole[at : at + count]
+            at += count
+        words = array("Q")
+        words.frombytes(plain)
+        ids = PackedIds(base_ms, words)
+    data = whole[at:]
+    return ids, array("H" if len(data) < 1 << 16 else "Q", list(accumulate(sizes))), data
+
+
+class BlockCache:
+    """Compressed blocks that were opened, those that were opened first in front.
+
+    A block that is opened stays so until those opened after it fill the cache, or some time has
+    passed: then nothing is left of streams that were deleted, or that nobody reads any more.
+    """
+
+    __slots__ = (
+        "_compressor",
+        "_level",
+        "_opened",
+        "bytes_max",
+        "compressions",
+        "held",
+        "opens",
+        "saved",
+    )
+
+    def __init__(self, bytes_max: int = 0, level: int = 1) -> None:
+        self.bytes_max = bytes_max
+        """Opened blocks may hold this much; the last one that was opened always stays."""
+        self._level = level
+        self._compressor = zstandard.ZstdCompressor(level=level)
+        self._opened: OrderedDict[Block, tuple[int, int]] = OrderedDict()  # size, count of opens
+        self.held = 0
+        """Bytes that opened blocks hold beside their compressed form."""
+        self.compressions = 0
+        """Blocks compressed so far."""
+        self.saved = 0
+        """Bytes that compressing has freed so far."""
+        self.opens = 0
+        """Compressed blocks opened so far."""
+
+    def configure(self, bytes_max: int, level: int) -> None:
+        """Change the limit and the level of compression."""
+        self.bytes_max = bytes_max
+        if level != self._level:
+            self._level = level
+            self._compressor = zstandard.ZstdCompressor(level=level)
+        self._shrink()
+
+    def compress(self, ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
+        """The contents of a block in one piece; None if that saves little."""
+        packed = compressed(ids, ends, data, self._compressor)
+        if packed is not None:
+            self.compressions += 1
+            self.saved += len(data) + ids.packed_bytes - len(packed)
+        return packed
+
+    def __contains__(self, block: Block) -> bool:
+        return block in self._opened
+
+    def add(self, block: Block, size: int) -> None:
+        """A block was opened, and holds so much more now."""
+        self.opens += 1
+        self._opened[block] = size, self.opens
+        self.held += size
+        self._shrink()
+
+    def discard(self, block: Block) -> None:
+        """Forget a block that is not compressed any more."""
+        size, _ = self._opened.pop(block, (0, 0))
+        self.held -= size
+
+    def shut_oldest(self, upto: int) -> bool:
+        """Shut the block that was opened first, if ``opens`` was at most this then."""
+        for _, number in self._opened.values():
+            if number <= upto:
+                self._shut_first()
+                return True
+            break
+        return False
+
+    def _shrink(self) -> None:
+        while self.held > self.bytes_max and len(self._opened) > 1:
+            self._shut_first()
+
+    def _shut_first(self) -> None:
+        block, (size, _) = self._opened.popitem(last=False)
+        self.held -= size
+        block.shut()

@@ -1,0 +1,148 @@
+"""When blocks are compressed, and what that does to the figures of memory."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+
+from anabranch.stream.block import Block
+from anabranch.stream.stream import Stream
+from tests.support.region_harness import Harness
+
+ENTRIES = 5000
+AGE_MS = 10_000
+
+
+def filled(**settings: object) -> Harness:
+    harness = Harness(**settings)
+    for number in range(ENTRIES):
+        harness.raw("XADD", "s", "*", "sensor", f"t{number % 10}")
+    return harness
+
+
+def blocks(harness: Harness, key: bytes = b"s") -> list[Block]:
+    stream = harness.region.keyspace.databases[0].values[key]
+    assert isinstance(stream, Stream)
+    return stream.local.blocks
+
+
+def compressed(harness: Harness) -> int:
+    return sum(block.packed is not None for block in blocks(harness))
+
+
+def info(harness: Harness) -> dict[str, int]:
+    lines = harness.do("INFO", "memory").decode().splitlines()
+    pairs = [line.split(":") for line in lines if ":" in line]
+    return {name: int(value) for name, value in pairs if value.isdigit()}
+
+
+def wait(harness: Harness, ms: int = 2 * AGE_MS) -> None:
+    for _ in range(ms // 1000):
+        harness.advance(1000)
+
+
+def test_blocks_that_are_full_for_a_while_are_compressed() -> None:
+    harness = filled()
+    before = harness.do("XRANGE", "s", "-", "+")
+    usage, used = harness.do("MEMORY", "USAGE", "s"), info(harness)["used_memory"]
+    harness.region.tick()
+    wait(harness, AGE_MS - 1000)
+    assert compressed(harness) == 0, "they have not been full for so long"
+    wait(harness, 2000)
+    assert compressed(harness) == len(blocks(harness)) - 1, "all but the open one"
+    figures = info(harness)
+    assert harness.do("MEMORY", "USAGE", "s") < usage / 5
+    assert figures["used_memory"] < used / 3
+    assert figures["stream_compressed_blocks_total"] == ENTRIES // 100 - 1
+    assert figures["stream_opened_blocks_total"] == figures["stream_opened_bytes"] == 0
+    assert harness.do("XRANGE", "s", "-", "+") == before
+    assert harness.do("XLEN", "s") == ENTRIES
+    figures = info(harness)
+    assert figures["stream_opened_blocks_total"] == ENTRIES // 100 - 1
+    stats = harness.do("MEMORY", "STATS")
+    held = dict(zip(stats[::2], stats[1::2], strict=True))[b"streams.opened"]
+    assert held == figures["stream_opened_bytes"] > ENTRIES * 40
+    assert figures["used_memory"] > used / 2, "what is opened counts"
+    harness.do("CONFIG", "SET", "stream-compression-cache", "10kb")
+    wait(harness, 1000)
+    assert info(harness)["stream_opened_bytes"] <= 10_240
+    wait(harness)
+    assert info(harness)["stream_opened_bytes"] == 0, "nobody has read for a while"
+    harness.check()
+
+
+def test_what_is_counted_of_compressed_blocks_is_what_they_hold() -> None:
+    harness = Harness()
+    harness.raw("XADD", "warm", "*", "f", "v")
+    wait(harness, AGE_MS)
+    info(harness)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0], info(harness)["used_memory"]
+        for number in range(ENTRIES):
+            harness.raw(
+                "XADD", "s", "*", "sensor", f"t{number % 10}", "value", number * 7919 % 1000
+            )
+        wait(harness, 3 * AGE_MS)
+        gc.collect()
+        counted = info(harness)["used_memory"] - before[1]
+        held = tracemalloc.get_traced_memory()[0] - before[0]
+    finally:
+        tracemalloc.stop()
+    assert compressed(harness)
+    assert counted == pytest.approx(held, rel=0.35)
+
+
+def test_compression_can_be_off_and_comes_back() -> None:
+    harness = filled(stream_compression=False)
+    wait(harness, 3 * AGE_MS)
+    assert compressed(harness) == 0
+    harness.do("CONFIG", "SET", "stream-compression", "yes")
+    wait(harness)
+    assert compressed(harness) == len(blocks(harness)) - 1
+    harness.do("CONFIG", "SET", "stream-compression", "no")
+    assert len(harness.do("XRANGE", "s", "-", "+")) == ENTRIES
+
+
+def test_a_block_that_is_opened_for_entries_again_is_compressed_again() -> None:
+    harness = filled()
+    wait(harness)
+    ids = [entry[0] for entry in harness.do("XRANGE", "s", "-", "+")]
+    newest = blocks(harness)[-1].count
+    harness.do("XDEL", "s", *ids[-newest:])  # the block before it is the newest now
+    assert blocks(harness)[-1].packed is None
+    for _ in range(300):
+        harness.raw("XADD", "s", "*", "f", "v")
+    wait(harness, 3 * AGE_MS)
+    assert compressed(harness) == len(blocks(harness)) - 1
+    harness.do("COPY", "s", "t")
+    copies = blocks(harness, b"t")
+    assert sum(block.packed is not None for block in copies) == len(copies) - 1
+    harness.do("XTRIM", "t", "MAXLEN", 10)
+    assert len(harness.do("XRANGE", "t", "-", "+")) == 10
+    harness.do("DEL", "s", "t")
+    harness.check()
+
+
+def test_a_round_is_done_in_slices() -> None:
+    """On a clock on which every look takes a slice, a turn compresses few blocks."""
+    harness = filled()
+    scheduler = harness.region.scheduler
+    scheduler.drive(lambda: None)
+    harness.clock.tick_ns = 2_000_000
+    harness.region.tick()
+    wait(harness, 0)
+    done = [0]
+    for _ in range(400):
+        harness.clock.us += 100_000
+        harness.region.tick()
+        scheduler.run_turn()
+        done.append(compressed(harness))
+        if done[-1] == len(blocks(harness)) - 1:
+            break
+    assert done[-1] == len(blocks(harness)) - 1
+    assert max(after - before for before, after in pairwise(done)) < 10

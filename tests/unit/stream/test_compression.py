@@ -1,0 +1,123 @@
+"""Compressed blocks are the blocks that they were made of."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.stream.block import Block, full_block
+from anabranch.stream.compression import BlockCache, compressed, expanded
+from anabranch.stream.entry_id import make
+from anabranch.stream.packed_ids import PackedIds
+from tests.support.compressing import whatever_it_gains
+
+COMPRESSOR = zstandard.ZstdCompressor(level=1)
+MS = 1_700_000_000_000
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.just(1), st.integers(1, 300), st.integers(1, 1 << 30).map(lambda ms: ms << 64)
+        ),
+        min_size=1,
+        max_size=120,
+    ),
+    size=st.sampled_from([1, 40, 255, 256, 70_000]),
+    extra=st.integers(0, 3),
+)
+def test_what_is_expanded_is_what_was_compressed(steps: list[int], size: int, extra: int) -> None:
+    ids = PackedIds.pack(list(accumulate(steps, initial=make(MS, 0))))
+    assert ids is not None
+    sizes = [size + at % (extra + 1) for at in range(len(ids))]
+    data = b"".join(bytes([at % 7]) * length for at, length in enumerate(sizes))
+    ends = array("H" if len(data) < 1 << 16 else "Q", list(accumulate(sizes)))
+    with whatever_it_gains():
+        packed = compressed(ids, ends, data, COMPRESSOR)
+    assert packed is not None
+    found, found_ends, found_data = expanded(packed)
+    assert (found.base_ms, found.words) == (ids.base_ms, ids.words)
+    assert (found_ends, found_ends.typecode) == (ends, ends.typecode)
+    assert found_data == data
+
+
+def block_of(count: int, first_ms: int = MS) -> Block:
+    """Entries that compress well."""
+    ids = [make(first_ms, at) for at in range(count)]
+    fragments = [
+        b"*2\r\n$15\r\n%d-%d\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n" % (first_ms, at)
+        for at in range(count)
+    ]
+    ends = list(accumulate(map(len, fragments)))
+    return full_block(ids, b"".join(fragments), ends, 10 * count)
+
+
+def test_the_cache_holds_what_it_may_and_shuts_what_was_opened_first() -> None:
+    cache = BlockCache(bytes_max=0)
+    blocks = [block_of(100, MS + at) for at in range(5)]
+    expected = [block.slice(0, 100) for block in blocks]
+    assert all(block.compress(cache) for block in blocks)
+    assert cache.compressions == 5
+    assert cache.held == cache.opens == 0
+    assert [block.count for block in blocks] == [100] * 5, "known without opening"
+    assert cache.opens == 0
+    assert blocks[0].slice(0, 100) == expected[0]
+    size = cache.held
+    assert size > len(expected[0])
+    assert [block.slice(0, 100) for block in blocks] == expected
+    assert cache.opens == 5, "the first one was open"
+    assert cache.held == size, "the last one stays"
+    assert blocks[4] in cache
+    assert blocks[3] not in cache
+    cache.configure(3 * size, 1)
+    assert [block.find(make(MS + at, 7)) for at, block in enumerate(blocks)] == [7] * 5
+    assert cache.held == 3 * size
+    assert [block in cache for block in blocks] == [False, False, True, True, True]
+    cache.configure(0, 3)
+    assert cache.held == size
+
+
+def test_a_block_that_changes_is_not_compressed_any_more_or_anew() -> None:
+    cache = BlockCache(bytes_max=1 << 20)
+    block = block_of(100)
+    assert block.compress(cache)
+    before = len(block.packed or b"")
+    twin = block.copy()
+    block.kill_all(list(range(70)))  # more than half of it: the rest is written anew
+    assert block.packed is not None
+    assert len(block.packed) < before
+    assert (block.count, block.slots) == (30, 100)
+    block.reopen()
+    assert block.packed is None
+    assert block not in cache
+    assert len(twin.slice(0, 100)) > len(block.slice(0, 30))
+    twin.check()
+    block.check()
+    assert cache.held
+    twin.reopen()
+    assert not cache.held
+
+
+def test_who_reads_the_contents_once_leaves_the_cache_alone() -> None:
+    cache = BlockCache(bytes_max=1 << 20)
+    block = block_of(50)
+    expected = block.contents()
+    assert block.compress(cache)
+    ids, ends, data = block.contents()
+    assert (list(ids), ends, data) == (list(expected[0]), *expected[1:])
+    assert cache.opens == 0
+
+
+def test_what_hardly_gets_smaller_stays_as_it_is() -> None:
+    ids = [make(MS, 0), make(MS, 9)]
+    block = full_block(ids, b"ab", [1, 2], 2)
+    assert not block.compress(BlockCache())
+    assert block.packed is None
+    assert not Block(make(MS, 0), 0).compress(BlockCache()), "it is open"
+    with pytest.raises(AttributeError):
+        block.nothing  # type: ignore[attr-defined]  # noqa: B018
