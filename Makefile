@@ -94,8 +94,9 @@ dist: ## wheel, sdist and SBOM, in dist/
 	build/dist/bin/cyclonedx-py environment build/sbom/bin/python --pyproject pyproject.toml \
 	  --output-reproducible --output-format JSON --output-file dist/anabranch.cdx.json
 
-bench: setup redis ## compare with redis-server; regions, Spark, page and test kit with their goals
+bench: setup redis ## compare with redis-server; scaling, regions, Spark, page and test kit with their goals
 	$(BIN)/python -m benchmarks.versus_redis $(ARGS)
+	$(BIN)/python -m benchmarks.scaling $(ARGS)
 	$(BIN)/python -m benchmarks.regions $(ARGS)
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 	$(BIN)/python -m benchmarks.page

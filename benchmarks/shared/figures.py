@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What a chart draws of a figure: a value for each size, by the name of the server."""
+
+    sizes: list[int]
+    values: dict[str, list[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,13 @@ class Figure:
     note: str = ""
     is_less: bool = False
     """Measured with less than what the goal speaks of: it proves nothing."""
+    at_most: float | None = None
+    """Its goal, where that follows from what was measured beside it."""
+    points: Points | None = None
+
+    def within(self, at_most: float, points: Points) -> Figure:
+        """Return this figure with a goal of its own and with what a chart draws."""
+        return replace(self, at_most=at_most, points=points)
 
 
 def of_rounds(

@@ -32,10 +32,10 @@ class Verdict:
 
 
 def judge(figures: Iterable[Figure], goals: Mapping[str, Goal]) -> list[Verdict]:
-    """Compare figures with their goals, found by the names of the figures."""
+    """Compare figures with their own goals, or with those found by the names of the figures."""
     verdicts = []
     for figure in figures:
-        goal = goals.get(figure.name)
+        goal = goals.get(figure.name) if figure.at_most is None else Goal(figure.at_most)
         passed = None if goal is None or figure.is_less else goal.holds(figure.value)
         verdicts.append(Verdict(figure, goal, passed))
     return verdicts

@@ -52,6 +52,8 @@ class Program:
     page: report.Page
     catalogue: Callable[[], list[Measurement]]
     goals: Mapping[str, Goal]
+    draw: Callable[[Path, Path], None] | None = None
+    """Makes a picture (PNG) of the JSON, if there is something to draw."""
 
     def run(self, *, quick: bool, only: str | None, out: Path | None, list_names: bool) -> None:
         """Make measurements and print how they do beside what is expected of them."""
@@ -77,6 +79,8 @@ class Program:
         if directory:
             report.write(result, self.page, directory)
             name = self.page.name
+            if self.draw is not None:
+                self.draw(directory / f"{name}.json", directory / f"{name}.png")
             click.echo(f"written: {directory}/{name}.json, {name}.md", err=True)
         if any(part.problem for part in result.parts):
             raise click.exceptions.Exit(1)

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks import plot
 
 from . import floods, longest, machine, memory, regional, report, targets
+from .floor import Floor
 from .load import Connection, RefusedError
 from .longest import LongCommand, LongRow, long_commands, run_long_commands
 from .measure import Bench, Row, run_workload
@@ -171,12 +172,16 @@ def _run(
             with Server(their_recipe) as their_server, Server(our_recipe) as our_server:
                 if policy is None:
                     named = [_contestant(server) for server in (their_server, our_server)]
-                with closing(Bench(their_server)) as theirs, closing(Bench(our_server)) as ours:
+                with (
+                    closing(Bench(their_server)) as theirs,
+                    closing(Bench(our_server)) as ours,
+                    Floor() as floor,
+                ):
                     for workload in workloads:
                         progress.update(task, description=workload.name)
                         scale = QUICK_SCALE if quick else FULL_SCALE
                         rows.append(
-                            run_workload(workload, theirs, ours, rounds=rounds, scale=scale)
+                            run_workload(workload, theirs, ours, floor, rounds=rounds, scale=scale)
                         )
                         progress.advance(task)
         if wanted.restarts:

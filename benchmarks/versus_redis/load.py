@@ -32,7 +32,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One encoded command and the number of lines its reply will have."""
+    """One encoded command and the number of lines its reply will have; 0 if any is right."""
 
     payload: bytes
     lines: int
@@ -45,6 +45,15 @@ class Window:
     payload: bytes
     replies: int
     lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What came back when replies were looked at: a hash of the bytes, and their sizes."""
+
+    digest: str
+    reply_sizes: list[int]
+    """Bytes, by window."""
 
 
 Word = bytes | str | int
@@ -146,25 +155,28 @@ class Connection:
             self._socket.sendall(window.payload)
             self.drain(window.lines)
 
-    def rehearse(self, script: Iterable[Window]) -> str:
-        """Replay with a parser: refuse errors and wrong sizes, return a hash of the bytes."""
+    def rehearse(self, script: Iterable[Window]) -> Rehearsal:
+        """Replay with a parser: refuse errors and wrong sizes."""
         digest = hashlib.sha256()
+        sizes = []
         reader = hiredis.Reader()
         for window in script:
             self.send(window.payload)
-            replies = lines = 0
+            replies = lines = size = 0
             while replies < window.replies:
                 data = self._receive()
                 digest.update(data)
+                size += len(data)
                 lines += data.count(b"\n")
                 reader.feed(data)
                 while (reply := reader.gets()) is not False:
                     if isinstance(reply, hiredis.ReplyError):
                         raise RefusedError(str(reply))
                     replies += 1
-            if lines != window.lines:
+            if window.lines and lines != window.lines:
                 raise RefusedError(f"a window gave {lines} lines where {window.lines} are right")
-        return digest.hexdigest()
+            sizes.append(size)
+        return Rehearsal(digest.hexdigest(), sizes)
 
     def _receive(self) -> bytes:
         data = self._socket.recv(BUFFER_BYTES)

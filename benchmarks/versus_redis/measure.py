@@ -13,10 +13,10 @@ import gc
 import statistics
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .load import Connection, RefusedError, request
+from .load import Connection, RefusedError, Rehearsal, request
 from .servers import Server, cpu_between
 from .workloads import (
     ENTRY_LINES,
@@ -31,6 +31,8 @@ from .workloads import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from .floor import Floor
 
 FAN_OUT_KEY = "bench:fan-out"
 READER_BUFFER_BYTES = 4096
@@ -61,6 +63,8 @@ class Outcome:
     subject: Figures
     cpu_ratio: Spread
     throughput_ratio: Spread
+    floor: Figures | None
+    """What sockets cost with the subject's requests and replies; None for many connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,8 @@ class Bench:
         """Close the connection; the server stays."""
         self._connection.close()
 
-    def rehearse(self, plan: Plan) -> str:
-        """Play a plan once with its replies parsed; return what identifies them."""
+    def rehearse(self, plan: Plan) -> Rehearsal:
+        """Play a plan once with its replies parsed."""
         with self._naming_refusals():
             return self._rehearse(plan)
 
@@ -125,17 +129,17 @@ class Bench:
             self._connection = Connection(self.server.port)
             raise RefusedError(f"{self.server.name}: {error}") from error
 
-    def _rehearse(self, plan: Plan) -> str:
+    def _rehearse(self, plan: Plan) -> Rehearsal:
         if isinstance(plan, FanOut):
             self._sample_fan_out(FanOut(plan.readers, 1, plan.phase))
-            return ""
+            return Rehearsal("", [])
         if plan.needs_sensors and not self._has_sensors:
             self._connection.ask("DEL", SENSOR_KEY)
             self._connection.rehearse(fill(SENSOR_KEY, SENSOR_ENTRIES))
             self._has_sensors = True
         self._connection.rehearse(plan.setup)
-        digest = self._connection.rehearse(plan.timed)
-        return digest if plan.same_replies else ""
+        rehearsal = self._connection.rehearse(plan.timed)
+        return rehearsal if plan.same_replies else replace(rehearsal, digest="")
 
     def _sample_script(self, plan: Script) -> Sample:
         self._connection.replay(plan.setup)
@@ -191,7 +195,13 @@ class Bench:
 
 
 def run_workload(
-    workload: Workload, baseline: Bench, subject: Bench, *, rounds: int, scale: float
+    workload: Workload,
+    baseline: Bench,
+    subject: Bench,
+    floor: Floor,
+    *,
+    rounds: int,
+    scale: float,
 ) -> Row:
     """Rehearse and play one workload on both servers, in turns, and sum it up."""
     plan = workload.build(scale)
@@ -200,10 +210,14 @@ def run_workload(
     problem = ""
     try:
         expected = baseline.rehearse(baseline_plan)
-        if subject.rehearse(plan) == expected:
-            outcome = _outcome(
-                _play_rounds(baseline, baseline_plan, subject, plan, rounds), plan.units
-            )
+        rehearsed = subject.rehearse(plan)
+        if rehearsed.digest == expected.digest:
+            pairs = _play_rounds(baseline, baseline_plan, subject, plan, rounds)
+            floors = []
+            if isinstance(plan, Script):
+                sizes = rehearsed.reply_sizes
+                floors = [Sample(*floor.play(plan.timed, sizes)) for _ in range(rounds)]
+            outcome = _outcome(pairs, floors, plan.units)
         else:
             problem = "the two servers answered differently"
     except RefusedError as error:
@@ -247,12 +261,15 @@ def _play_rounds(
     return pairs
 
 
-def _outcome(pairs: Sequence[tuple[Sample, Sample]], units: int) -> Outcome:
+def _outcome(
+    pairs: Sequence[tuple[Sample, Sample]], floors: Sequence[Sample], units: int
+) -> Outcome:
     return Outcome(
         baseline=_figures([theirs for theirs, _ in pairs], units),
         subject=_figures([ours for _, ours in pairs], units),
         cpu_ratio=spread([ours.cpu_ns / theirs.cpu_ns for theirs, ours in pairs]),
         throughput_ratio=spread([theirs.wall_ns / ours.wall_ns for theirs, ours in pairs]),
+        floor=_figures(floors, units) if floors else None,
     )
 
 

@@ -109,7 +109,8 @@ def to_markdown(result: Result) -> str:
         f"{machine.python}, hiredis {machine.hiredis}, load average before the run "
         f"{machine.load_average}.",
         "",
-        "CPU is server time on a CPU per unit, in microseconds. Ratios are "
+        "CPU is server time on a CPU per unit, in microseconds. The floor is a process that "
+        "receives the same requests and sends ready replies of the same sizes. Ratios are "
         f"{ours.name} / {theirs.name}: medians of paired rounds, (lowest to highest). Below 1, a "
         f"CPU ratio says that {ours.name} is cheaper; above 1, a throughput ratio that it is "
         "faster. How the figures are made: `benchmarks/README.md`.",
@@ -130,9 +131,9 @@ def to_markdown(result: Result) -> str:
         "",
         "## Workloads",
         "",
-        f"| Workload | Per | CPU {theirs.name} | CPU {ours.name} | CPU ratio "
+        f"| Workload | Per | CPU floor | CPU {theirs.name} | CPU {ours.name} | CPU ratio "
         f"| Per second {theirs.name} | Per second {ours.name} | Ratio |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines += ["| " + " | ".join([row.name, *_cells(row)]) + " |" for row in result.workloads]
     lines += ["", *(f"- {note}" for note in notes(result))]
@@ -189,7 +190,7 @@ def _workload_table(result: Result) -> Table:
     table.add_column("workload", no_wrap=True)
     table.add_column("per", no_wrap=True)
     for heading in (
-        *(f"CPU µs\n{theirs}", f"CPU µs\n{ours}", "CPU ratio\n(low to high)"),
+        *("CPU µs\nfloor", f"CPU µs\n{theirs}", f"CPU µs\n{ours}", "CPU ratio\n(low to high)"),
         *(f"per second\n{theirs}", f"per second\n{ours}", "ratio"),
     ):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -199,8 +200,8 @@ def _workload_table(result: Result) -> Table:
             table.add_section()
         family = row.family
         style = "" if row.outcome is None else _style(row.outcome.cpu_ratio.median)
-        unit, their_cpu, our_cpu, ratio, *others = _cells(row)
-        table.add_row(row.name, unit, their_cpu, our_cpu, Text(ratio, style=style), *others)
+        *cells, ratio, their_rate, our_rate, rates = _cells(row)
+        table.add_row(row.name, *cells, Text(ratio, style=style), their_rate, our_rate, rates)
     return table
 
 
@@ -259,10 +260,12 @@ def _target_table(verdicts: list[Verdict]) -> Table:
 def _cells(row: Row) -> list[str]:
     """Return the cells of a workload that follow its name."""
     if row.outcome is None:
-        return [row.unit, *["-"] * 6]
+        return [row.unit, *["-"] * 7]
     theirs, ours = row.outcome.baseline, row.outcome.subject
+    floor = row.outcome.floor
     return [
         row.unit,
+        _number(floor and floor.cpu_us.median, 2),
         f"{theirs.cpu_us.median:.2f}",
         f"{ours.cpu_us.median:.2f}",
         _ratio(row.outcome.cpu_ratio),
