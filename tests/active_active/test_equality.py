@@ -18,7 +18,7 @@ def filled(count: int = 2, **settings: object) -> SimulatedCluster:
     for number in cluster.machines:
         for index in range(20):
             cluster.do(number, "XADD", f"k{index}", "*", "from", number)
-    cluster.until(cluster.have_converged)
+    cluster.run_until(cluster.have_converged)
     return cluster
 
 
@@ -111,8 +111,8 @@ def test_verify_needs_a_region_that_can_be_reached() -> None:
     cluster = filled()
     with pytest.raises(hiredis.ReplyError, match="name another one"):
         cluster.do(1, "AB.VERIFY", 1)
-    cluster.cut(1, 2)
-    cluster.until(lambda: cluster.peers(1)[0].state == "unreachable")
+    cluster.cut(1, 2, silently=True)
+    cluster.run_until(lambda: cluster.peers(1)[0].state == "unreachable")
     with pytest.raises(hiredis.ReplyError, match="unreachable"):
         cluster.do(1, "AB.VERIFY", 2)
 
@@ -122,8 +122,8 @@ def test_who_waits_is_told_when_the_link_goes_down() -> None:
     process = cluster.process(1)
     inquiry = process.replicator.verify(2, [], cluster.timeline.now_ms)
     mending = process.replicator.repair(2, (0, b"k1"), cluster.timeline.now_ms)
-    cluster.cut(1, 2)
-    cluster.until(lambda: inquiry.is_done and mending.is_done)
+    cluster.cut(1, 2, silently=True)
+    cluster.run_until(lambda: inquiry.is_done and mending.is_done)
     assert inquiry.problem == mending.problem == "the connection was lost"
 
 
@@ -132,7 +132,7 @@ def test_repair_takes_over_the_version_of_the_other_side(number: int) -> None:
     cluster = filled(3)
     cluster.do(number, "XGROUP", "CREATE", "k7", "g", "0")
     cluster.do(number, "XREADGROUP", "GROUP", "g", "me", "COUNT", 2, "STREAMS", "k7", ">")
-    cluster.until(cluster.have_converged)
+    cluster.run_until(cluster.have_converged)
     pending = cluster.do(number, "XPENDING", "k7", "g")
     cluster.lose_entry(number, b"k7")
     other = 3 - number
@@ -144,7 +144,7 @@ def test_repair_takes_over_the_version_of_the_other_side(number: int) -> None:
     # It goes on as if nothing had been.
     for each in cluster.machines:
         cluster.do(each, "XADD", "k7", "*", "after", each)
-    cluster.until(cluster.have_converged)
+    cluster.run_until(cluster.have_converged)
     assert len(set(digests(cluster, "k7"))) == 1
     cluster.alarms.clear()
     cluster.run(3 * DIGEST_INTERVAL_MS)
@@ -159,11 +159,11 @@ def test_a_repair_outlives_a_restart() -> None:
     # The log still tells of what was lost; a snapshot does not.
     node = cluster.machines[2]
     cluster.process(2).begin_snapshot()
-    cluster.until(lambda: cluster.record.reached["snapshot taken"])
+    cluster.run_until(lambda: cluster.record.reached["snapshot taken"])
     cluster.do(2, "AB.REGION", "REPAIR", "k7", "FROM", 1)
     node.stop()
     node.start()
-    cluster.until(lambda: cluster.peers(2)[0].state == "in_sync")
+    cluster.run_until(lambda: cluster.peers(2)[0].state == "in_sync")
     assert cluster.do(2, "AB.DIGEST", "k7") == cluster.do(1, "AB.DIGEST", "k7") != wrong
 
 
@@ -186,7 +186,7 @@ def test_repair_mends_contents_groups_deadlines_and_counters() -> None:
 
     def no_group(cluster: SimulatedCluster) -> None:
         cluster.do(1, "XGROUP", "CREATE", "k7", "g", "0")
-        cluster.until(cluster.have_converged)
+        cluster.run_until(cluster.have_converged)
         cluster.stream(2, b"k7").groups.clear()
 
     def a_deadline(cluster: SimulatedCluster) -> None:
@@ -234,7 +234,7 @@ def test_repair_of_a_key_that_is_being_written_waits_and_loses_nothing() -> None
     write(1)
     write(2)
     assert cluster.do(2, "AB.REGION", "REPAIR", "k7", "FROM", 1) == b"OK"
-    cluster.until(lambda: not left and cluster.have_converged())
+    cluster.run_until(lambda: not left and cluster.have_converged())
     assert len(set(digests(cluster, "k7"))) == 1
     assert cluster.do(2, "XLEN", "k7") == 302
 
@@ -252,5 +252,5 @@ def test_repair_gives_up_on_a_key_that_never_rests() -> None:
     with pytest.raises(hiredis.ReplyError, match="TRYAGAIN the key is written all the time"):
         cluster.do(2, "AB.REGION", "REPAIR", "k7", "FROM", 1)
     busy = False
-    cluster.until(cluster.have_converged)
+    cluster.run_until(cluster.have_converged)
     assert cluster.do(2, "AB.VERIFY", 1, "k7") == [b"equal"]

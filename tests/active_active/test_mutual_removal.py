@@ -14,10 +14,10 @@ def parted(*, third_hears_at_once: bool) -> SimulatedCluster:
     """Regions 1 and 2 have removed each other; the third one hears both at once, or one first."""
     cluster = SimulatedCluster(3)
     cluster.do(3, "XADD", "s", "*", "by", 3)
-    cluster.until(cluster.have_converged)
-    cluster.cut(1, 2)
+    cluster.run_until(cluster.have_converged)
+    cluster.cut(1, 2, silently=True)
     if not third_hears_at_once:
-        cluster.cut(2, 3)
+        cluster.cut(2, 3, silently=True)
     cluster.run(6000)
     for remover, removed in ((1, 2), (2, 1)):
         process = cluster.process(remover)
@@ -26,15 +26,9 @@ def parted(*, third_hears_at_once: bool) -> SimulatedCluster:
         )
         cluster.do(remover, "XADD", "s", "*", "by", remover)
     cluster.run(3000)
-    heal(cluster)
-    return cluster
-
-
-def heal(cluster: SimulatedCluster) -> None:
-    for one in cluster.machines:
-        for other in cluster.machines:
-            cluster.network.line(one, other).cut = False
+    cluster.heal()
     cluster.run(30_000)
+    return cluster
 
 
 def writers(cluster: SimulatedCluster) -> list[int]:

@@ -26,8 +26,9 @@ from anabranch.replication.handshake_checks import proof_of
 from anabranch.replication.sealing import Seal, keys_of
 from tests.fuzzing.mutations import changed_bytes, changed_tree
 from tests.fuzzing.running import Outcomes, program
+from tests.support.counted_region import CountedRegion, batch_bytes
 from tests.support.mesh import Mesh
-from tests.support.replication_world import NAMES, ToyRegion, World, batch_bytes
+from tests.support.replication_world import NAMES, World
 
 __all__ = ["run"]
 
@@ -49,7 +50,7 @@ class Stopped(Exception):
     """The region has been told to stop, by another one that may do so."""
 
 
-class Toy(ToyRegion):
+class Toy(CountedRegion):
     """A region that joins states as they are, and believes what rows tell."""
 
     @property
@@ -87,7 +88,7 @@ class Toy(ToyRegion):
         pass
 
     def take_key(self, db: int, key: bytes) -> None:
-        raise AnabranchError("toys have no keys")
+        raise AnabranchError("counted contents have no keys")
 
 
 def talk(seed: int) -> Corpus:
@@ -147,9 +148,9 @@ class Duel:
         self.local.__class__ = Toy
         members = {number: Member(NAMES[number], NAMES[number], number) for number in (1, 2, 3)}
         self.local.enter("c", members)
-        self.one.send = self._hear  # type: ignore[method-assign]
-        self.one.close = self.closed.add  # type: ignore[method-assign, assignment]
-        self.one.dial = self._dial  # type: ignore[method-assign]
+        self.one.wire.send = self._hear  # type: ignore[method-assign]
+        self.one.wire.close = self.closed.add  # type: ignore[method-assign, assignment]
+        self.one.wire.dial = self._dial  # type: ignore[method-assign]
         self.one.write(batches=2)
 
     def _hear(self, link: int, frame: bytes) -> None:
@@ -297,7 +298,7 @@ def changed_message(rng: random.Random, body: bytes) -> bytes:
     return _encode(changed_tree(rng, tree))
 
 
-def state_of(local: ToyRegion) -> Any:
+def state_of(local: CountedRegion) -> Any:
     """What a region has applied of others, by content and by number."""
     vector = {
         replica_id: number for replica_id, number in local.vector.items() if replica_id & 0xFF != 1

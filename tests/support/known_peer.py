@@ -14,7 +14,8 @@ from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
 from anabranch.server.gossip import Gossip
-from tests.support.replication_world import ToyRegion, World
+from tests.support.counted_region import CountedRegion
+from tests.support.replication_world import World
 from tests.support.servers import free_port
 
 TICK_S = 0.05
@@ -37,7 +38,7 @@ class KnownPeer:
             join=[("127.0.0.1", member_port)],
             secret=stretched(secret),
         )
-        self._local = ToyRegion(World(), number)
+        self._local = CountedRegion(World(), number)
 
     async def __aenter__(self) -> Self:
         self._gossip = Gossip(asyncio.get_running_loop())

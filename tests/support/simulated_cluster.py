@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.config.settings import Settings
 from anabranch.metrics.peers import PeerFigures
 from anabranch.simulator.machine import Machine
-from anabranch.simulator.network import Network
 from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import Record
-from anabranch.simulator.timeline import Timeline
 from anabranch.stream.stream import Stream
+from tests.support.linked_world import LinkedWorld
 
 __all__ = ["SimulatedCluster"]
 
-STEP_MS = 10.0
 
-
-class SimulatedCluster:
+class SimulatedCluster(LinkedWorld):
     """Regions 1 to ``count``, up and in one cluster."""
 
-    def __init__(self, count: int = 2, *, delay_ms: float = 5, **settings: Any) -> None:
-        self.timeline = Timeline()
+    def __init__(self, count: int = 2, **settings: Any) -> None:
+        super().__init__(1)
         self.record = Record(self.timeline)
-        self.network = Network(self.timeline, random.Random(1))
         self.network.reached = self.record.reached
         self.alarms: list[tuple[int, Mapping[str, object]]] = []
-        """Regions that said that another one differs, and what they told."""
+        """Regions that reported that another one differs, and what they reported."""
         self.record.on_divergence = lambda number, facts: self.alarms.append((number, facts))
         self.machines = {
             number: Machine(
@@ -43,13 +39,10 @@ class SimulatedCluster:
             )
             for number in range(1, count + 1)
         }
-        for one in self.machines:
-            for other in self.machines:
-                self.network.line(one, other).delay_ms = delay_ms
         for machine in self.machines.values():
             machine.seeds = [] if machine.number == 1 else [(HOST, self.network.port(1))]
             machine.start(found=machine.number == 1)
-        self.until(
+        self.run_until(
             lambda: all(
                 machine.process is not None
                 and set(machine.process.replica.members) == set(self.machines)
@@ -64,17 +57,7 @@ class SimulatedCluster:
         return process
 
     def peers(self, number: int) -> list[PeerFigures]:
-        return self.process(number).replicator.peers(self.timeline.now_ms)
-
-    def run(self, ms: float) -> None:
-        self.timeline.run_until(self.timeline.now_ms + ms)
-
-    def until(self, is_so: Callable[[], object], ms: float = 30_000) -> None:
-        """Let time pass until something is so."""
-        end_ms = self.timeline.now_ms + ms
-        while not is_so():
-            assert self.timeline.now_ms < end_ms, "it does not come about"
-            self.run(STEP_MS)
+        return self.process(number).replicator.peers(self.now_ms)
 
     def do(self, number: int, *words: object) -> Any:
         """A command in a turn of its own; its reply, waited for. Error replies are raised."""
@@ -89,7 +72,7 @@ class SimulatedCluster:
                 process.region.waking.answer_inquiries()
                 return session.waiter is None
 
-            self.until(is_answered)
+            self.run_until(is_answered)
             replies = [process.client.take_reply()]
         (reply,) = replies
         if isinstance(reply, Exception):
@@ -102,10 +85,6 @@ class SimulatedCluster:
         session = process.region.open_session("127.0.0.1:3", "127.0.0.1:2")
         process.happen(lambda: process.region.execute(session, [list(words)]))
         process.region.close_session(session)
-
-    def cut(self, one: int, other: int) -> None:
-        """Nothing gets through between two regions any more."""
-        self.network.line(one, other).cut = self.network.line(other, one).cut = True
 
     def have_converged(self) -> bool:
         vectors = [self.process(number).replica.vector for number in self.machines]

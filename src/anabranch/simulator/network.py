@@ -17,11 +17,9 @@ from anabranch.oplog.batch import span
 from anabranch.replication.frames import FrameType
 from anabranch.simulator.timeline import Timeline
 
-__all__ = ["Line", "Network", "Peer", "Wire"]
+__all__ = ["End", "Line", "Network", "Peer", "Wire"]
 
 HEAD_BYTES = 5
-DIAL_TIMEOUT_MS = 5000.0
-FIRST_PORT = 10_000
 
 
 class Peer(Protocol):
@@ -63,13 +61,13 @@ class Line:
 
 
 @dataclass
-class _End:
+class End:
     """One side of a connection."""
 
     number: int
     wire: Wire
     is_open: bool = True
-    other: _End | None = None
+    other: End | None = None
     free_at_ms: float = 0.0
     under_way: deque[bytes | None] = field(default_factory=deque)
     """Frames that were sent and have not arrived; None is the end."""
@@ -85,7 +83,7 @@ class Wire:
         self.region = region
         self.peer = peer
         self.is_alive = True
-        self.ends: dict[int, _End] = {}
+        self.ends: dict[int, End] = {}
 
     def send(self, link: int, frame: bytes) -> None:
         """See :class:`Transport`."""
@@ -112,6 +110,9 @@ class Wire:
 class Network:
     """All lines, and the processes that listen."""
 
+    dial_timeout_ms = 5000.0
+    first_port = 10_000
+
     def __init__(self, timeline: Timeline, chance: random.Random) -> None:
         self._timeline = timeline
         self._chance = chance
@@ -123,7 +124,7 @@ class Network:
         self.on_batch: Callable[[int, int], None] = lambda _replica_id, _last: None
         """Called with every batch that leaves a region."""
         self._next = 0
-        self._busy: dict[int, _End] = {}  # ends with frames in transport
+        self._busy: dict[int, End] = {}  # ends with frames in transport
 
     def line(self, source: int, target: int) -> Line:
         """One direction between two regions."""
@@ -131,7 +132,7 @@ class Network:
 
     def port(self, region: int) -> int:
         """The port of a region."""
-        return FIRST_PORT + region
+        return self.first_port + region
 
     # -- connections --------------------------------------------------------------------------
 
@@ -152,7 +153,7 @@ class Network:
 
     def dial(self, wire: Wire, host: str, port: int) -> None:
         """Connect after a delay."""
-        region = port - FIRST_PORT
+        region = port - self.first_port
         there, back = self.line(wire.region, region), self.line(region, wire.region)
 
         def failed() -> None:
@@ -160,7 +161,7 @@ class Network:
                 wire.peer.dial_failed(host, port, "no answer")
 
         if there.cut or back.cut:
-            self._timeline.after(DIAL_TIMEOUT_MS, failed)
+            self._timeline.after(self.dial_timeout_ms, failed)
             return
 
         def arrived() -> None:
@@ -182,11 +183,11 @@ class Network:
 
         self._timeline.after(self._delay(there), arrived)
 
-    def _end(self, wire: Wire) -> _End:
+    def _end(self, wire: Wire) -> End:
         self._next += 1
-        return _End(self._next, wire)
+        return End(self._next, wire)
 
-    def _lose(self, end: _End, line: Line) -> None:
+    def _lose(self, end: End, line: Line) -> None:
         """End a connection with loss of frames."""
         other = end.other
         assert other is not None
@@ -200,14 +201,14 @@ class Network:
         end.is_open = other.is_open = False
 
     @staticmethod
-    def _down(end: _End) -> None:
+    def _down(end: End) -> None:
         end.is_open = False
         if end.wire.ends.pop(end.number, None) is not None and end.wire.is_alive:
             end.wire.peer.link_down(end.number)
 
     # -- frames -------------------------------------------------------------------------------
 
-    def send(self, end: _End, frame: bytes) -> None:
+    def send(self, end: End, frame: bytes) -> None:
         """Send a frame."""
         other = end.other
         assert other is not None
@@ -229,7 +230,7 @@ class Network:
             self.reached["batch sent twice"] += 1
             self.carry(end, frame)
 
-    def carry(self, end: _End, frame: bytes | None) -> None:
+    def carry(self, end: End, frame: bytes | None) -> None:
         """Transport a frame, or the end of the stream (None)."""
         other = end.other
         if other is None:
@@ -259,7 +260,7 @@ class Network:
             delay += self._chance.expovariate(1 / line.tail_ms)
         return delay
 
-    def _arrive(self, end: _End) -> None:
+    def _arrive(self, end: End) -> None:
         """The first frame in transport arrives, unless it has arrived already."""
         if not end.under_way:
             return

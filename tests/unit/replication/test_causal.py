@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.oplog.batch import decode_batch
 from anabranch.replication.causal import CausalBuffer, Held, Missing
-from tests.support.replication_world import batch_bytes
+from tests.support.counted_region import batch_bytes
 
 
 def held(replica_id: int, first: int, count: int = 1, source: int = 9, **what: object) -> Held:

@@ -9,7 +9,8 @@ import pytest
 from anabranch.replication import transfer
 from anabranch.replication.frames import FullSyncBegin
 from anabranch.replication.transfer import WAIT_MS, Transfer
-from tests.support.replication_world import CHUNK, Node, World
+from tests.support.counted_region import CHUNK
+from tests.support.replication_world import Node, World
 
 
 def test_a_region_that_is_behind_the_log_joins_the_state() -> None:
@@ -70,7 +71,7 @@ def half_joined(world: World, **config: int) -> tuple[Node, Node]:
     for _ in range(40):
         one.write(size=300)
     one.local.cut_log()
-    world.bytes_per_ms[frozenset((1, 2))] = 20
+    world.set_lines(1, 2, rate=20)
     world.run_until(lambda: two.replicator.facts(world.now_ms)["joining_bytes"] != 0, 5000)
     world.run(200)
     return one, two
@@ -167,7 +168,8 @@ def test_another_region_is_asked_when_the_first_does_not_come_back() -> None:
         world.run(20)
     for node in (one, two):
         node.local.cut_log()
-    world.bytes_per_ms[frozenset((1, 3))] = world.bytes_per_ms[frozenset((2, 3))] = 20
+    world.set_lines(1, 3, rate=20)
+    world.set_lines(2, 3, rate=20)
     three.start()
     world.run_until(lambda: staged(three) > 1000, 5000)
     source = three.replicator.facts(world.now_ms)["joining_from"]
@@ -211,11 +213,11 @@ def test_a_snapshot_is_sent_no_faster_than_it_is_taken() -> None:
     for _ in range(40):
         one.write(size=500)
     one.local.cut_log()
-    world.bytes_per_ms[frozenset((1, 2))] = 20
+    world.set_lines(1, 2, rate=20)
     most = 0
     while not world.converged():
         world.run(5)
-        most = max(most, world.under_way(1, 2))
+        most = max(most, world.network.under_way(1, 2))
     assert 2000 < most < 3000 + 700 + 32 * 100
 
 
@@ -229,7 +231,8 @@ def test_states_are_taken_from_one_peer_at_a_time() -> None:
         world.run(20)
     one.local.cut_log()
     two.local.cut_log()
-    world.bytes_per_ms[frozenset((1, 3))] = world.bytes_per_ms[frozenset((2, 3))] = 1
+    world.set_lines(1, 3, rate=1)
+    world.set_lines(2, 3, rate=1)
     three.start()
     world.run_until(world.converged)
     # Either state brings the effects of both, so one is enough.
@@ -261,7 +264,8 @@ def test_writing_goes_on_during_a_transfer_in_both_directions() -> None:
     world.run(100)
     one.local.cut_log()
     two.local.cut_log()
-    world.bytes_per_ms[frozenset((1, 3))] = world.bytes_per_ms[frozenset((2, 3))] = 30
+    world.set_lines(1, 3, rate=30)
+    world.set_lines(2, 3, rate=30)
     three.start()
     world.run_until(lambda: three.replicator.facts(world.now_ms)["joining_bytes"] != 0, 5000)
     for _ in range(10):

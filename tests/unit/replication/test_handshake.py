@@ -125,7 +125,7 @@ def said_to_a_stranger(secret: bytes, *, version: int = 2) -> tuple[Node, list[b
     nodes = pair({"secret": secret}, {"secret": secret})
     world, node = nodes[0].world, nodes[0]
     sent: list[bytes] = []
-    node.send = lambda link, frame: sent.append(frame)  # type: ignore[method-assign]
+    node.wire.send = lambda link, frame: sent.append(frame)  # type: ignore[method-assign]
     hello = frames.Hello(
         1, version, "c", 2, "us", 0, "run", 1, frames.MODULUS, "us", 2, -1, bytes(32),
         has_secret=version > 1,
@@ -186,7 +186,7 @@ def test_the_region_that_answers_must_be_the_one_that_was_dialled() -> None:
     world.cut(1, 2)
     world.run(500)
     world.heal()
-    two.dial = lambda host, port: None  # type: ignore[method-assign]
+    two.wire.dial = lambda host, port: None  # type: ignore[method-assign]
     world.run(11_000)
     assert (Reason.REGION, "region 3 was dialled, region 2 answered") in refusals(one)
 

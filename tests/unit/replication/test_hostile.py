@@ -17,7 +17,8 @@ from anabranch.oplog.compression import Compressor
 from anabranch.replication import frames
 from anabranch.replication.frames import FrameType, Reason, Row
 from anabranch.replication.peer import Stage
-from tests.support.replication_world import Node, World, batch_bytes
+from tests.support.counted_region import batch_bytes
+from tests.support.replication_world import Node, World
 
 
 def linked() -> tuple[World, Node, int]:
@@ -28,7 +29,7 @@ def linked() -> tuple[World, Node, int]:
     one.write()
     world.run(100)
     two.alive = False
-    return world, one, next(iter(one.halves))
+    return world, one, next(iter(one.wire.ends))
 
 
 def receive(node: Node, link: int, frame: bytes) -> None:
@@ -67,7 +68,7 @@ def test_a_batch_that_must_not_be_applied_closes_the_link(
     _world, node, link = linked()
     before = dict(node.local.vector)
     receive(node, link, frames.framed(FrameType.BATCH, batch))
-    assert link not in node.halves
+    assert link not in node.wire.ends
     assert refusal(node)[0] == reason
     assert text in refusal(node)[1]
     assert node.local.noted("bad_batch") or node.local.noted("ahead_of_us")
@@ -98,7 +99,7 @@ def test_a_batch_cut_in_another_way_than_the_one_applied_closes_the_link() -> No
 def test_what_makes_no_sense_closes_the_link(message: frames.Message) -> None:
     _, node, link = linked()
     receive(node, link, frames.encode(message))
-    assert link not in node.halves
+    assert link not in node.wire.ends
     assert node.local.noted("refused")
 
 
@@ -118,7 +119,7 @@ def test_what_is_only_useless_does_no_harm(message: frames.Message) -> None:
     _, node, link = linked()
     for _ in range(5):
         receive(node, link, frames.encode(message))
-    assert link in node.halves
+    assert link in node.wire.ends
     assert not node.local.noted("refused")
 
 
@@ -200,7 +201,7 @@ def test_no_bytes_raise(seed: int) -> None:
 
     junk: list[Any] = [None, -1, 2**64 - 1, "x", b"y", [], {}, {1: {}}, [[[[]]]], 1.5, True]
     for step in range(400):
-        if chance.random() < 0.1 or not node.halves:
+        if chance.random() < 0.1 or not node.wire.ends:
             link = 10_000 + step
             node.replicator.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
         links = list(node.replicator._links.sessions)
@@ -232,7 +233,7 @@ def test_what_cannot_be_applied_ends_the_link_that_brought_it_and_is_not_tried_a
     before = dict(node.local.vector)
     node.local.trouble = EffectFormatError("Add: an entry has no names and values")
     receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
-    assert link not in node.halves
+    assert link not in node.wire.ends
     reason, text = refusal(node)
     assert (reason, text) == (
         Reason.BATCH,
@@ -253,10 +254,10 @@ def test_what_cannot_be_applied_ends_the_link_that_brought_it_and_is_not_tried_a
 def test_what_waited_and_cannot_be_applied_ends_the_link_as_well() -> None:
     world, node, link = linked()
     receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 2)))
-    assert link in node.halves
+    assert link in node.wire.ends
     node.local.trouble = EffectFormatError("no")
     receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
-    assert link not in node.halves
+    assert link not in node.wire.ends
     node.local.trouble = None
     world.run(1000)
     assert node.local.vector.get(2) is None
@@ -280,6 +281,6 @@ def test_a_batch_with_figures_that_cannot_be_closes_the_link(batch: bytes, text:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert link not in node.halves
+    assert link not in node.wire.ends
     assert text in refusal(node)[1]
     assert peak < len(batch) * 6 + (1 << 20)

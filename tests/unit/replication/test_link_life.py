@@ -120,7 +120,7 @@ def test_an_effect_waits_for_its_cause_which_is_fetched_from_its_sender() -> Non
     world = World()
     one, two, three = world.cluster(3)
     world.run(1000)
-    world.delay_ms[frozenset((1, 3))] = 400
+    world.set_lines(1, 3, delay_ms=400)
     one.write()
     world.run(10)
     two.write()  # made with knowledge of it
@@ -136,7 +136,7 @@ def test_a_cause_that_is_on_its_way_is_not_asked_for() -> None:
     world = World()
     one, two, three = world.cluster(3)
     world.run(1000)
-    world.delay_ms[frozenset((1, 3))] = 8
+    world.set_lines(1, 3, delay_ms=8)
     for _ in range(10):
         one.write()
         world.run(3)
@@ -151,7 +151,7 @@ def test_a_unit_is_applied_as_a_whole_though_the_link_breaks_within() -> None:
     world = World()
     one, two = world.cluster(2, window_bytes=2000)
     world.run(500)
-    world.bytes_per_ms[frozenset((1, 2))] = 10
+    world.set_lines(1, 2, rate=10)
     one.write(batches=20, size=500)
     world.run(400)
     assert 0 < two.peer(1).held_count < 20
@@ -167,19 +167,19 @@ def test_a_slow_peer_keeps_no_more_than_its_window_under_way() -> None:
     world = World()
     one, two = world.cluster(2, window_bytes=5000)
     world.run(500)
-    world.bytes_per_ms[frozenset((1, 2))] = 10
+    world.set_lines(1, 2, rate=10)
     most = 0
     for _ in range(300):
         one.write(size=400)
         world.run(10)
-        most = max(most, world.under_way(1, 2))
+        most = max(most, world.network.under_way(1, 2))
     assert two.local.vector[1] < 300
     assert 4000 < most < 5000 + 500 + 32 * 100  # a batch may exceed the window, and there are rows
     assert one.peer(2).lag_bytes > 40_000
     assert one.peer(2).lag_seconds > 0.5
     assert one.peer(2).lag_effects > 50
     assert 4000 < one.peer(2).window_used_bytes <= 5500
-    del world.bytes_per_ms[frozenset((1, 2))]
+    world.set_lines(1, 2)
     world.run_until(world.converged)
 
 
@@ -187,13 +187,13 @@ def test_a_link_slower_than_rows_is_sent_no_more_of_them() -> None:
     world = World()
     one, _two = world.cluster(2)
     world.run(500)
-    world.bytes_per_ms[frozenset((1, 2))] = 0.1
+    world.set_lines(1, 2, rate=0.1)
     most = 0
     for _ in range(300):
         one.local.sync()
         one.local.write()  # a change to tell, and nobody calls appended()
         world.run(20)
-        most = max(most, world.under_way(1, 2))
+        most = max(most, world.network.under_way(1, 2))
     assert most < 32 * 120 + 300 * 70
     assert len(next(iter(one.replicator._links.sessions.values())).unechoed) == 32
 
@@ -301,13 +301,13 @@ def test_dials_are_spread_and_slow_down_to_ten_seconds() -> None:
     one, two = world.cluster(2)
     two.crash()
     dials: list[float] = []
-    real = one.dial
+    real = one.wire.dial
 
     def dial(host: str, port: int) -> None:
         dials.append(world.now_ms)
         real(host, port)
 
-    one.dial = dial  # type: ignore[method-assign]
+    one.wire.dial = dial  # type: ignore[method-assign]
     world.run(120_000)
     gaps = [later - sooner for sooner, later in itertools.pairwise(dials)]
     assert gaps[0] < 500
@@ -320,7 +320,7 @@ def test_two_regions_that_dial_at_once_keep_the_link_of_the_lower_number() -> No
     nodes = world.cluster(3)
     world.run(2000)
     for node in nodes:
-        assert len(node.halves) == 2
+        assert len(node.wire.ends) == 2
         for session in node.replicator._links.up():
             assert (session.dialled is not None) == (node.number < session.region)
     assert not any(node.local.noted("unreachable") for node in nodes)
@@ -381,8 +381,8 @@ def test_frames_of_an_unknown_type_are_counted_and_skipped() -> None:
     world = World()
     one, two = world.cluster(2)
     world.run(500)
-    link = next(iter(two.halves))
-    two.send(link, framed(200, b"from later times"))  # type: ignore[arg-type]
+    link = next(iter(two.wire.ends))
+    two.wire.send(link, framed(200, b"from later times"))  # type: ignore[arg-type]
     world.run(100)
     assert one.replicator.facts(world.now_ms)["unknown_frames"] == 1
     assert one.peer(2).state == "in_sync"

@@ -7,7 +7,8 @@ import pytest
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of
 from anabranch.replication.frames import FrameType, Reason, framed
-from tests.support.replication_world import Node, World, batch_bytes
+from tests.support.counted_region import batch_bytes
+from tests.support.replication_world import Node, World
 
 
 def refusals(node: Node) -> set[int]:
@@ -64,9 +65,8 @@ def test_a_number_that_is_in_use_is_not_given_again() -> None:
     world = World()
     one, two, *_ = world.cluster(3)
     world.run(1000)
-    thief = Node(world, 3, join=[one.address], run_id="thief")
-    thief.address = ("elsewhere", 99)
-    world._tick(thief)
+    thief = Node(world, 3, 99, join=[one.address])
+    world.tick(thief)
     world.run(2000)
     assert thief.local.cluster_id == ""
     assert one.local.members[3].host == "ap"
@@ -205,7 +205,7 @@ def test_what_a_former_life_has_sent_and_nobody_has_applied_is_dropped() -> None
     one, two, three = world.cluster(3)
     world.run(500)
     world.cut(1, 3)
-    world.delay_ms[frozenset((1, 2))] = 3000  # three could have it from two, but late
+    world.set_lines(1, 2, delay_ms=3000)  # three could have it from two, but late
     one.write()
     world.on_frame = lambda source, target, frame: (
         None if target == 3 and frame[4] == 6 and frame[9] == 1 else frame
@@ -221,7 +221,7 @@ def test_what_a_former_life_has_sent_and_nobody_has_applied_is_dropped() -> None
     assert three.peer(2).held_count <= 1  # at most the opening effect
     assert 2 not in three.replicator._receiver.have()
     world.on_frame = None
-    world.delay_ms.clear()
+    world.set_lines(1, 2)
     world.heal()
     world.run_until(world.converged)
     assert 2 not in three.local.vector

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.replication.frames import Reason
 from tests.support.replication_world import Node, World
@@ -11,14 +9,9 @@ from tests.support.replication_world import Node, World
 NUMBER = 3
 
 
-def asking(world: World, place: int, member: Node, **config: object) -> Node:
-    """A server with the number that asks one member; `place` is where the world keeps it."""
-    host = f"place{place}"
-    node = Node(world, NUMBER, join=[member.address], run_id=host, host=host, port=place, **config)
-    node.address = (host, place)
-    world.nodes[place] = node
-    world._tick(node)
-    return node
+def asking(world: World, place: int, member: Node) -> Node:
+    """A server with the number that asks one member; `place` is where it is in the network."""
+    return world.region(NUMBER, place, join=[member.address])
 
 
 def told(node: Node) -> set[str]:
@@ -29,12 +22,8 @@ def linked(node: Node) -> list[int]:
     return sorted(session.region for session in node.replicator._links.up())
 
 
-SIDE = {"eu": 1, "place30": 1, "us": 2, "place31": 2}
-"""The one asks on this side, the other one on that side."""
-
-
-def apart(one: Node, two: Node) -> bool:
-    return SIDE[one.address[0]] != SIDE[two.address[0]]
+APART = [(one, other) for one in (1, 30) for other in (2, 31)]
+"""Places on one side and on the other."""
 
 
 TAKEN = {
@@ -62,15 +51,13 @@ def test_of_two_that_ask_two_members_at_once_one_is_let_in() -> None:
         assert not outside.local.noted("new_epoch")
 
 
-def test_members_that_do_not_reach_each_other_give_out_different_lives(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_members_that_do_not_reach_each_other_give_out_different_lives() -> None:
     for seed in range(3):
         world = World(seed)
         one, two = world.cluster(2)
         world.run(1000)
-        world.cut(1, 2)
-        monkeypatch.setattr(world, "_is_cut", apart)
+        for pair in APART:
+            world.cut(*pair)
         world.run(6000)
         first, second = asking(world, 30, one), asking(world, 31, two)
         world.run(10_000)
@@ -79,7 +66,7 @@ def test_members_that_do_not_reach_each_other_give_out_different_lives(
         first.write()
         second.write()
         world.run(200)
-        monkeypatch.setattr(world, "_is_cut", lambda *_: False)
+        world.heal()
         world.run(20_000)
         lives = {each.local.replica_id for each in (first, second)}
         assert len(lives) == 2
@@ -101,7 +88,7 @@ def test_who_cannot_reach_the_member_that_gives_numbers_away_is_let_in_by_anothe
     world = World()
     one, two = world.cluster(2)
     world.run(1000)
-    world.cut(1, NUMBER)
+    world.cut(1, 30)
     three = asking(world, 30, two)
     world.run_until(lambda: bool(three.local.cluster_id), 20_000)
     assert epoch_of(three.local.replica_id) > 0, "nobody else can have been given this life"

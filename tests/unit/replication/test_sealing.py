@@ -10,7 +10,8 @@ from anabranch.keyspace.replica import Member
 from anabranch.replication import frames
 from anabranch.replication.frames import FrameType, Reason
 from anabranch.replication.sealing import keys_of
-from tests.support.replication_world import NAMES, World, batch_bytes
+from tests.support.counted_region import batch_bytes
+from tests.support.replication_world import NAMES, World
 
 Meddling = Callable[[bytes], bytes | None]
 
@@ -93,7 +94,7 @@ def test_a_frame_without_a_seal_ends_the_link() -> None:
 def test_a_repeated_frame_ends_the_link() -> None:
     world = linked()
     node = world.nodes[1]
-    link = next(iter(node.halves))
+    link = next(iter(node.wire.ends))
     seen: list[bytes] = []
 
     def keep(source: int, target: int, frame: bytes) -> bytes:
@@ -108,13 +109,13 @@ def test_a_repeated_frame_ends_the_link() -> None:
     again = seen[0]
     node.replicator.receive(link, again[4], again[5:], world.now_ms)
     assert [facts["reason"] for facts in node.local.noted("refused")] == [Reason.FORGED]
-    assert link not in node.halves
+    assert link not in node.wire.ends
 
 
 def test_frames_in_another_order_end_the_link() -> None:
     world = linked()
     node = world.nodes[1]
-    link = next(iter(node.halves))
+    link = next(iter(node.wire.ends))
     held: list[bytes] = []
 
     def hold(source: int, target: int, frame: bytes) -> bytes | None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from anabranch.oplog.batch import span
-from tests.support.replication_world import Node, World, batch_bytes
+from tests.support.counted_region import batch_bytes
+from tests.support.replication_world import Node, World
 
 
 def cluster_with_history(world: World) -> tuple[list[Node], dict[str, Any]]:

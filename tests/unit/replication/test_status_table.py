@@ -7,7 +7,8 @@ from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.replication.frames import Row
 from anabranch.replication.membership import Membership
 from anabranch.replication.status_table import StatusTable
-from tests.support.replication_world import ToyRegion, World
+from tests.support.counted_region import CountedRegion
+from tests.support.replication_world import World
 
 
 def row(
@@ -26,7 +27,7 @@ class Knowledge:
     """Region 1 of three, which has applied and synced what ``vector`` says."""
 
     def __init__(self, vector: dict[int, int]) -> None:
-        self.local = ToyRegion(World(), 1)
+        self.local = CountedRegion(World(), 1)
         self.local.vector = self.local.durable = vector
         self.local.members = {number: Member("", "", 0) for number in (1, 2, 3)}
         self.membership = Membership(self.local)
