@@ -108,10 +108,10 @@ def _command(command: Command) -> str:
     facts = [f"Since {command.since}"]
     if command.complexity and not command.subcommands:
         facts.append(f"cost: {command.complexity.rstrip('.')}")
-    if command.flag_words:
-        facts.append(f"flags: {' '.join(sorted(command.flag_words))}")
-    if command.category_words:
-        facts.append("ACL: " + " ".join(f"@{word}" for word in sorted(command.category_words)))
+    if command.flags:
+        facts.append(f"flags: {' '.join(sorted(command.flags))}")
+    if command.categories:
+        facts.append("ACL: " + " ".join(f"@{word}" for word in sorted(command.categories)))
     lines.append(f"*{'; '.join(facts)}.*\n")
     if command.history:
         lines.append("\n")
@@ -120,7 +120,7 @@ def _command(command: Command) -> str:
         lines.append("\n| Sub-command | | Since | ACL |\n|---|---|---|---|\n")
         for _, sub in sorted(command.subcommands.items()):
             form = f"{_title(sub)} {sub.syntax}".rstrip()
-            acl = " ".join(f"@{word}" for word in sorted(sub.category_words))
+            acl = " ".join(f"@{word}" for word in sorted(sub.categories))
             lines.append(f"| `{_cell(form)}` | {_cell(sub.summary)} | {sub.since} | {acl} |\n")
     return "".join(lines)
 

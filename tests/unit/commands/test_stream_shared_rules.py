@@ -305,8 +305,8 @@ def test_arity_flags_and_categories(row: str) -> None:
         e for e in Streams().region.dispatcher.all_entries() if e.command.full_name == name
     )
     assert entry.command.arity == int(arity)
-    assert set(entry.command.flag_words) == set(rest[:split])
-    assert set(entry.command.category_words) == set(rest[split:])
+    assert set(entry.command.flags) == set(rest[:split])
+    assert set(entry.command.categories) == set(rest[split:])
 
 
 @pytest.mark.parametrize(

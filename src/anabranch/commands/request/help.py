@@ -33,7 +33,7 @@ def _help(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply(help_lines(entry.command))
 
 
-def help_row(since: str, categories: str = "slow", flags: str = "loading stale") -> Command:
+def help_row(since: str, categories: str = "", flags: str = "loading stale") -> Command:
     """The HELP sub-command of a container."""
     return Command(
         "help",

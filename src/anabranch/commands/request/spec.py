@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Command", "CommandFunction", "KeySpec"]
 
@@ -37,11 +37,36 @@ class KeySpec:
     notes: str = ""
 
 
+_GROUP_CATEGORY: Final = {
+    "connection": "connection",
+    "generic": "keyspace",
+    "list": "list",
+    "scripting": "scripting",
+    "set": "set",
+    "stream": "stream",
+    "string": "string",
+    "transactions": "transaction",
+}
+"""The ACL category of the commands of a group."""
+
+
+def _implied(flags: frozenset[str], categories: str) -> list[str]:
+    """The ACL categories that follow from flags, by the rules of Redis."""
+    found = ["fast" if "fast" in flags else "slow"]
+    found += flags & {"write", "admin", "pubsub", "blocking"}
+    if "admin" in flags:
+        found.append("dangerous")
+    if "readonly" in flags and categories != "scripting":
+        found.append("read")
+    return found
+
+
 class Command:
     """One command or sub-command.
 
-    ``arity`` counts the name; negative is a minimum. ``flags`` and ``categories`` are
-    blank-separated words as COMMAND INFO lists them (``write denyoom fast``).
+    ``arity`` counts the name; negative is a minimum. ``flags`` are blank-separated words as COMMAND
+    INFO lists them (``write denyoom fast``). The ACL categories are those that the flags imply and
+    the one of the group; ``categories`` replaces the latter.
     """
 
     def __init__(
@@ -51,7 +76,7 @@ class Command:
         *,
         arity: int,
         flags: str = "",
-        categories: str = "",
+        categories: str | None = None,
         keys: Sequence[KeySpec] = (),
         key_positions: Callable[[list[bytes]], list[int]] | None = None,
         since: str = "1.0.0",
@@ -67,10 +92,10 @@ class Command:
         self.full_name = name  # "xgroup|create" once attached to its container
         self.function = function
         self.arity = arity
-        self.flags = frozenset(flags.split())
-        self.categories = frozenset(categories.split())
         self.flag_words = flags.split()
-        self.category_words = categories.split()
+        self.flags = frozenset(self.flag_words)
+        further = _GROUP_CATEGORY.get(group, "") if categories is None else categories
+        self.categories = frozenset(_implied(self.flags, further) + further.split())
         self.keys = tuple(keys)
         self.key_positions = key_positions
         self.since = since

@@ -62,7 +62,7 @@ def _info(row: Command) -> list[Any]:
         first,
         last,
         step,
-        SetReply([Status(f"@{word}") for word in row.category_words]),
+        SetReply([Status(f"@{word}") for word in CATEGORIES if word in row.categories]),
         SetReply(row.tips),
         SetReply(map(_key_spec, row.keys)),
         subcommands or SetReply(),

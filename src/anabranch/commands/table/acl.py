@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.acl import acl
 from anabranch.commands.request.help import help_row
 from anabranch.commands.request.spec import Command
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="server")
 
 _ANYBODY = "noscript loading stale"
 _ADMIN = "admin noscript loading stale"
@@ -14,73 +18,61 @@ _ALL_NODES = ("request_policy:all_nodes", "response_policy:all_succeeded")
 
 
 COMMANDS: list[Command] = [
-    Command(
+    Row(
         "acl",
         None,
         arity=-2,
-        categories="slow",
         since="6.0.0",
-        group="server",
         summary="Commands about users and their rules.",
         complexity="Depends on the sub-command",
         subcommands=[
-            Command(
+            Row(
                 "cat",
                 acl.cat,
                 arity=-2,
                 flags=_ANYBODY,
-                categories="slow",
                 since="6.0.0",
-                group="server",
                 summary="Lists the categories, or the commands of one.",
                 complexity="O(N), N being the commands",
                 syntax="[category]",
             ),
-            Command(
+            Row(
                 "deluser",
                 acl.deluser,
                 arity=-3,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Removes users and closes their connections.",
                 complexity="O(N), N being the connections",
                 syntax="username [username ...]",
                 tips=_ALL_NODES,
             ),
-            Command(
+            Row(
                 "dryrun",
                 acl.dryrun,
                 arity=-4,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="7.0.0",
-                group="server",
                 summary="Returns whether a user may run a command, without running it.",
                 complexity="O(1)",
                 syntax="username command [arg [arg ...]]",
             ),
-            Command(
+            Row(
                 "genpass",
                 acl.genpass,
                 arity=-2,
                 flags=_ANYBODY,
-                categories="slow",
                 since="6.0.0",
-                group="server",
                 summary="Makes up a password that nobody can guess.",
                 complexity="O(1)",
                 syntax="[bits]",
             ),
-            Command(
+            Row(
                 "getuser",
                 acl.getuser,
                 arity=3,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Returns the flags, password hashes and rules of a user.",
                 complexity="O(N), N being the rules",
                 syntax="username",
@@ -89,61 +81,51 @@ COMMANDS: list[Command] = [
                     ("7.0.0", "Added selectors; patterns became text."),
                 ),
             ),
-            Command(
+            Row(
                 "list",
                 acl.list_,
                 arity=2,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Lists the users as lines of configuration.",
                 complexity="O(N), N being the users",
             ),
-            Command(
+            Row(
                 "load",
                 acl.load,
                 arity=2,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Reads the users from the ACL file again.",
                 complexity="O(N), N being the users",
             ),
-            Command(
+            Row(
                 "log",
                 acl.log,
                 arity=-2,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Returns recent denials, or deletes them.",
                 complexity="O(N), N being the entries returned",
                 syntax="[count | RESET]",
                 history=(("7.2.0", "Added entry ID and timestamps."),),
             ),
-            Command(
+            Row(
                 "save",
                 acl.save,
                 arity=2,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Writes the users to the ACL file.",
                 complexity="O(N), N being the users",
                 tips=_ALL_NODES,
             ),
-            Command(
+            Row(
                 "setuser",
                 acl.setuser,
                 arity=-3,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Makes or changes a user.",
                 complexity="O(N), N being the rules",
                 syntax="username [rule [rule ...]]",
@@ -153,25 +135,21 @@ COMMANDS: list[Command] = [
                 ),
                 tips=_ALL_NODES,
             ),
-            Command(
+            Row(
                 "users",
                 acl.users,
                 arity=2,
                 flags=_ADMIN,
-                categories="admin slow dangerous",
                 since="6.0.0",
-                group="server",
                 summary="Lists the names of the users.",
                 complexity="O(N), N being the users",
             ),
-            Command(
+            Row(
                 "whoami",
                 acl.whoami,
                 arity=2,
                 flags=_ANYBODY,
-                categories="slow",
                 since="6.0.0",
-                group="server",
                 summary="Returns the user of this connection.",
                 complexity="O(1)",
             ),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.connection import client, connection
 from anabranch.commands.connection.client_kill import kill
 from anabranch.commands.request.help import help_row
 from anabranch.commands.request.spec import Command, CommandFunction
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="connection")
 
 
 def _row(
@@ -23,14 +27,12 @@ def _row(
     tips: tuple[str, ...] = (),
 ) -> Command:
     """A sub-command of CLIENT: they share group, flags and categories."""
-    return Command(
+    return Row(
         name,
         function,
         arity=arity,
         flags=("admin " if admin else "") + "noscript loading stale",
-        categories=("admin slow dangerous connection" if admin else "slow connection"),
         since=since,
-        group="connection",
         summary=summary,
         complexity=complexity,
         syntax=syntax,
@@ -50,7 +52,7 @@ _SUBCOMMANDS = [
     ),
     _row("getname", client.getname, 2, "2.6.9", "Answers the connection's name."),
     _row("getredir", client.getredir, 2, "6.0.0", "Answers -1: the connection is not tracked."),
-    help_row("5.0.0", "slow connection"),
+    help_row("5.0.0", "connection"),
     _row("id", client.client_id, 2, "5.0.0", "Answers the connection's ID."),
     _row(
         "info",
@@ -166,130 +168,115 @@ _SUBCOMMANDS = [
 
 COMMANDS: list[Command] = [
     # connection/connection.py
-    Command(
+    Row(
         "ping",
         connection.ping,
         arity=-1,
         flags="fast",
-        categories="fast connection",
         since="1.0.0",
-        group="connection",
         summary="Answers PONG, or the message given.",
         complexity="O(1)",
         syntax="[message]",
         tips=("request_policy:all_shards", "response_policy:all_succeeded"),
     ),
-    Command(
+    Row(
         "echo",
         connection.echo,
         arity=2,
         flags="loading stale fast",
-        categories="fast connection",
         since="1.0.0",
-        group="connection",
         summary="Answers the message given.",
         complexity="O(1)",
         syntax="message",
     ),
-    Command(
+    Row(
         "quit",
         connection.quit_,
         arity=-1,
         flags="noscript loading stale fast no_auth allow_busy",
-        categories="fast connection",
         since="1.0.0",
-        group="connection",
         summary="Closes the connection after all replies are written.",
         complexity="O(1)",
     ),
-    Command(
+    Row(
         "reset",
         connection.reset,
         arity=1,
         flags="noscript loading stale fast no_auth allow_busy",
-        categories="fast connection",
         since="6.2.0",
-        group="connection",
         summary="Puts the connection back to the state of a new one.",
         complexity="O(1)",
     ),
-    Command(
+    Row(
         "select",
         connection.select,
         arity=2,
         flags="loading stale fast",
-        categories="fast connection",
         since="1.0.0",
-        group="connection",
         summary="Chooses the database the connection works on.",
         complexity="O(1)",
         syntax="index",
     ),
-    Command(
+    Row(
         "auth",
         connection.auth,
         arity=-2,
         flags="noscript loading stale fast no_auth allow_busy",
-        categories="fast connection",
         since="1.0.0",
-        group="connection",
         summary="Authenticates the connection.",
         complexity="O(N) where N is the number of passwords of the user",
         syntax="[username] password",
         history=(("6.0.0", "Takes a user name."),),
     ),
-    Command(
+    Row(
         "hello",
         connection.hello,
         arity=-1,
         flags="noscript loading stale fast no_auth allow_busy",
-        categories="fast connection",
         since="6.0.0",
-        group="connection",
         summary="Agrees on the protocol and introduces the server.",
         complexity="O(1)",
         syntax="[protover [AUTH username password] [SETNAME clientname]]",
         history=(("6.2.0", "protover may be left out."),),
     ),
-    Command(
+    Row(
         "readonly",
         connection.no_cluster,
         arity=1,
         flags="loading stale fast",
-        categories="fast connection",
+        categories="connection",
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
         complexity="O(1)",
     ),
-    Command(
+    Row(
         "readwrite",
         connection.no_cluster,
         arity=1,
         flags="loading stale fast",
-        categories="fast connection",
+        categories="connection",
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
         complexity="O(1)",
     ),
-    Command(
+    Row(
         "asking",
         connection.no_cluster,
         arity=1,
         flags="fast",
-        categories="fast connection",
+        categories="connection",
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
         complexity="O(1)",
     ),
-    Command(
+    Row(
         "cluster",
         connection.no_cluster,
         arity=-2,
         flags="stale",
-        categories="slow",
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
@@ -297,13 +284,12 @@ COMMANDS: list[Command] = [
         syntax="subcommand [argument ...]",
     ),
     # connection/client.py
-    Command(
+    Row(
         "client",
         None,
         arity=-2,
-        categories="slow",
+        categories="",
         since="2.4.0",
-        group="connection",
         summary="Commands about connections.",
         complexity="Depends on the sub-command",
         subcommands=_SUBCOMMANDS,

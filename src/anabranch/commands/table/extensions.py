@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.extensions import (
     bulk,
     producer_info,
@@ -16,252 +18,206 @@ from anabranch.commands.request.spec import Command, KeySpec
 
 __all__ = ["COMMANDS"]
 
+Row = partial(Command, group="stream", since="0.1.0")
+
 
 COMMANDS: list[Command] = [
     # extensions/bulk.py
-    Command(
+    Row(
         "ab.offsets",
         bulk.offsets,
         arity=-3,
         flags="readonly blocking",
-        categories="read stream slow blocking",
         keys=(KeySpec("RO access", begin=("STREAMS", 1), last=-1),),
-        since="0.1.0",
-        group="stream",
         summary="Returns the positions of streams for each region.",
         complexity="O(1) for each region of each stream.",
         syntax="[BLOCK milliseconds AFTER total] [FROM vector LIMIT entries] STREAMS key [key ...]",
     ),
-    Command(
+    Row(
         "ab.export",
         bulk.export,
         arity=-5,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
-        since="0.1.0",
-        group="stream",
         summary="Returns entries between two positions as the server keeps them.",
         complexity="O(log(N)+M), M being the bytes read.",
         syntax="key region from to [MAXBYTES bytes] [CODEC <NONE | ZSTD>]",
     ),
-    Command(
+    Row(
         "ab.import",
         bulk.import_,
         arity=-3,
         flags="write denyoom",
-        categories="write stream slow",
         keys=(KeySpec("RW insert"),),
-        since="0.1.0",
-        group="stream",
         summary="Appends many entries at once; a producer's batch exactly once.",
         complexity="O(N), N being the entries added.",
         syntax="key [PRODUCER pid BATCH batch EXPECT rows [CRC crc]] "
         "[<MAXLEN | MINID> [= | ~] threshold] payload",
     ),
-    Command(
+    Row(
         "ab.ledger",
         bulk.ledger,
         arity=2,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
-        since="0.1.0",
-        group="stream",
         summary="Lists the bulk producers of a stream and their newest batches.",
         complexity="O(N), N being the producers.",
         syntax="key",
     ),
     # extensions/producer_info.py
-    Command(
+    Row(
         "ab.producers",
         producer_info.producers,
         arity=2,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
-        since="0.1.0",
-        group="stream",
         summary="Shows the records of each producer, and what two regions accepted concurrently.",
         complexity="O(N), N being the idempotent IDs that are remembered.",
         syntax="key",
     ),
     # extensions/regional_info.py
-    Command(
+    Row(
         "ab.info",
         regional_info.info,
         arity=-1,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
-        since="0.1.0",
-        group="stream",
         summary="Shows what this region has applied, or the state of a stream by region.",
         complexity="O(R+G), R being the regions, G the groups with their intervals.",
         syntax="[key]",
         tips=("nondeterministic_output",),
     ),
-    Command(
+    Row(
         "ab.lag",
         regional_info.lag,
         arity=-2,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
-        since="0.1.0",
-        group="stream",
         summary="Counts the entries that consumer groups must still deliver, by region.",
         complexity="O(I log N) amortised for each group, I being its intervals of deliveries.",
         syntax="key [group [group ...]]",
     ),
-    Command(
+    Row(
         "ab.equalids",
         regional_info.equal_ids,
         arity=2,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
-        since="0.1.0",
-        group="stream",
         summary="Counts the entries that get another ID where each ID can be there once: in the "
         "payload of DUMP, and by RENAME and COPY.",
         complexity="O(N) where several regions have entries, N being all; otherwise O(1).",
         syntax="key",
     ),
-    Command(
+    Row(
         "ab.digest",
         regional_info.digest,
         arity=-2,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access", last=-1),),
-        since="0.1.0",
-        group="stream",
         summary="Returns digests of keys; equal in regions that have applied the same effects.",
         complexity="O(N), N being the entries.",
         syntax="key [key ...]",
     ),
     # extensions/regional_read.py
-    Command(
+    Row(
         "ab.read",
         regional_read.read,
         arity=-4,
         flags="readonly blocking movablekeys",
-        categories="read stream slow blocking",
         keys=(KeySpec("RO access", begin=("STREAMS", 1), last=-1, step=1, limit=2),),
-        since="0.1.0",
-        group="stream",
         summary="Returns entries that cursors do not cover, each once, in any region.",
         complexity="O(log N) for each region of each stream, then a memory copy of what is "
         "returned.",
         syntax="[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] "
         "STREAMS key [key ...] cursor [cursor ...]",
     ),
-    Command(
+    Row(
         "ab.count",
         regional_read.count_,
         arity=4,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
-        since="0.1.0",
-        group="stream",
         summary="Counts the entries of a stream within a range of IDs.",
         complexity="O(R log N) amortised, R being the regions.",
         syntax="key start end",
     ),
-    Command(
+    Row(
         "ab.token",
         regional_read.token,
         arity=1,
         flags="readonly fast",
-        categories="read stream fast",
-        since="0.1.0",
-        group="stream",
         summary="Returns a token of everything that this region has applied.",
         complexity="O(R), R being the regions.",
         tips=("nondeterministic_output",),
     ),
-    Command(
+    Row(
         "ab.waitfor",
         regional_read.waitfor,
         arity=3,
         flags="readonly blocking",
-        categories="read stream slow blocking",
-        since="0.1.0",
-        group="stream",
         summary="Waits until this region has applied everything that a token covers.",
         complexity="O(R), R being the regions.",
         syntax="token milliseconds",
         tips=("nondeterministic_output",),
     ),
     # extensions/regions.py
-    Command(
+    Row(
         "ab.peers",
         regions.peers,
         arity=1,
         flags="loading stale",
-        categories="slow dangerous",
-        since="0.1.0",
+        categories="dangerous",
         group="server",
         summary="Shows link and lag of every other region.",
         complexity="O(R), R being the regions.",
         tips=("nondeterministic_output",),
     ),
-    Command(
+    Row(
         "ab.region",
         None,
         arity=-2,
-        categories="slow",
-        since="0.1.0",
         group="server",
         summary="Commands about the members of an Active-Active cluster.",
         complexity="Depends on the sub-command",
         subcommands=[
-            Command(
+            Row(
                 "list",
                 regions.region_list,
                 arity=2,
                 flags="loading stale",
-                categories="slow dangerous",
-                since="0.1.0",
+                categories="dangerous",
                 group="server",
                 summary="Lists the members of the cluster, and regions that were removed.",
                 complexity="O(R), R being the regions.",
                 tips=("nondeterministic_output",),
             ),
-            Command(
+            Row(
                 "remove",
                 regions.region_remove,
                 arity=-3,
                 flags="admin noscript no_multi",
-                categories="admin slow dangerous",
-                since="0.1.0",
                 group="server",
                 summary="Removes a region from the cluster, with FORCE one that is out of reach.",
                 complexity="O(R), R being the regions.",
                 syntax="region [FORCE]",
             ),
-            Command(
+            Row(
                 "features",
                 regions.region_features,
                 arity=2,
                 flags="loading stale",
-                categories="slow dangerous",
-                since="0.1.0",
+                categories="dangerous",
                 group="server",
                 summary="Shows every member's version of effects, and the oldest members.",
                 complexity="O(R), R being the regions.",
                 tips=("nondeterministic_output",),
             ),
-            Command(
+            Row(
                 "repair",
                 repair,
                 arity=5,
                 flags="admin noscript no_multi blocking",
-                categories="admin slow dangerous blocking",
                 keys=(KeySpec("RW update", begin=2),),
-                since="0.1.0",
                 group="server",
                 summary="Takes over another region's version of a key that must not differ.",
                 complexity="O(N), N being the entries.",
@@ -271,27 +227,23 @@ COMMANDS: list[Command] = [
             help_row("0.1.0"),
         ],
     ),
-    Command(
+    Row(
         "ab.link",
         regions.link,
         arity=-3,
         flags="admin noscript loading stale",
-        categories="admin slow dangerous",
-        since="0.1.0",
         group="server",
         summary="Injects faults into the link with another region, for tests.",
         complexity="O(1)",
         syntax="region <PAUSE | RESUME | DELAY ms [jitter] | LOSS percent | RATE bytes-per-second>",
     ),
     # extensions/verifying.py
-    Command(
+    Row(
         "ab.verify",
         verifying.verify,
         arity=-2,
         flags="readonly noscript no_multi blocking",
-        categories="read slow blocking",
         keys=(KeySpec("RO access", begin=2, last=-1),),
-        since="0.1.0",
         group="server",
         summary="Compares keys, or everything, with another region.",
         complexity="O(N), N being the entries that changed since they were last looked at.",

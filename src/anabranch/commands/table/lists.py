@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.list import lists, moves
 from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="list")
 
 
 def _row(
@@ -21,18 +25,13 @@ def _row(
     since: str = "1.0.0",
     history: tuple[tuple[str, str], ...] = (),
 ) -> Command:
-    words = flags.split()
-    kind = "read" if "readonly" in words else "write"
-    speed = "fast" if "fast" in words else "slow"
-    return Command(
+    return Row(
         name,
         function,
         arity=arity,
         flags=flags,
-        categories=f"{kind} list {speed}",
         keys=(KeySpec(use),),
         since=since,
-        group="list",
         summary=summary,
         complexity=complexity,
         syntax=syntax,
@@ -73,15 +72,13 @@ _WALK = "O(N), N being the items of the list."
 
 
 def _moves_pop_row(name: str, where: str, *, tail: bool) -> Command:
-    return Command(
+    return Row(
         name,
         moves.take_first(tail=tail),
         arity=-3,
         flags="write blocking",
-        categories="write list slow blocking",
         keys=(KeySpec("RW access delete", last=-2),),
         since="2.0.0",
-        group="list",
         summary=f"Takes the {where} of the first of some lists that has one, or waits for it.",
         complexity="O(N), N being the keys given.",
         syntax="key [key ...] timeout",
@@ -93,15 +90,13 @@ def _move_row(
 ) -> Command:
     arguments = ["source", "destination", *syntax.split()]
     blocks = name.startswith("b")
-    return Command(
+    return Row(
         name,
         function,
         arity=1 + len(arguments) - 2 * syntax.count("|"),
         flags="write denyoom blocking" if blocks else "write denyoom",
-        categories="write list slow blocking" if blocks else "write list slow",
         keys=(KeySpec("RW access delete"), KeySpec("RW insert", begin=2)),
         since=since,
-        group="list",
         summary=summary,
         complexity="O(1)",
         syntax=" ".join(arguments),

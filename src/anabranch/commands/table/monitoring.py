@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.request.help import help_row
 from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.server import catalogue, info, latency, memory, slowlog
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="server")
 
 
 def _row(
@@ -25,14 +29,12 @@ def _row(
     ),
 ) -> Command:
     """A sub-command of LATENCY."""
-    return Command(
+    return Row(
         name,
         function,
         arity=arity,
         flags="admin noscript loading stale",
-        categories="admin slow dangerous",
         since=since,
-        group="server",
         summary=summary,
         complexity=complexity,
         syntax=syntax,
@@ -42,22 +44,19 @@ def _row(
 
 _SHARDS = ("request_policy:all_shards", "response_policy:special", "nondeterministic_output")
 _FLAGS = "admin loading stale"
-_CATEGORIES = "admin slow dangerous"
 _CATALOGUE_FLAGS = "loading stale"
-_CATALOGUE_CATEGORIES = "slow connection"
 _UNORDERED = ("nondeterministic_output_order",)
 
 
 COMMANDS: list[Command] = [
     # server/info.py
-    Command(
+    Row(
         "info",
         info.info,
         arity=-1,
         flags="loading stale",
-        categories="slow dangerous",
+        categories="dangerous",
         since="1.0.0",
-        group="server",
         summary="Shows figures of the server.",
         complexity="O(N) where N is the number of commands and connections",
         syntax="[section [section ...]]",
@@ -69,13 +68,11 @@ COMMANDS: list[Command] = [
         history=(("7.0.0", "Takes several sections."),),
     ),
     # server/latency.py
-    Command(
+    Row(
         "latency",
         None,
         arity=-2,
-        categories="slow",
         since="2.8.13",
-        group="server",
         summary="Commands about latency.",
         complexity="Depends on the sub-command",
         subcommands=[
@@ -119,70 +116,58 @@ COMMANDS: list[Command] = [
         ],
     ),
     # server/memory.py
-    Command(
+    Row(
         "memory",
         None,
         arity=-2,
-        categories="slow",
         since="4.0.0",
-        group="server",
         summary="Commands about memory.",
         complexity="Depends on the sub-command",
         subcommands=[
-            Command(
+            Row(
                 "doctor",
                 memory.doctor,
                 arity=2,
-                categories="slow",
                 since="4.0.0",
-                group="server",
                 summary="Describes memory problems in sentences.",
                 complexity="O(1)",
                 tips=_SHARDS,
             ),
             help_row("4.0.0"),
-            Command(
+            Row(
                 "malloc-stats",
                 memory.malloc_stats,
                 arity=2,
-                categories="slow",
                 since="4.0.0",
-                group="server",
                 summary="Answers that the allocator keeps no statistics.",
                 complexity="O(1)",
                 tips=_SHARDS,
             ),
-            Command(
+            Row(
                 "purge",
                 memory.purge,
                 arity=2,
-                categories="slow",
                 since="4.0.0",
-                group="server",
                 summary="Gives memory that was freed back to the system.",
                 complexity="O(1)",
                 tips=("request_policy:all_shards", "response_policy:all_succeeded"),
             ),
-            Command(
+            Row(
                 "stats",
                 memory.stats,
                 arity=2,
-                categories="slow",
                 since="4.0.0",
-                group="server",
                 summary="Shows the use of memory.",
                 complexity="O(1)",
                 tips=_SHARDS,
             ),
-            Command(
+            Row(
                 "usage",
                 memory.usage,
                 arity=-3,
                 flags="readonly",
-                categories="read slow",
                 keys=(KeySpec("RO", begin=2),),
                 since="4.0.0",
-                group="server",
                 summary="Estimates the bytes of a key with its value.",
                 complexity="O(N) where N is the number of samples",
                 syntax="key [SAMPLES count]",
@@ -190,38 +175,32 @@ COMMANDS: list[Command] = [
         ],
     ),
     # server/slowlog.py
-    Command(
+    Row(
         "slowlog",
         None,
         arity=-2,
-        categories="slow",
         since="2.2.12",
-        group="server",
         summary="Commands about the slow log.",
         complexity="Depends on the sub-command",
         subcommands=[
-            Command(
+            Row(
                 "get",
                 slowlog.get,
                 arity=-2,
                 flags=_FLAGS,
-                categories=_CATEGORIES,
                 since="2.2.12",
-                group="server",
                 summary="Lists the latest slow requests, 10 by default, -1 for all.",
                 complexity="O(N) where N is the number of entries listed",
                 syntax="[count]",
                 tips=("request_policy:all_nodes", "nondeterministic_output"),
                 history=(("4.0.0", "Entries name the client and its address."),),
             ),
-            Command(
+            Row(
                 "len",
                 slowlog.length,
                 arity=2,
                 flags=_FLAGS,
-                categories=_CATEGORIES,
                 since="2.2.12",
-                group="server",
                 summary="Counts the entries of the slow log.",
                 complexity="O(1)",
                 tips=(
@@ -230,14 +209,12 @@ COMMANDS: list[Command] = [
                     "nondeterministic_output",
                 ),
             ),
-            Command(
+            Row(
                 "reset",
                 slowlog.reset,
                 arity=2,
                 flags=_FLAGS,
-                categories=_CATEGORIES,
                 since="2.2.12",
-                group="server",
                 summary="Empties the slow log.",
                 complexity="O(N) where N is the number of entries",
                 tips=("request_policy:all_nodes", "response_policy:all_succeeded"),
@@ -246,94 +223,87 @@ COMMANDS: list[Command] = [
         ],
     ),
     # server/catalogue.py
-    Command(
+    Row(
         "command",
         catalogue.command,
         arity=-1,
         flags=_CATALOGUE_FLAGS,
-        categories=_CATALOGUE_CATEGORIES,
+        categories="connection",
         since="2.8.13",
-        group="server",
         summary="Describes all commands.",
         complexity="O(N), N being the commands",
         tips=_UNORDERED,
         subcommands=[
-            Command(
+            Row(
                 "count",
                 catalogue.count,
                 arity=2,
                 flags=_CATALOGUE_FLAGS,
-                categories=_CATALOGUE_CATEGORIES,
+                categories="connection",
                 since="2.8.13",
-                group="server",
                 summary="Returns how many commands there are.",
                 complexity="O(N), N being the commands",
             ),
-            Command(
+            Row(
                 "docs",
                 catalogue.docs,
                 arity=-2,
                 flags=_CATALOGUE_FLAGS,
-                categories=_CATALOGUE_CATEGORIES,
+                categories="connection",
                 since="7.0.0",
-                group="server",
                 summary="Returns summaries and arguments of commands.",
                 complexity="O(N), N being the commands asked for",
                 syntax="[command-name [command-name ...]]",
                 tips=_UNORDERED,
             ),
-            Command(
+            Row(
                 "getkeys",
                 catalogue.getkeys,
                 arity=-3,
                 flags=_CATALOGUE_FLAGS,
-                categories=_CATALOGUE_CATEGORIES,
+                categories="connection",
                 since="2.8.13",
-                group="server",
                 summary="Finds the keys in a request.",
                 complexity="O(N), N being the arguments of the request",
                 syntax="command [arg [arg ...]]",
             ),
-            Command(
+            Row(
                 "getkeysandflags",
                 catalogue.getkeysandflags,
                 arity=-3,
                 flags=_CATALOGUE_FLAGS,
-                categories=_CATALOGUE_CATEGORIES,
+                categories="connection",
                 since="7.0.0",
-                group="server",
                 summary="Returns the keys of a request and how they are accessed.",
                 complexity="O(N), N being the arguments of the request",
                 syntax="command [arg [arg ...]]",
             ),
-            Command(
+            Row(
                 "info",
                 catalogue.info,
                 arity=-2,
                 flags=_CATALOGUE_FLAGS,
-                categories=_CATALOGUE_CATEGORIES,
+                categories="connection",
                 since="2.8.13",
-                group="server",
                 summary="Describes commands for clients: arity, flags, keys.",
                 complexity="O(N), N being the commands asked for",
                 syntax="[command-name [command-name ...]]",
                 history=(("7.0.0", "Without names, all commands are described."),),
                 tips=_UNORDERED,
             ),
-            Command(
+            Row(
                 "list",
                 catalogue.list_,
                 arity=-2,
                 flags=_CATALOGUE_FLAGS,
-                categories=_CATALOGUE_CATEGORIES,
+                categories="connection",
                 since="7.0.0",
-                group="server",
                 summary="Lists the names of commands.",
                 complexity="O(N), N being the commands",
                 syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
                 tips=_UNORDERED,
             ),
-            help_row("5.0.0", _CATALOGUE_CATEGORIES),
+            help_row("5.0.0", "connection"),
         ],
     ),
 ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.pubsub import pubsub
 from anabranch.commands.request.help import help_row
 from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="pubsub")
 
 _CHANNELS = pubsub.Kind("", "channels", "channels")
 
@@ -22,15 +26,13 @@ def _row(
     sharded: bool = False,
 ) -> Command:
     leaving = "unsubscribe" in name
-    return Command(
+    return Row(
         name,
         function,
         arity=-1 if leaving else -2,
         flags=flags,
-        categories="pubsub slow",
         keys=(KeySpec("not_key", last=-1),) if sharded else (),
         since=since,
-        group="pubsub",
         summary=summary,
         complexity="O(N), N being the names given or left.",
         syntax=syntax,
@@ -38,14 +40,12 @@ def _row(
 
 
 def _query(name: str, function: CommandFunction, arity: int, summary: str, syntax: str) -> Command:
-    return Command(
+    return Row(
         name,
         function,
         arity=arity,
         flags="pubsub loading stale",
-        categories="pubsub slow",
         since="7.0.0" if name.startswith("shard") else "2.8.0",
-        group="pubsub",
         summary=summary,
         complexity="O(N), N being the channels looked at.",
         syntax=syntax,
@@ -103,38 +103,32 @@ COMMANDS: list[Command] = [
         "[shardchannel [shardchannel ...]]",
         sharded=True,
     ),
-    Command(
+    Row(
         "publish",
         pubsub.publish,
         arity=3,
         flags="pubsub loading stale fast",
-        categories="pubsub fast",
         since="2.0.0",
-        group="pubsub",
         summary="Sends a message to a channel and counts who received it.",
         complexity="O(N+M), N being the channel's listeners and M all patterns.",
         syntax="channel message",
     ),
-    Command(
+    Row(
         "spublish",
         pubsub.spublish,
         arity=3,
         flags="pubsub loading stale fast",
-        categories="pubsub fast",
         keys=(KeySpec("not_key"),),
         since="7.0.0",
-        group="pubsub",
         summary="Sends a message to a shard channel and counts who received it.",
         complexity="O(N), N being the channel's listeners.",
         syntax="shardchannel message",
     ),
-    Command(
+    Row(
         "pubsub",
         None,
         arity=-2,
-        categories="slow",
         since="2.8.0",
-        group="pubsub",
         summary="Commands that show subscriptions.",
         complexity="Depends on the sub-command.",
         subcommands=[
@@ -145,7 +139,7 @@ COMMANDS: list[Command] = [
                 "Lists channels that somebody listens to.",
                 "[pattern]",
             ),
-            help_row("6.2.0", "slow"),
+            help_row("6.2.0"),
             _query(
                 "numpat",
                 pubsub.numpat,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.request.help import help_row
 from anabranch.commands.request.spec import Command
 from anabranch.commands.server import administration, config, debug, saving
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="server")
 
 _REPLICATION_FLAGS = "admin noscript stale no_async_loading"
 _DANGEROUS = "admin slow dangerous"
@@ -17,35 +21,32 @@ _ALL_SHARDS = ("request_policy:all_shards", "response_policy:all_succeeded")
 
 COMMANDS: list[Command] = [
     # server/administration.py
-    Command(
+    Row(
         "time",
         administration.time,
         arity=1,
         flags="loading stale fast",
-        categories="fast",
         since="2.6.0",
-        group="server",
         summary="Returns the server's time in seconds and microseconds.",
         complexity="O(1)",
         tips=("nondeterministic_output",),
     ),
-    Command(
+    Row(
         "role",
         administration.role,
         arity=1,
         flags="noscript loading stale fast",
-        categories="admin fast dangerous",
+        categories="admin dangerous",
         since="2.8.12",
-        group="server",
         summary="Returns the role of the server, which is always master.",
         complexity="O(1)",
     ),
-    Command(
+    Row(
         "wait",
         administration.wait,
         arity=3,
         flags="blocking",
-        categories="slow blocking connection",
+        categories="connection",
         since="3.0.0",
         group="generic",
         summary="Waits until other regions have applied what this connection has written.",
@@ -53,12 +54,12 @@ COMMANDS: list[Command] = [
         syntax="numreplicas timeout",
         tips=_ACKNOWLEDGEMENT_TIPS,
     ),
-    Command(
+    Row(
         "waitaof",
         administration.waitaof,
         arity=4,
         flags="blocking",
-        categories="slow blocking connection",
+        categories="connection",
         since="7.2.0",
         group="generic",
         summary="Waits until earlier writes are in the log on disk, here or in other regions.",
@@ -66,115 +67,95 @@ COMMANDS: list[Command] = [
         syntax="numlocal numreplicas timeout",
         tips=_ACKNOWLEDGEMENT_TIPS,
     ),
-    Command(
+    Row(
         "monitor",
         administration.monitor,
         arity=1,
         flags="admin noscript loading stale",
-        categories=_DANGEROUS,
         since="1.0.0",
-        group="server",
         summary="Shows every request of every connection from now on.",
     ),
-    Command(
+    Row(
         "shutdown",
         administration.shutdown,
         arity=-1,
         flags="admin noscript loading stale no_multi allow_busy",
-        categories=_DANGEROUS,
         since="1.0.0",
-        group="server",
         summary="Stops the server.",
         complexity="O(N) where N is the size of what is saved",
         syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
         history=(("7.0.0", "Takes NOW, FORCE and ABORT."),),
     ),
-    Command(
+    Row(
         "replicaof",
         administration.replicaof,
         arity=3,
         flags=_REPLICATION_FLAGS,
-        categories=_DANGEROUS,
         since="5.0.0",
-        group="server",
         summary="Accepts NO ONE, which is the case already; refuses all else.",
         complexity="O(1)",
         syntax="host port | NO ONE",
     ),
-    Command(
+    Row(
         "slaveof",
         administration.replicaof,
         arity=3,
         flags=_REPLICATION_FLAGS,
-        categories=_DANGEROUS,
         since="1.0.0",
-        group="server",
         summary="The old name of REPLICAOF.",
         complexity="O(1)",
         syntax="host port | NO ONE",
     ),
-    Command(
+    Row(
         "psync",
         administration.no_sync,
         arity=-3,
         flags="admin noscript no_async_loading no_multi",
-        categories=_DANGEROUS,
         since="2.8.0",
-        group="server",
         summary="Refused: there are no read-only replicas.",
         syntax="replicationid offset",
     ),
-    Command(
+    Row(
         "sync",
         administration.no_sync,
         arity=1,
         flags="admin noscript no_async_loading no_multi",
-        categories=_DANGEROUS,
         since="1.0.0",
-        group="server",
         summary="Refused: there are no read-only replicas.",
     ),
-    Command(
+    Row(
         "replconf",
         administration.no_sync,
         arity=-1,
         flags="admin noscript loading stale allow_busy",
-        categories=_DANGEROUS,
         since="3.0.0",
-        group="server",
         summary="Refused: there are no read-only replicas.",
         complexity="O(1)",
     ),
-    Command(
+    Row(
         "failover",
         administration.no_replicas,
         arity=-1,
         flags="admin noscript stale",
-        categories=_DANGEROUS,
         since="6.2.0",
-        group="server",
         summary="Refused: there are no read-only replicas.",
         complexity="O(1)",
         syntax="[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
     ),
-    Command(
+    Row(
         "module",
         None,
         arity=-2,
-        categories="slow",
         since="4.0.0",
-        group="server",
         summary="Commands about modules, of which there are none.",
         complexity="Depends on the sub-command",
         subcommands=[
-            Command(
+            Row(
                 "list",
                 administration.module_list,
                 arity=2,
                 flags="admin noscript",
-                categories=_DANGEROUS,
                 since="4.0.0",
-                group="server",
                 summary="Lists the loaded modules: none.",
                 complexity="O(1)",
                 tips=("nondeterministic_output_order",),
@@ -182,125 +163,106 @@ COMMANDS: list[Command] = [
             help_row("5.0.0"),
         ],
     ),
-    Command(
+    Row(
         "lolwut",
         administration.lolwut,
         arity=-1,
         flags="readonly fast",
-        categories="read fast",
         since="5.0.0",
-        group="server",
         summary="Draws something and names the version.",
         complexity="O(1)",
         syntax="[VERSION version]",
     ),
     # server/saving.py
-    Command(
+    Row(
         "save",
         saving.save,
         arity=1,
         flags="admin noscript no_async_loading no_multi",
-        categories="admin slow dangerous",
         since="1.0.0",
-        group="server",
         summary="Takes a snapshot while all clients wait.",
         complexity="O(N), N being all there is.",
     ),
-    Command(
+    Row(
         "bgsave",
         saving.bgsave,
         arity=-1,
         flags="admin noscript no_async_loading",
-        categories="admin slow dangerous",
         since="1.0.0",
-        group="server",
         summary="Takes a snapshot in the background.",
         complexity="O(N), N being all there is.",
         syntax="[SCHEDULE]",
         history=(("3.2.2", "Takes SCHEDULE."),),
     ),
-    Command(
+    Row(
         "lastsave",
         saving.lastsave,
         arity=1,
         flags="loading stale fast",
-        categories="admin fast dangerous",
+        categories="admin dangerous",
         since="1.0.0",
-        group="server",
         summary="Returns the Unix time of the last save.",
         complexity="O(1)",
         tips=("nondeterministic_output",),
     ),
-    Command(
+    Row(
         "bgrewriteaof",
         saving.bgrewriteaof,
         arity=1,
         flags="admin noscript no_async_loading",
-        categories="admin slow dangerous",
         since="1.0.0",
-        group="server",
         summary="Takes a snapshot in the background and drops the log before it.",
         complexity="O(1)",
     ),
     # server/config.py
-    Command(
+    Row(
         "config",
         None,
         arity=-2,
-        categories="slow",
         since="2.0.0",
-        group="server",
         summary="A container for the commands that read and change settings.",
         complexity="Depends on subcommand.",
         subcommands=[
-            Command(
+            Row(
                 "get",
                 config.config_get,
                 arity=-3,
                 flags=_ADMIN,
-                categories=_DANGEROUS,
                 since="2.0.0",
-                group="server",
                 summary="Shows the settings whose names match a pattern.",
                 complexity="O(N) with N settings known to the server",
                 syntax="parameter [parameter ...]",
                 history=[("7.0.0", "Takes several patterns.")],
             ),
-            Command(
+            Row(
                 "set",
                 config.config_set,
                 arity=-4,
                 flags=_ADMIN,
-                categories=_DANGEROUS,
                 tips=_EVERYWHERE,
                 since="2.0.0",
-                group="server",
                 summary="Changes settings of the running server, all or none.",
                 complexity="O(N) with N settings given",
                 syntax="parameter value [parameter value ...]",
                 history=[("7.0.0", "Takes several settings.")],
             ),
-            Command(
+            Row(
                 "resetstat",
                 config.config_resetstat,
                 arity=2,
                 flags=_ADMIN,
-                categories=_DANGEROUS,
                 tips=_EVERYWHERE,
                 since="2.0.0",
-                group="server",
                 summary="Sets the statistics of INFO back to zero.",
                 complexity="O(1)",
             ),
-            Command(
+            Row(
                 "rewrite",
                 config.config_rewrite,
                 arity=2,
                 flags=_ADMIN,
-                categories=_DANGEROUS,
                 tips=_EVERYWHERE,
                 since="2.8.0",
-                group="server",
                 summary="Writes the present settings into the configuration file.",
                 complexity="O(1)",
             ),
@@ -308,14 +270,12 @@ COMMANDS: list[Command] = [
         ],
     ),
     # server/debug.py
-    Command(
+    Row(
         "debug",
         debug.debug,
         arity=-2,
         flags="admin noscript loading stale",
-        categories="admin slow dangerous",
         since="1.0.0",
-        group="server",
         summary="For tests and for looking inside.",
         complexity="Depends on the sub-command",
         syntax="subcommand [argument ...]",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import and_, or_, sub
 from typing import Any
 
@@ -10,6 +11,8 @@ from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.set import sets
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="set")
 
 
 def _row(
@@ -26,18 +29,13 @@ def _row(
     since: str = "1.0.0",
     tips: tuple[str, ...] = (),
 ) -> Command:
-    words = flags.split()
-    kind = "read" if "readonly" in words else "write"
-    speed = "fast" if "fast" in words else "slow"
-    return Command(
+    return Row(
         name,
         function,
         arity=arity,
         flags=flags,
-        categories=f"{kind} set {speed}",
         keys=keys or (KeySpec(use),),
         since=since,
-        group="set",
         summary=summary,
         complexity=complexity,
         syntax=syntax,

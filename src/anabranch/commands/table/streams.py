@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.request.help import help_row
 from anabranch.commands.request.spec import Command, KeySpec
 from anabranch.commands.stream import (
@@ -18,6 +20,8 @@ from anabranch.commands.stream import (
 
 __all__ = ["COMMANDS"]
 
+Row = partial(Command, group="stream")
+
 
 def _key(flags: str) -> tuple[KeySpec, ...]:
     """The key of a sub-command."""
@@ -26,12 +30,11 @@ def _key(flags: str) -> tuple[KeySpec, ...]:
 
 COMMANDS: list[Command] = [
     # stream/add.py
-    Command(
+    Row(
         "xadd",
         add.xadd,
         arity=-5,
         flags="write denyoom fast",
-        categories="write stream fast",
         keys=(
             KeySpec(
                 "RW update",
@@ -39,7 +42,6 @@ COMMANDS: list[Command] = [
             ),
         ),
         since="5.0.0",
-        group="stream",
         summary="Appends a new entry to a stream. Creates the key if it does not exist.",
         complexity="O(1) when adding, O(N) when trimming, N being the entries removed.",
         syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<IDMPAUTO pid | IDMP pid iid>] "
@@ -47,276 +49,237 @@ COMMANDS: list[Command] = [
         tips=("nondeterministic_output",),
     ),
     # stream/write.py
-    Command(
+    Row(
         "xtrim",
         write.xtrim,
         arity=-4,
         flags="write",
-        categories="write stream slow",
         keys=(KeySpec("RW delete"),),
         since="5.0.0",
-        group="stream",
         summary="Removes the oldest entries of a stream, by length or by ID.",
         complexity="O(N), N being the entries removed.",
         syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
         tips=("nondeterministic_output",),
     ),
-    Command(
+    Row(
         "xdel",
         write.xdel,
         arity=-3,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW delete"),),
         since="5.0.0",
-        group="stream",
         summary="Deletes entries by ID and counts those that existed.",
         complexity="O(log N) for each ID.",
         syntax="key id [id ...]",
     ),
-    Command(
+    Row(
         "xdelex",
         write.xdelex,
         arity=-5,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW delete"),),
         since="8.2.0",
-        group="stream",
         summary="Deletes entries by ID, with a choice for consumer groups' references.",
         complexity="O(log N) for each ID, times the groups with DELREF and ACKED.",
         syntax="key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
     ),
-    Command(
+    Row(
         "xackdel",
         write.xackdel,
         arity=-6,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW update delete"),),
         since="8.2.0",
-        group="stream",
         summary="Acknowledges entries for a group and deletes them.",
         complexity="O(log N) for each ID, times the groups with DELREF and ACKED.",
         syntax="key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
     ),
-    Command(
+    Row(
         "xsetid",
         write.xsetid,
         arity=-3,
         flags="write denyoom fast",
-        categories="write stream fast",
         keys=(KeySpec("RW update"),),
         since="5.0.0",
-        group="stream",
         summary="Sets the last-generated ID of a stream, and its counters.",
         complexity="O(1)",
         syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
     ),
-    Command(
+    Row(
         "xlen",
         write.xlen,
         arity=2,
         flags="readonly fast",
-        categories="read stream fast",
         keys=(KeySpec("RO"),),
         since="5.0.0",
-        group="stream",
         summary="Counts the entries of a stream.",
         complexity="O(1)",
         syntax="key",
     ),
     # stream/read.py
-    Command(
+    Row(
         "xrange",
         read.xrange_,
         arity=-4,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
         since="5.0.0",
-        group="stream",
         summary="Returns the entries of a stream within a range of IDs.",
         complexity="O(log N) to find the start, then a memory copy of what is returned.",
         syntax="key start end [COUNT count]",
         history=(("6.2.0", "Added exclusive ranges."),),
     ),
-    Command(
+    Row(
         "xrevrange",
         read.xrevrange,
         arity=-4,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
         since="5.0.0",
-        group="stream",
         summary="Returns the entries of a stream within a range of IDs, newest first.",
         complexity="O(log N + M), M being the entries returned.",
         syntax="key end start [COUNT count]",
         history=(("6.2.0", "Added exclusive ranges."),),
     ),
-    Command(
+    Row(
         "xread",
         read.xread,
         arity=-4,
         flags="readonly blocking movablekeys",
-        categories="read stream slow blocking",
         keys=(KeySpec("RO access", begin=("STREAMS", 1), last=-1, step=1, limit=2),),
         since="5.0.0",
-        group="stream",
         summary="Returns entries beyond the given IDs from several streams, waiting if asked to.",
         complexity="O(log N) for each stream, then a memory copy of what is returned.",
         syntax="[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] "
         "STREAMS key [key ...] id [id ...]",
     ),
     # stream/readgroup.py
-    Command(
+    Row(
         "xreadgroup",
         readgroup.xreadgroup,
         arity=-7,
         flags="write blocking movablekeys",
-        categories="write stream slow blocking",
         keys=(KeySpec("RO access", begin=("STREAMS", 4), last=-1, step=1, limit=2),),
         since="5.0.0",
-        group="stream",
         summary="Returns new or pending entries to a consumer of a group, waiting if asked to.",
         complexity="O(log N) for each stream, then O(1) for each entry returned.",
         syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] "
         "[BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
     ),
     # stream/group.py
-    Command(
+    Row(
         "xgroup",
         None,
         arity=-2,
-        categories="slow",
+        categories="",
         since="5.0.0",
-        group="stream",
         summary="Manages consumer groups.",
         complexity="Depends on the subcommand.",
         subcommands=[
-            Command(
+            Row(
                 "create",
                 group.create,
                 arity=-5,
                 flags="write denyoom",
-                categories="write stream slow",
                 keys=_key("RW insert"),
                 since="5.0.0",
-                group="stream",
                 summary="Creates a consumer group.",
                 complexity="O(1)",
                 syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
                 history=(("7.0.0", "Added ENTRIESREAD."),),
             ),
-            Command(
+            Row(
                 "setid",
                 group.set_id,
                 arity=-5,
                 flags="write",
-                categories="write stream slow",
                 keys=_key("RW update"),
                 since="5.0.0",
-                group="stream",
                 summary="Sets the last-delivered ID of a consumer group.",
                 complexity="O(1)",
                 syntax="key group <id | $> [ENTRIESREAD entries-read]",
                 history=(("7.0.0", "Added ENTRIESREAD."),),
             ),
-            Command(
+            Row(
                 "destroy",
                 group.destroy,
                 arity=4,
                 flags="write",
-                categories="write stream slow",
                 keys=_key("RW delete"),
                 since="5.0.0",
-                group="stream",
                 summary="Destroys a consumer group.",
                 complexity="O(N), N being the pending entries of the group.",
                 syntax="key group",
             ),
-            Command(
+            Row(
                 "createconsumer",
                 group.create_consumer,
                 arity=5,
                 flags="write denyoom",
-                categories="write stream slow",
                 keys=_key("RW insert"),
                 since="6.2.0",
-                group="stream",
                 summary="Creates a consumer in a group.",
                 complexity="O(1)",
                 syntax="key group consumer",
             ),
-            Command(
+            Row(
                 "delconsumer",
                 group.delete_consumer,
                 arity=5,
                 flags="write",
-                categories="write stream slow",
                 keys=_key("RW delete"),
                 since="5.0.0",
-                group="stream",
                 summary="Deletes a consumer and its pending entries.",
                 complexity="O(N), N being the pending entries of the consumer.",
                 syntax="key group consumer",
             ),
-            help_row(since="5.0.0", categories="stream slow"),
+            help_row(since="5.0.0", categories="stream"),
         ],
     ),
     # stream/pending.py
-    Command(
+    Row(
         "xack",
         pending.xack,
         arity=-4,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW update"),),
         since="5.0.0",
-        group="stream",
         summary="Acknowledges entries for a consumer group.",
         complexity="O(1) for each ID.",
         syntax="key group id [id ...]",
     ),
-    Command(
+    Row(
         "xnack",
         pending.xnack,
         arity=-7,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW update"),),
         since="8.8.0",
-        group="stream",
         summary="Gives pending entries back to the group without processing them.",
         complexity="O(1) for each ID.",
         syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] "
         "[RETRYCOUNT count] [FORCE]",
     ),
-    Command(
+    Row(
         "xclaim",
         pending.xclaim,
         arity=-6,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW update"),),
         since="5.0.0",
-        group="stream",
         summary="Changes the owner of pending entries.",
         complexity="O(log N) for each ID.",
         syntax="key group consumer min-idle-time id [id ...] [IDLE ms] "
         "[TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
         tips=("nondeterministic_output",),
     ),
-    Command(
+    Row(
         "xautoclaim",
         pending.xautoclaim,
         arity=-6,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW delete"),),
         since="6.2.0",
-        group="stream",
         summary="Changes the owner of pending entries that have been idle for long enough.",
         complexity="O(1) if COUNT is small.",
         syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]",
@@ -324,15 +287,13 @@ COMMANDS: list[Command] = [
         history=(("7.0.0", "Added the list of deleted entries to the reply."),),
     ),
     # stream/pending_list.py
-    Command(
+    Row(
         "xpending",
         pending_list.xpending,
         arity=-3,
         flags="readonly",
-        categories="read stream slow",
         keys=(KeySpec("RO access"),),
         since="5.0.0",
-        group="stream",
         summary="Shows the pending entries of a consumer group.",
         complexity="O(N), N being the entries returned; O(consumers) for the summary.",
         syntax="key group [[IDLE min-idle-time] start end count [consumer]]",
@@ -340,124 +301,108 @@ COMMANDS: list[Command] = [
         history=(("6.2.0", "Added IDLE and exclusive ranges."),),
     ),
     # stream/info.py
-    Command(
+    Row(
         "xinfo",
         None,
         arity=-2,
-        categories="slow",
+        categories="",
         since="5.0.0",
-        group="stream",
         summary="Shows streams, consumer groups and consumers.",
         complexity="Depends on the subcommand.",
         subcommands=[
-            Command(
+            Row(
                 "stream",
                 info.stream_info,
                 arity=-3,
                 flags="readonly",
-                categories="read stream slow",
                 keys=(KeySpec("RO access", begin=2),),
                 since="5.0.0",
-                group="stream",
                 summary="Shows the figures of a stream.",
                 complexity="O(1)",
                 syntax="key [FULL [COUNT count]]",
                 history=(("6.0.0", "Added FULL."),),
             ),
-            Command(
+            Row(
                 "groups",
                 info.groups_info,
                 arity=3,
                 flags="readonly",
-                categories="read stream slow",
                 keys=(KeySpec("RO access", begin=2),),
                 since="5.0.0",
-                group="stream",
                 summary="Shows the consumer groups of a stream.",
                 complexity="O(G log N), G being the groups.",
                 syntax="key",
             ),
-            Command(
+            Row(
                 "consumers",
                 info.consumers_info,
                 arity=4,
                 flags="readonly",
-                categories="read stream slow",
                 keys=(KeySpec("RO access", begin=2),),
                 since="5.0.0",
-                group="stream",
                 summary="Shows the consumers of a group.",
                 complexity="O(C), C being the consumers.",
                 syntax="key group",
                 tips=("nondeterministic_output",),
             ),
-            help_row(since="5.0.0", categories="stream slow"),
+            help_row(since="5.0.0", categories="stream"),
         ],
     ),
     # stream/producer.py
-    Command(
+    Row(
         "xcfgset",
         producer.xcfgset,
         arity=-2,
         flags="write fast",
-        categories="write stream fast",
         keys=(KeySpec("RW update"),),
         since="8.6.0",
-        group="stream",
         summary="Sets how long and how many idempotent IDs a stream remembers.",
         complexity="O(1)",
         syntax="key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]",
     ),
-    Command(
+    Row(
         "xidmprecord",
         producer.xidmprecord,
         arity=5,
         flags="write denyoom fast",
-        categories="write stream fast",
         keys=(KeySpec("RW update"),),
         since="8.6.2",
-        group="stream",
         summary="Attaches an idempotent ID to an existing entry.",
         complexity="O(log N)",
         syntax="key pid iid id",
     ),
-    Command(
+    Row(
         "xidmp",
         None,
         arity=-2,
-        categories="slow",
+        categories="",
         since="8.6.0",
-        group="stream",
         summary="Reads and sets a stream's idempotency limits.",
         complexity="O(1)",
         subcommands=[
-            Command(
+            Row(
                 "cfgset",
                 producer.xidmp_cfgset,
                 arity=-3,
                 flags="write fast",
-                categories="write stream fast",
                 keys=(KeySpec("RW update", begin=2),),
                 since="8.6.0",
-                group="stream",
                 summary="Sets how long and how many idempotent IDs a stream remembers.",
                 complexity="O(1)",
                 syntax="key [DURATION seconds] [MAXSIZE entries]",
             ),
-            Command(
+            Row(
                 "cfgget",
                 producer.xidmp_cfgget,
                 arity=-3,
                 flags="readonly fast",
-                categories="read stream fast",
                 keys=(KeySpec("RO access", begin=2),),
                 since="8.6.0",
-                group="stream",
                 summary="Shows how long and how many idempotent IDs a stream remembers.",
                 complexity="O(1)",
                 syntax="key [DURATION] [MAXSIZE]",
             ),
-            help_row(since="8.6.0", categories="stream slow"),
+            help_row(since="8.6.0", categories="stream"),
         ],
     ),
 ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.string import numbers, strings
 
 __all__ = ["COMMANDS"]
+
+Row = partial(Command, group="string")
 
 
 def _row(
@@ -26,16 +30,13 @@ def _row(
 ) -> Command:
     """A row of a command on strings; ``use`` is what its key specification says."""
     kind = "readonly" if reads else "write denyoom" if grows else "write"
-    speed = "fast" if fast else "slow"
-    return Command(
+    return Row(
         name,
         function,
         arity=arity,
         flags=f"{kind} fast" if fast else kind,
-        categories=f"{'read' if reads else 'write'} string {speed}",
         keys=(keys or KeySpec(use),),
         since=since,
-        group="string",
         summary=summary,
         complexity=complexity,
         syntax=syntax,
@@ -55,15 +56,13 @@ def _numbers_row(
     argument: str = "",
     since: str = "1.0.0",
 ) -> Command:
-    return Command(
+    return Row(
         name,
         function,
         arity=3 if argument else 2,
         flags="write denyoom fast",
-        categories="write string fast",
         keys=(KeySpec("RW access update"),),
         since=since,
-        group="string",
         summary=summary,
         complexity="O(1)",
         syntax=f"key {argument}".strip(),
@@ -72,14 +71,12 @@ def _numbers_row(
 
 COMMANDS: list[Command] = [
     # string/strings.py
-    Command(
+    Row(
         "set",
         strings.set_string,
         arity=-3,
         flags="write denyoom",
-        categories="write string slow",
         keys=(KeySpec("RW access update variable_flags"),),
-        group="string",
         summary="Sets a key to a string and replaces its value.",
         complexity="O(1)",
         syntax=f"key value [NX | XX] [GET] [{_EXPIRATION} | KEEPTTL]",
