@@ -132,10 +132,10 @@ class History:
             return self._command(number)
         if dice < 0.60:
             return "read", number, chance.randrange(len(self.life.wanderers))
-        staged = self.life.mesh.stagings
+        staged = self.life.mesh.full_syncs
         if staged and chance.random() < 0.1:
             target = chance.choice(list(staged))
-            return ("give up", target) if chance.random() < 0.1 else ("more", target, 2)
+            return ("abandon", target) if chance.random() < 0.1 else ("more", target, 2)
         one, other = chance.sample(numbers, 2)
         if dice < 0.87:
             return "send", one, other, chance.getrandbits(32)
@@ -145,7 +145,7 @@ class History:
             return "cut", one, other
         if dice < 0.97 and self._joins:
             return chance.choice([
-                ("state", one, other),
+                ("full sync", one, other),
                 ("begin", one, other),
                 ("forget", one, chance.getrandbits(32)),
             ])  # fmt: skip
@@ -173,11 +173,11 @@ class History:
         if chance.random() < 0.1:
             self._planned = self._plan(number)
             return self._planned.pop(0)
-        happens = chance.choices(["tell", "sync", "fail"], [3, 2, 1])[0]
-        if happens != "tell":
+        happens = chance.choices(["unsynced row", "sync", "fail"], [3, 2, 1])[0]
+        if happens != "unsynced row":
             return happens, number
         other = chance.choice([each for each in self.life.mesh.nodes if each != number])
-        return "tell", number, other
+        return "unsynced row", number, other
 
     def _plan(self, number: int) -> list[Event]:
         """Events that seldom come together by themselves: a removal, and a region that fails.
@@ -206,7 +206,11 @@ class History:
             plan += [*self._all_of(remover, number), *self._all_of(number, remover)]
             plan += [("sync", remover), ("row", number, remover)]
             return [*plan, *self._all_of(thirds[0], remover)]
-        plan += [*self._all_of(remover, number), ("sync", remover), ("tell", number, remover)]
+        plan += [
+            *self._all_of(remover, number),
+            ("sync", remover),
+            ("unsynced row", number, remover),
+        ]
         return [*plan, ("fail", number), create]
 
     def _fail_in_turn(self, key: bytes, first: int, second: int, third: int) -> list[Event]:

@@ -1,25 +1,25 @@
-"""A mesh that lives through events, and is compared with the formulas as it does.
+"""A mesh to which events happen, compared with the formulas after each of them.
 
-Events are plain tuples, so that a life can be written down, repeated, and cut down to what matters:
+Events are plain tuples, so that a history can be written down, repeated and reduced:
 
 =======================================  ==========================================================
 ``("do", region, word, ...)``            a command
 ``("unit", region, (word, ...), ...)``   commands between MULTI and EXEC
-``("carry", a, key, b, other)``          a's payload of a key is restored in b as another
+``("carry", a, key, b, other)``          b restores the payload of a key of a under another name
 ``("read", region, reader)``             a wandering reader asks AB.READ, see :class:`Wanderer`
-``("send", a, b, seed)``                 some of a's effects reach b; the seed tells which
-``("state", a, b)``                      b joins a's state
-``("begin", a, b)``                      b begins to get a's state
-``("more", b, records)``                 some more of it arrives; joined when it is whole
-``("give up", b)``                       what b was getting comes to nothing
-``("row", a, b)``                        a syncs its disk, and tells b how far it is
-``("tell", a, b)``                       it tells that without
+``("send", a, b, seed)``                 some effects of a reach b; the seed says which
+``("full sync", a, b)``                  b joins a full sync of a
+``("begin", a, b)``                      a full sync from a to b begins
+``("more", b, records)``                 more of it arrives; it is joined when it is whole
+``("abandon", b)``                       an unfinished full sync to b ends without effect
+``("row", a, b)``                        a syncs its disk, and sends b its status row
+``("unsynced row", a, b)``               a sends b its status row without a sync
 ``("sync", a)``                          a syncs its disk
-``("fail", a)``                          a loses power, and all that was not synced; it starts again
+``("fail", a)``                          power failure of a: unsynced data is lost; then a start
 ``("forget", a, seed)``                  a cannot send some of its effects any more
-``("cut", a, b)``                        the link between goes down, or up again
+``("cut", a, b)``                        the link between a and b goes down, or up again
 ``("pass", a, ms)``                      time passes in a region
-``("snapshot", a)``                      a region's next start begins with the state of now
+``("snapshot", a)``                      a takes a snapshot, for its next start
 ``("restart", a)``                       a region stops and starts again
 =======================================  ==========================================================
 """
@@ -94,10 +94,10 @@ class Life(Comparison):
     def _send(self, source: int, target: int, seed: int) -> None:
         if not self.mesh.is_up(source, target):
             return
-        giver, taker = self.node(source), self.node(target)
-        missing = giver.missing(taker.vector)
+        sender, receiver = self.node(source), self.node(target)
+        missing = sender.missing(receiver.vector)
         if missing is None:
-            self._state(source, target)
+            self._full_sync(source, target)
             return
         chance = random.Random(seed)
         by_replica_id: dict[int, list[Any]] = {}
@@ -111,65 +111,65 @@ class Life(Comparison):
                 del by_replica_id[replica_id]
             dice = chance.random()
             chosen += [unit] * (0 if dice < 0.05 else 1 if dice < 0.95 else 2)  # lost, or repeated
-        taker.receive(*chosen)
-        self.reached["held batch"] += bool(taker.waiting)
+        receiver.receive(*chosen)
+        self.reached["held batch"] += bool(receiver.waiting)
         self.reached["relayed"] += any(unit.replica_id not in (source, target) for unit in chosen)
         self.reached["effects fetched back"] += any(
             region_of(u.replica_id) == target for u in chosen
         )
-        self._look(taker)
+        self._look(receiver)
 
-    def _state(self, source: int, target: int) -> None:
+    def _full_sync(self, source: int, target: int) -> None:
         if not self.mesh.is_up(source, target):
             return
         self._note_join(self.node(source).vector, self.node(target))
-        self.mesh.send_state(source, target)
+        self.mesh.send_full_sync(source, target)
         self._look(self.node(target))
 
-    def _note_join(self, vector: Vector, taker: Node) -> None:
-        both = any(taker.vector.get(o, 0) > n for o, n in vector.items()) or any(
-            o not in vector for o in taker.vector
+    def _note_join(self, vector: Vector, receiver: Node) -> None:
+        both = any(receiver.vector.get(o, 0) > n for o, n in vector.items()) or any(
+            o not in vector for o in receiver.vector
         )
         self.reached["join"] += 1
         self.reached["join both ways at once"] += both
 
     def _begin(self, source: int, target: int) -> None:
         if self.mesh.is_up(source, target):
-            self._give_up(target)
-            self.mesh.begin_state(source, target)
+            self._abandon(target)
+            self.mesh.begin_full_sync(source, target)
 
     def _more(self, target: int, records: int) -> None:
-        staging = self.mesh.stagings.get(target)
-        if staging is None:
+        full_sync = self.mesh.full_syncs.get(target)
+        if full_sync is None:
             return
-        taker = self.node(target)
-        if not self.mesh.is_up(staging.giver.number, target):
-            self._give_up(target)
+        receiver = self.node(target)
+        if not self.mesh.is_up(full_sync.sender.number, target):
+            self._abandon(target)
             return
-        before = dict(taker.vector)
+        before = dict(receiver.vector)
         if self.mesh.go_on(target, records):
-            self.reached["join of a state that has changed since"] += (
-                staging.giver.vector != staging.vector
+            self.reached["full sync of data that has changed since"] += (
+                full_sync.sender.vector != full_sync.vector
             )
             self.reached["join"] += 1
-            self.reached["join of what is here by now"] += taker.vector == before
-            self._look(taker)
+            self.reached["join of what is here by now"] += receiver.vector == before
+            self._look(receiver)
 
-    def _give_up(self, target: int) -> None:
-        self.reached["join interrupted"] += target in self.mesh.stagings
-        self.mesh.give_up(target)
+    def _abandon(self, target: int) -> None:
+        self.reached["join interrupted"] += target in self.mesh.full_syncs
+        self.mesh.abandon(target)
 
     def _row(self, source: int, target: int) -> None:
         self._sync(source)
-        self._tell(source, target)
+        self._unsynced_row(source, target)
 
     def _count_interrupted(self, number: int) -> None:
         self.reached["join interrupted"] += any(
-            number in (target, staging.giver.number)
-            for target, staging in self.mesh.stagings.items()
+            number in (target, full_sync.sender.number)
+            for target, full_sync in self.mesh.full_syncs.items()
         )
 
-    def _tell(self, source: int, target: int) -> None:
+    def _unsynced_row(self, source: int, target: int) -> None:
         if self.mesh.is_up(source, target):
             self.mesh.send_row(source, target)
 
@@ -269,7 +269,7 @@ class Life(Comparison):
             self.is_copied = True
 
     def _notice_states(self) -> None:
-        """Let the readers of regions that joined a state notice that."""
+        """Let the readers of regions that joined a full sync notice that."""
         for number in self.mesh.joined:
             for reader in self.readers[number].values():
                 if reader.ignored:
@@ -417,18 +417,18 @@ class Life(Comparison):
         return reply
 
     def _carry(self, source: int, key: bytes, target: int, other: bytes) -> None:
-        giver, taker = self.node(source), self.node(target)
-        before = standings(self, giver, key)
-        payload = giver.do("DUMP", key)
-        self._look(giver)
+        sender, receiver = self.node(source), self.node(target)
+        before = standings(self, sender, key)
+        payload = sender.do("DUMP", key)
+        self._look(sender)
         if payload is None:
             return
         self._note(source, ("DUMP", key))
         self._note(target, ("RESTORE", other))
         self.is_copied = True
-        taker.do("RESTORE", other, 0, payload, "REPLACE")
-        goes_on(self, taker, other, before, is_payload=True)
-        self._look(taker)
+        receiver.do("RESTORE", other, 0, payload, "REPLACE")
+        goes_on(self, receiver, other, before, is_payload=True)
+        self._look(receiver)
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ class Life(Comparison):
         """Heal everything, and check what must hold when nothing is on its way any more."""
         nodes = list(self.mesh.nodes.values())
         self.mesh.cut_links.clear()
-        for target in list(self.mesh.stagings):
+        for target in list(self.mesh.full_syncs):
             self._more(target, 1_000_000)
         self._settle_all()
         now_us = max(node.clock.us for node in nodes)
@@ -541,7 +541,7 @@ class Life(Comparison):
                     if ids:
                         self._do(node.number, "XACK", key, group, *ids)
         self._exchange_all()
-        if self._told_nobody():
+        if self._known_to_nobody():
             self.reached["ack held back until the next delivery"] += 1
             for key in KEYS:
                 if self.shown(self.node(1), key).groups:
@@ -553,11 +553,11 @@ class Life(Comparison):
                         words = ("GROUP", group, "z", "NOACK", "STREAMS", key, ">")
                         self._do(number, "XREADGROUP", *words)
             self._exchange_all()
-        untold = self._told_nobody()
+        untold = self._known_to_nobody()
         assert not untold, f"{untold} are done, and not everybody knows"
         self.glance_all()
 
-    def _told_nobody(self) -> list[tuple[bytes, bytes, Dot]]:
+    def _known_to_nobody(self) -> list[tuple[bytes, bytes, Dot]]:
         """Entries that were handed out and are not open anywhere, and not acknowledged.
 
         Where another region has settled what held an acknowledgement back, nobody has reason to

@@ -36,7 +36,7 @@ class GroupReader:
     ignored: frozenset[Dot] = frozenset()
     """Acknowledgements that were there before XGROUP SETID and do not count."""
     is_vague: bool = False
-    """Whether acknowledgements that are ignored may have come again with a whole state."""
+    """Whether acknowledgements that are ignored may have come again with a full sync."""
     offset: tuple[int, int] | None = None
     """Of XGROUP SETID, the least and the most that it may be; None without one."""
     is_plain: bool = True
@@ -132,7 +132,8 @@ class GroupReader:
     def may_be_open(self, shown: Shown, group: bytes, entry: Added) -> bool:
         """Whether an acknowledged entry may count as open here.
 
-        A state does not tell who acknowledged: that it came again after SETID may go unnoticed.
+        A full sync does not say who acknowledged: an acknowledgement that it repeats after SETID
+        may go unnoticed.
         """
         others = frozenset(fact.dot for fact in shown.acknowledged[group]) - self.ignored
         return self.is_vague and shown.is_acknowledged(group, entry, others)

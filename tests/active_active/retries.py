@@ -3,7 +3,7 @@
 Producers send messages and repeat them in other regions, over cuts that outlast every limit of what
 is remembered. What must come of it is worked out from the replies alone: of all entries that were
 accepted for a message the one with the smallest ID is left, unless somebody deleted it. Regions are
-cut off, get effects piece by piece or whole states, restart, and open new epochs meanwhile.
+cut off, get effects piece by piece or full syncs, restart, and open new epochs meanwhile.
 
 Most histories are small: what breaks a promise takes a few messages, regions and events, and of
 small histories many more can be run. One in twenty is large.
@@ -157,8 +157,8 @@ class RetryHistory:
             if chance.random() < 0.5:
                 for replica_id in list(node.vector):
                     node.forget(replica_id, node.vector[replica_id])
-            self.mesh.send_state(node.number, other)
-            self.reached["state"] += 1
+            self.mesh.send_full_sync(node.number, other)
+            self.reached["full sync"] += 1
         elif (missing := node.missing(target.vector)) is not None:
             target.receive(*missing[: chance.randint(0, len(missing))])
 

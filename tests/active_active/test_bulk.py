@@ -233,7 +233,7 @@ def test_of_two_records_of_a_producer_a_drop_takes_the_one_it_knows() -> None:
     assert list(batches(us)) == [b"q", b"p"], "what is shown now counts as used last"
 
 
-def test_a_drop_reaches_a_region_that_takes_the_whole_state() -> None:
+def test_a_drop_reaches_a_region_that_gets_a_full_sync() -> None:
     mesh = Mesh(2, ledger_retention=RETENTION_S)
     eu, us = mesh.nodes[1], mesh.nodes[2]
     bring(us, "late", 1)
@@ -244,7 +244,7 @@ def test_a_drop_reaches_a_region_that_takes_the_whole_state() -> None:
     mesh.settle()
     pass_time(mesh, 1)
     eu.tick()
-    mesh.send_state(1, 2)
+    mesh.send_full_sync(1, 2)
     assert batches(us) == {b"late": 2}
     assert us.replica.vector == eu.replica.vector
 
@@ -257,7 +257,7 @@ def test_what_came_as_a_state_is_dropped_in_the_order_of_its_last_use() -> None:
         for pid in order:
             bring(us, pid, batch)
             pass_time(mesh, 1)
-    mesh.send_state(2, 1)
+    mesh.send_full_sync(2, 1)
     assert list(batches(eu)) == [pid.encode() for pid in pids[::-1]]
     pass_time(mesh, RETENTION_S - 4)
     eu.tick()

@@ -153,7 +153,7 @@ def test_marks_that_come_with_a_state_are_unstable_too() -> None:
         node.do("XADD", key, "*", "f", "v")
         node.do("DEL", key)
     mine = two.replica.oldest_tombstone
-    mesh.send_state(1, 2)
+    mesh.send_full_sync(1, 2)
     assert len(two.replica.unstable_tombstones) == 2
     assert two.replica.oldest_tombstone == mine
     mesh.settle()

@@ -143,7 +143,7 @@ def test_entriesread_of_a_creation_holds_in_all_regions() -> None:
     assert figures(two) == (10, 12)
     read(two, 12)
     assert figures(two) == (15, 0), "never more than was added"
-    mesh.send_state(2, 1)
+    mesh.send_full_sync(2, 1)
     assert figures(one) == (7, 15)
 
 

@@ -96,7 +96,7 @@ FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
     "an entry added to a key whose deadline has come": (2, "liberal", "collapse", [
         ("do", 2, "XADD", b"c", "IDMP", "p", "i4", "*", "f", b"v28"),
         ("pass", 2, 30),
-        ("state", 2, 1),
+        ("full sync", 2, 1),
         ("do", 1, "PEXPIRE", b"c", 3),
         ("send", 1, 2, 3949702509),
         ("do", 1, "PEXPIRE", b"c", 20),
@@ -136,7 +136,7 @@ FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
         ("fail", 2),
         ("do", 2, "XADD", b"a", "*", "f", b"v3"),
     ]),
-    "a state that was sent while its newest entries became more": (3, "liberal", "collapse", [
+    "a full sync that was sent while its newest entries became more": (3, "liberal", "collapse", [
         ("cut", 2, 3),
         ("do", 3, "XADD", b"b", "*", "f", b"v15"),
         ("forget", 3, 2777165732),
@@ -161,7 +161,7 @@ FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
         ("do", 2, "XTRIM", b"b", "MAXLEN", "=", 0),
         ("do", 2, "XCLAIM", b"b", b"h", "c", 0, b"1000-1"),
     ]),
-    "an acknowledgement that came with a state after XGROUP SETID": (4, "strict", "collapse", [
+    "an acknowledgement that came with a full sync after XGROUP SETID": (4, "strict", "collapse", [
         ("unit", 1, ("DEL", b"a"), ("XADD", b"b", "1000", "f", b"v1")),
         ("unit", 1,
          ("DEL", b"b"), ("XADD", b"b", "*", "f", b"v2"),
@@ -177,11 +177,11 @@ FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
         ("do", 2, "XADD", b"b", "*", "f", b"v5"),
         ("send", 1, 3, 2059489050),
         ("send", 2, 1, 2127248882),
-        ("state", 2, 3),
+        ("full sync", 2, 3),
         ("do", 3, "XREADGROUP", "GROUP", b"h", "d", "STREAMS", b"b", ">"),
         ("do", 3, "XACK", b"b", b"h", b"1001-258", b"1001-4"),
         ("do", 1, "XGROUP", "SETID", b"b", b"h", "0"),
-        ("state", 3, 1),
+        ("full sync", 3, 1),
     ]),
     "a deleted consumer took what another held under the same ID": (2, "semi-strict", "keep", [
         ("do", 1, "XGROUP", "CREATE", b"a", b"g", "0", "MKSTREAM"),

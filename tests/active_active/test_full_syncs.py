@@ -1,4 +1,4 @@
-"""States on their way: of one moment whatever is joined meanwhile, told before what follows."""
+"""Unfinished full syncs: data of one moment, whatever is joined meanwhile."""
 
 from __future__ import annotations
 

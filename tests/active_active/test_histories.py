@@ -23,7 +23,7 @@ AT_LEAST = {
     "SETID to an ID": 50, "create || create": 50, "create || destroy": 20, "DEL || add": 50,
     "removal || removal": 50, "both regions accepted": 20, "collapse": 10, "relayed": 100,
     "held batch": 50, "join": 30, "join both ways at once": 20, "join interrupted": 5,
-    "join of a state that has changed since": 5, "power failure": 20, "own effects lost": 15,
+    "full sync of data that has changed since": 5, "power failure": 20, "own effects lost": 15,
     "epoch opened": 20, "effects fetched back": 5, "ID of a later epoch": 20, "restart": 10,
     "unit": 50, "duplicate refused": 20, "FLUSHALL": 2, "RENAME": 2, "COPY": 2, "PEXPIRE": 10,
     "RESTORE": 20, "group moved": 40, "pending entry moved": 10, "late entry moved": 2,

@@ -58,17 +58,17 @@ def no_tag_is_held(mesh: Mesh) -> None:
         assert not node.replica.conflicts.beaten
 
 
-def exchange_states(mesh: Mesh) -> None:
-    """Regions get whole states of each other, never effects."""
+def exchange_full_syncs(mesh: Mesh) -> None:
+    """Regions get full syncs of each other, never effects."""
     for _ in range(3):
         for source in mesh.nodes:
             for target in mesh.nodes:
                 if source != target:
-                    mesh.send_state(source, target)
+                    mesh.send_full_sync(source, target)
     mesh.settle()
 
 
-@pytest.mark.parametrize("how", ["log", "state"])
+@pytest.mark.parametrize("how", ["log", "full sync"])
 @pytest.mark.parametrize(
     ("count", "maxsize"), [(100, 100), (101, 100), (300, 100), (4, 3), (10_000, 100)]
 )
@@ -84,7 +84,7 @@ def test_messages_that_two_regions_accept_are_there_once(
     send(one, *range(count))
     two.clock.us += 5000
     send(two, *range(count))
-    (settle if how == "log" else exchange_states)(mesh)
+    (settle if how == "log" else exchange_full_syncs)(mesh)
     must_hold(mesh, range(-1, count))
     assert conflicts(mesh) == {count}
     settle(mesh)
@@ -104,7 +104,7 @@ def test_retries_of_the_newest_in_another_region() -> None:
         assert send(node, *range(290, 300)) == ids[290:]
 
 
-@pytest.mark.parametrize("how", ["log", "state"])
+@pytest.mark.parametrize("how", ["log", "full sync"])
 def test_a_cut_that_outlasts_the_duration(how: str) -> None:
     mesh = Mesh(3)
     one, two, three = mesh.nodes.values()
@@ -116,7 +116,7 @@ def test_a_cut_that_outlasts_the_duration(how: str) -> None:
     send(two, *range(5))
     mesh.send(1, 3)
     advance(mesh, 100)
-    (settle if how == "log" else exchange_states)(mesh)
+    (settle if how == "log" else exchange_full_syncs)(mesh)
     must_hold(mesh, range(5))
     for node in (one, two, three):
         assert send(node, *range(5)) == ids, "the retry is young enough for all of them"
@@ -141,7 +141,7 @@ def test_any_number_of_regions_in_any_order(regions: int, seed: int) -> None:
     for _ in range(60):
         source, target = chance.sample(range(1, regions + 1), 2)
         if chance.random() < 0.2:
-            mesh.send_state(source, target)
+            mesh.send_full_sync(source, target)
         else:
             missing = mesh.nodes[source].missing(mesh.nodes[target].vector)
             if missing is not None:
@@ -199,14 +199,14 @@ def test_new_limits_while_cut() -> None:
     assert conflicts(mesh) == {10}
 
 
-@pytest.mark.parametrize("how", ["log", "state"])
+@pytest.mark.parametrize("how", ["log", "full sync"])
 def test_keep_leaves_both_and_answers_alike(how: str) -> None:
     mesh = Mesh(3, idmp_conflict="keep")
     one, two, _ = mesh.nodes.values()
     ids = send(one, *range(150))
     two.clock.us += 1000
     send(two, *range(150))
-    (settle if how == "log" else exchange_states)(mesh)
+    (settle if how == "log" else exchange_full_syncs)(mesh)
     must_hold(mesh, [*range(150), *range(150)])
     assert conflicts(mesh) == {150}
     for node in mesh.nodes.values():
@@ -227,7 +227,7 @@ def test_an_entry_that_was_deleted_meanwhile_stays_deleted() -> None:
 
 
 def test_a_conflict_is_found_though_the_key_was_deleted() -> None:
-    for how in (settle, exchange_states):
+    for how in (settle, exchange_full_syncs):
         mesh = Mesh(2)
         one, two = mesh.nodes.values()
         send(one, 1)
@@ -259,7 +259,7 @@ def processed(how: str) -> Mesh:
 
 
 @pytest.mark.parametrize("how", ["XACK", "XACKDEL"])
-@pytest.mark.parametrize("meets", [settle, exchange_states])
+@pytest.mark.parametrize("meets", [settle, exchange_full_syncs])
 def test_what_was_acknowledged_is_not_handed_out_again(how: str, meets: object) -> None:
     mesh = processed(how)
     meets(mesh)  # type: ignore[operator]
@@ -455,5 +455,5 @@ def test_random_retries(first: int) -> None:
 def test_random_retries_reach_what_they_are_for() -> None:
     failed, reached = retries.failures(range(1001, 1201))
     assert failed == {}
-    least = {"conflict": 100, "answered alike": 50, "forgotten": 200, "state": 30, "epoch": 5}
+    least = {"conflict": 100, "answered alike": 50, "forgotten": 200, "full sync": 30, "epoch": 5}
     assert {name: reached[name] for name, count in least.items() if reached[name] < count} == {}

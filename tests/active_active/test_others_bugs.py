@@ -41,7 +41,7 @@ def test_long_keys_and_names_travel_and_are_kept() -> None:
     for node in (eu, us):
         node.restart()
     agree(mesh, key)
-    mesh.send_state(1, 2)
+    mesh.send_full_sync(1, 2)
     agree(mesh, key)
 
 
@@ -70,7 +70,7 @@ def test_numbers_beyond_32_and_53_bits_are_exact(start: int) -> None:
     us.snapshot()
     us.restart()
     agree(mesh, b"s")
-    mesh.send_state(2, 1)
+    mesh.send_full_sync(2, 1)
     agree(mesh, b"s")
 
 

@@ -1,4 +1,4 @@
-"""A state without the keys that need not be joined leads to the same as the whole of it."""
+"""A full sync without the keys that need not be joined gives the same data as a whole one."""
 
 from __future__ import annotations
 
@@ -36,52 +36,54 @@ def twin_of(node: Node) -> Node:
     return twin
 
 
-def test_a_part_of_a_state_joins_to_the_same_as_all_of_it(
+def test_a_part_of_a_full_sync_joins_to_the_same_as_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reached: Counter[str] = Counter()
-    send_state = Mesh.send_state
+    send_full_sync = Mesh.send_full_sync
 
     def checked(mesh: Mesh, source: int, target: int) -> None:
-        giver, taker = mesh.nodes[source], mesh.nodes[target]
-        places = giver.replica.last_effects.beyond(taker.vector)
+        sender, receiver = mesh.nodes[source], mesh.nodes[target]
+        places = sender.replica.last_effects.beyond(receiver.vector)
         if places is None:
             reached["whole"] += 1
-            send_state(mesh, source, target)
+            send_full_sync(mesh, source, target)
             return
-        database = giver.region.keyspace.databases[0]
+        database = sender.region.keyspace.databases[0]
         reached["left out"] += len(
             {*database.values, *database.remembered} - {k for _, k in places}
         )
-        twin = twin_of(taker)
+        twin = twin_of(receiver)
         merging = twin.region.merging
-        merging.join(in_one_go(merging.loading(io.BytesIO(giver.state()), "state")), "state")
-        send_state(mesh, source, target)
-        if twin.vector == taker.vector:  # else something was waiting for it
+        merging.join(
+            in_one_go(merging.loading(io.BytesIO(sender.whole_snapshot()), "full sync")), "state"
+        )
+        send_full_sync(mesh, source, target)
+        if twin.vector == receiver.vector:  # else something was waiting for it
             reached["compared"] += 1
-            assert digests(taker.region.keyspace) == digests(twin.region.keyspace)
-            ours = looking.everything(taker.region.keyspace)
+            assert digests(receiver.region.keyspace) == digests(twin.region.keyspace)
+            ours = looking.everything(receiver.region.keyspace)
             assert ours == looking.everything(twin.region.keyspace)
 
-    monkeypatch.setattr(Mesh, "send_state", checked)
+    monkeypatch.setattr(Mesh, "send_full_sync", checked)
     assert run_range(range(7000, 7051)).failed == {}
     assert min(reached[each] for each in ("whole", "left out", "compared")) > 0, reached
 
 
-def test_only_keys_that_changed_are_in_a_state() -> None:
+def test_only_keys_that_changed_are_in_a_full_sync() -> None:
     mesh = Mesh(3)
     eu, us = mesh.nodes[1], mesh.nodes[2]
     for index in range(100):
         eu.do("XADD", f"k{index}", "*", "f", "v" * 100)
     mesh.settle()
-    whole = len(eu.state())
+    whole = len(eu.whole_snapshot())
     us.do("XADD", "mine", "*", "f", "v")
     eu.do("XADD", "k1", "*", "f", "v")
     eu.do("DEL", "k2")
     places = eu.replica.last_effects.beyond(us.vector)
     assert places is not None
     assert sorted(places) == [(0, b"k1"), (0, b"k2")]
-    state = eu.state(places=places)
+    state = eu.whole_snapshot(places=places)
     assert len(state) < whole / 10
     us.join(state, eu, partial=True)
     assert us.do("EXISTS", "k1", "k2", "k3", "mine") == 3
@@ -96,7 +98,7 @@ def test_a_flush_may_concern_any_key() -> None:
     us.do("XGROUP", "CREATE", "other", "g", "0", "MKSTREAM")
     eu.do("FLUSHALL")
     assert eu.replica.last_effects.beyond(us.vector) is None
-    mesh.send_state(1, 2)
+    mesh.send_full_sync(1, 2)
     mesh.settle()
     assert us.do("EXISTS", "k", "other") == eu.do("EXISTS", "k", "other") == 0
 

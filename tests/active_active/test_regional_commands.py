@@ -406,7 +406,7 @@ def test_waiting_for_a_token_ends_when_its_effects_are_here() -> None:
     assert waiting[second].replies() == [b"OK"]
     late = Client(three)
     assert late.ask("AB.WAITFOR", second, 0) == []
-    mesh.send_state(2, 3)
+    mesh.send_full_sync(2, 3)
     assert late.replies() == [b"OK"]
 
 

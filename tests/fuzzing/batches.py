@@ -164,10 +164,10 @@ class Target:
         replica.members.update(stage.members)
         self.session = self.region.open_session("127.0.0.1:1", "127.0.0.1:2")
         self._fresh: tuple[Receiver, Session] | None = None
-        self.before = self.state()
+        self.before = self.whole_snapshot()
         self.vector = dict(replica.vector)
 
-    def state(self) -> bytes:
+    def whole_snapshot(self) -> bytes:
         """Everything."""
         return b"".join(Snapshot(self.region.keyspace, Contents(1)).bodies())
 
@@ -379,7 +379,7 @@ def run(cases: range, seed: int, outcomes: Outcomes) -> None:
                 assert target.replica.vector == target.vector, "numbers were taken"
                 refusals += 1
                 if refusals % UNCHANGED_EVERY == 0 or case == cases[-1]:
-                    assert target.state() == target.before, "something was changed before"
+                    assert target.whole_snapshot() == target.before, "something was changed before"
             outcomes.counts[outcome] += 1
         except Exception as problem:
             outcomes.failed(case, problem)

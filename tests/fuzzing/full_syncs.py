@@ -1,8 +1,8 @@
-"""States of regions that were changed, with checksums that fit: refused, or joined as a whole.
+"""Changed full syncs with correct checksums: refused, or joined as a whole.
 
     python -m tests.fuzzing.full_syncs --cases 100000
 
-Random histories bring regions to where one joins the state of another. A record of it is changed.
+In random histories regions join full syncs. A record of one is changed.
 A case fails if anything is raised but a refusal, if what was refused has changed anything, if a
 stream breaks its promises afterwards, or if memory runs out.
 """
@@ -37,7 +37,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Arrival(NamedTuple):
-    """A region, and a state that it is to join."""
+    """A region, and a full sync that it is to join."""
 
     moment: Moment
     header: bytes
@@ -51,14 +51,14 @@ def arrivals(seed: int) -> list[Arrival]:
     found: list[Arrival] = []
     taken = Node.join
 
-    def join(self: Node, state: bytes, giver: Node, *, partial: bool = False) -> None:
+    def join(self: Node, snapshot: bytes, sender: Node, *, partial: bool = False) -> None:
         ours = Snapshot(self.region.keyspace, Contents(1)).whole()
         none = Unit(0, 0, 0, {}, ())
         members = dict(self.replica.members)
         moment = Moment(self.number, self.settings, self.clock.us, ours, members, none)
-        records = [record for _, _, record in records_in(io.BytesIO(state), "state")][1:]
-        found.append(Arrival(moment, state[:HEADER_BYTES], records, partial))
-        taken(self, state, giver, partial=partial)
+        records = [record for _, _, record in records_in(io.BytesIO(snapshot), "full sync")][1:]
+        found.append(Arrival(moment, snapshot[:HEADER_BYTES], records, partial))
+        taken(self, snapshot, sender, partial=partial)
 
     while not found:
         Node.join = join  # type: ignore[method-assign]
@@ -73,7 +73,7 @@ def arrivals(seed: int) -> list[Arrival]:
 
 
 def changed(rng: random.Random, arrival: Arrival) -> bytes:
-    """A state, changed."""
+    """The changed snapshot of a full sync."""
     records = list(arrival.records)
     at = rng.randrange(len(records))
     dice = rng.random()
@@ -92,13 +92,13 @@ def changed(rng: random.Random, arrival: Arrival) -> bytes:
     return arrival.header + b"".join(map(framed, bodies))
 
 
-def _join(target: Target, state: bytes, *, partial: bool) -> str:
+def _join(target: Target, snapshot: bytes, *, partial: bool) -> str:
     merging = target.region.merging
     try:
-        theirs = in_one_go(merging.loading(io.BytesIO(state), "state"))
+        theirs = in_one_go(merging.loading(io.BytesIO(snapshot), "full sync"))
     except LogError:
         return "refused"
-    merging.join(theirs, "state", partial=partial)
+    merging.join(theirs, "full sync", partial=partial)
     return "joined"
 
 
@@ -115,15 +115,15 @@ def run(cases: range, seed: int, outcomes: Outcomes) -> None:
             target = None
         rng = random.Random(f"{seed} {case}")
         try:
-            state = changed(rng, arrival)
+            snapshot = changed(rng, arrival)
             if target is None:
                 target = Target(arrival.moment)
-            outcome = _join(target, state, partial=arrival.partial)
+            outcome = _join(target, snapshot, partial=arrival.partial)
             if outcome == "joined":
                 target.look(closely=rng.random() < 0.2)
                 target = None
             elif case % UNCHANGED_EVERY == 0:
-                assert target.state() == target.before, "something was changed"
+                assert target.whole_snapshot() == target.before, "something was changed"
             outcomes.counts[outcome] += 1
         except Exception as problem:
             outcomes.failed(case, problem)

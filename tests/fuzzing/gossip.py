@@ -51,7 +51,7 @@ class Stopped(Exception):
 
 
 class Toy(CountedRegion):
-    """A region that joins states as they are, and believes what rows tell."""
+    """A region that joins full syncs unchecked, and believes every status row."""
 
     @property
     def digests(self) -> Digests:
@@ -71,7 +71,7 @@ class Toy(CountedRegion):
                     decode_batch(raw)
             str((dict(members), dict(removed)))
         except Exception as problem:
-            raise AnabranchError(f"the state is damaged: {problem}") from None
+            raise AnabranchError(f"the full sync is damaged: {problem}") from None
         finally:
             self.staged = None
 

@@ -396,7 +396,7 @@ def holes_are_damage(patch: Patch) -> None:
     patch.setattr(recovery, "is_unfinished", is_torn)
 
 
-# -- states ---------------------------------------------------------------------------------------
+# -- full syncs ----------------------------------------------------------------------------------
 
 
 def join_drops(patch: Patch) -> None:
@@ -499,7 +499,7 @@ MISTAKES: Final = (
         "a number in use is given to another server", numbers_given_twice, 100, "simulator",
         ("impostor", "partition"),
     ),
-    # states
+    # full syncs
     Mistake("a join drops what the other has not seen", join_drops, 20),
     Mistake("a join brings back what was removed", join_resurrects, 50),
     Mistake("a snapshot shows several moments", snapshot_freezes_nothing, 100),

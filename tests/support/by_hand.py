@@ -2,8 +2,8 @@
 
 A :class:`Node` drives the process that the server drives (:class:`anabranch.node.node.Node`, with
 its :class:`~anabranch.node.exchange.Exchange`) on a disk in memory; its clock stands still unless a
-test sets it. It has no links. What others lack is read from its log, and what they send is handed
-to its receiver, as bytes, as if a link had brought it.
+test sets it. It has no links: effects for other regions are read from its log, and their effects
+are passed to its receiver as bytes, as a link does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.support.region_harness import FakeClock, FakeHost
 if TYPE_CHECKING:
     from tests.support.mesh import Mesh
 
-__all__ = ["Node", "Staging", "Unit"]
+__all__ = ["FullSync", "Node", "Unit"]
 
 SEGMENT_BYTES: Final = 4096
 """Small, so that logs have several files; a new one begins with a sync, never between two."""
@@ -47,13 +47,13 @@ START_MS: Final = 1_000
 """What clocks show at first."""
 
 CHUNK_BYTES: Final = 200
-"""Of a state, sent at a time: a record or two."""
+"""Of a full sync, sent at a time: a record or two."""
 
 NO_LIMIT: Final = 1 << 62
 
 
 class Unit(NamedTuple):
-    """Batches of one replica ID that are applied as one: what a turn made."""
+    """Batches of one replica ID that are applied as one: those of one turn."""
 
     replica_id: int
     first: int
@@ -62,14 +62,14 @@ class Unit(NamedTuple):
     batches: tuple[bytes, ...]
 
     def fits(self, vector: Vector) -> bool:
-        """Whether it comes next, and everything it was made with knowledge of is there."""
+        """Whether it is the next one, and everything in its context is applied."""
         return vector.get(self.replica_id, 0) == self.first - 1 and all(
             vector.get(replica_id, 0) >= number for replica_id, number in self.dependencies.items()
         )
 
 
 class ByHand(Exchange):
-    """A region's part in a mesh: a member from the first start on, and without links."""
+    """The exchange of a region in a mesh: a member from the first start on, without links."""
 
     chunk_bytes = CHUNK_BYTES
 
@@ -103,15 +103,15 @@ class ByHand(Exchange):
         self._node.steps.append(dict(self.replica.vector))
 
 
-def _check(unit: list[Batch], causes: Vector) -> None:
+def _check(unit: list[Batch], context: Vector) -> None:
     """Assert that batches belong together."""
     *ahead, last = unit
-    assert last.dependencies == causes
+    assert last.dependencies == context
     assert not last.continues
     for batch in ahead:  # it may be encoded before its unit has all of its causes
         assert batch.continues
         assert all(
-            number <= causes[replica_id] for replica_id, number in batch.dependencies.items()
+            number <= context[replica_id] for replica_id, number in batch.dependencies.items()
         )
 
 
@@ -128,25 +128,25 @@ class _Nowhere:
         pass
 
 
-class Staging:
-    """A state on its way, as it was when it began; its region goes on meanwhile."""
+class FullSync:
+    """An unfinished full sync: data of the moment when it began."""
 
-    def __init__(self, giver: Node, taker: Node) -> None:
-        self.giver = giver
-        self.vector = dict(giver.vector)
-        self._chunks, self.is_partial = giver.exchange.full_sync(dict(taker.vector), [])
+    def __init__(self, sender: Node, receiver: Node) -> None:
+        self.sender = sender
+        self.vector = dict(sender.vector)
+        self._chunks, self.is_partial = sender.exchange.full_sync(dict(receiver.vector), [])
         self._parts: list[bytes] = []
-        taker.begin_join(giver, partial=self.is_partial)
+        receiver.begin_join(sender, partial=self.is_partial)
         self.go_on(1)
 
     def go_on(self, chunks: int) -> bool:
-        """Some more of it arrives; whether that is all."""
+        """More chunks arrive; returns whether these were the last ones."""
         some = list(islice(self._chunks, chunks))
         self._parts += some
         return len(some) < chunks
 
     def end(self) -> bytes:
-        """What has arrived; nothing more will."""
+        """End the full sync; returns what has arrived."""
         self._chunks.close()  # type: ignore[attr-defined]
         return b"".join(self._parts)
 
@@ -166,15 +166,15 @@ class Node:
         self._boots = 0
         self.storage = MemoryStorage(boot="boot 0")
         self.base: dict[int, int] = {}
-        """By replica ID, what cannot be sent any more, up to this number."""
+        """By replica ID: effects up to this number cannot be sent any more."""
         self._version = 0
         self.issued: list[kinds.Effect] = []
         self.steps: list[Vector] = []
-        """What it had applied after each unit that arrived; whoever looks at them takes them."""
+        """The version vector after each unit that arrived, until a test takes the list."""
         self._start()
 
     def _start(self) -> None:
-        """Begin with what the disk holds."""
+        """Start a process with the data on the disk."""
         self.decided: list[kinds.Effect] = []  # in the present turn
         self.host = FakeHost()
         self.driver = SimulatedDriver(self.mesh.timeline, _at_once, self.mesh.chance, (0,), (0,))
@@ -197,22 +197,22 @@ class Node:
         self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
 
     def restart(self) -> None:
-        """Be killed, which loses nothing, and start again. What waits for a cause is forgotten."""
+        """A kill, which loses nothing but batches that wait for a cause, and a start."""
         self.steps.clear()
-        for target, staging in list(self.mesh.stagings.items()):
-            if self.number in (target, staging.giver.number):
-                self.mesh.give_up(target)
+        for target, full_sync in list(self.mesh.full_syncs.items()):
+            if self.number in (target, full_sync.sender.number):
+                self.mesh.abandon(target)
         self._start()
 
     def sync(self) -> None:
-        """Have everything on the disk."""
+        """Sync everything to the disk."""
         self.durability.begin_sync()
         self.mesh.timeline.run_until(self.mesh.timeline.now_ms)
         if self.log.segments and self.log.segments[-1].size >= SEGMENT_BYTES:
             self.durability.begin_segment()
 
     def fail(self) -> None:
-        """Lose power, and with it all that was not synced; go on in a new epoch."""
+        """A power failure: everything unsynced is lost, and a new epoch begins."""
         self.storage = self.storage.crash(_Least())
         self._boots += 1
         self.storage.boot = f"boot {self._boots}"
@@ -221,35 +221,35 @@ class Node:
         assert self.replica_id > replica_id, "a new epoch"
 
     def snapshot(self) -> None:
-        """Have the next start begin with the state of now."""
+        """Take a snapshot of this moment, for the next start."""
         self.persistence.save()
 
-    def state(self, places: Iterable[tuple[int, bytes]] | None = None) -> bytes:
+    def whole_snapshot(self, places: Iterable[tuple[int, bytes]] | None = None) -> bytes:
         """Everything, or some keys, as a snapshot."""
         return Snapshot(self.region.keyspace, Contents(1), places).whole()
 
     @property
     def replica_id(self) -> int:
-        """Under which our effects are numbered now."""
+        """The own replica ID."""
         return self.replica.own
 
     @property
     def log(self) -> OpLog:
-        """What the process writes."""
+        """The log of the process."""
         log = self.durability.log
         assert log is not None
         return log
 
     @property
     def turn(self) -> Turn:
-        """What is not written yet."""
+        """The effects that are not written yet."""
         turn = self.durability.turn
         assert turn is not None
         return turn
 
     @property
     def waiting(self) -> CausalBuffer:
-        """What came before its causes."""
+        """Batches that wait for their causes."""
         return self._receiver.buffer
 
     # -- commands -----------------------------------------------------------------------------
@@ -283,14 +283,14 @@ class Node:
         self.end_turn()
 
     def end_turn(self) -> None:
-        """Have what was done written, from where it can be sent."""
+        """End the turn: its effects are written to the log, and can be sent from there."""
         durability = self.durability
         if self.turn.effects or durability.replies.is_ending:
             durability.end_turn()
             self.driver.end_turn()
 
     def made(self, batches: Sequence[bytes]) -> None:
-        """The process writes what it has decided in a turn."""
+        """Record the batches of a turn as a unit."""
         effects = [effect for effect in self.decided if not effect.local]
         self.decided.clear()
         sent = tuple(wire_form(data) for data in batches if not is_local(data))
@@ -307,7 +307,7 @@ class Node:
     # -- what arrives -------------------------------------------------------------------------
 
     def receive(self, *units: Unit) -> None:
-        """Apply units and whatever waited for them; hold them until they can be."""
+        """Units arrive: apply them and all units that waited for them, or hold them."""
         for unit in units:
             session = self._link_to(unit.replica_id)
             for raw in unit.batches:
@@ -316,7 +316,7 @@ class Node:
         self.end_turn()
 
     def _link_to(self, replica_id: int) -> Session:
-        """What stands for a link to a region in one of its epochs."""
+        """A session that stands for a link to a region in one of its epochs."""
         sessions = self.replicator._links.sessions
         session = sessions.get(replica_id)
         if session is None:
@@ -326,7 +326,7 @@ class Node:
         return session
 
     def _apply(self) -> None:
-        """Do what follows from what has come."""
+        """Apply the units that are ready."""
         receiver = self._receiver
         self.replicator._sessions.follow_epochs(0.0)
         while receiver.buffer and receiver.is_ready:
@@ -335,28 +335,28 @@ class Node:
             raise receiver.take_rejected()[0][1]
         assert receiver.refused is None, receiver.refused
 
-    def begin_join(self, giver: Node, *, partial: bool) -> None:
-        """The state of a region begins to come."""
-        session, joiner = self._link_to(giver.replica_id), self._receiver.joiner
-        joiner.is_behind(session, Behind(giver.replica_id, NUMBER_MAX), 0.0)
-        joiner.full_sync_begin(session, FullSyncBegin(dict(giver.vector), partial), 0.0)
+    def begin_join(self, sender: Node, *, partial: bool) -> None:
+        """A full sync of a region begins to arrive."""
+        session, joiner = self._link_to(sender.replica_id), self._receiver.joiner
+        joiner.is_behind(session, Behind(sender.replica_id, NUMBER_MAX), 0.0)
+        joiner.full_sync_begin(session, FullSyncBegin(dict(sender.vector), partial), 0.0)
 
-    def join(self, state: bytes, giver: Node, *, partial: bool = False) -> None:
-        """Join the state of a region, which then lies beside the log, to what is here."""
+    def join(self, snapshot: bytes, sender: Node, *, partial: bool = False) -> None:
+        """Join the full sync of a region with the own data; its file stays beside the log."""
         joiner = self._receiver.joiner
         if joiner.incoming is None:
-            self.begin_join(giver, partial=partial)
+            self.begin_join(sender, partial=partial)
         assert joiner.incoming is not None
         session = joiner.incoming.session
-        joiner.full_sync_chunk(session, state)
-        joiner.full_sync_end(session, FullSyncEnd(len(state)), 0.0)
+        joiner.full_sync_chunk(session, snapshot)
+        joiner.full_sync_end(session, FullSyncEnd(len(snapshot)), 0.0)
         while joiner.is_loading:
             joiner.go_on()
         self._apply()
         self.end_turn()
 
-    def give_up_join(self) -> None:
-        """The rest of a state will not come."""
+    def abandon_join(self) -> None:
+        """The rest of the full sync does not arrive."""
         joiner = self._receiver.joiner
         assert joiner.incoming is not None
         joiner.end(joiner.incoming.session, 0.0)
@@ -365,9 +365,9 @@ class Node:
     # -- what is sent -------------------------------------------------------------------------
 
     def missing(self, vector: Vector) -> list[Unit] | None:
-        """What a region with this vector lacks, in an order in which it can be applied.
+        """The units that a region with this vector lacks, in an order in which they apply.
 
-        None if some of that cannot be sent as effects any more.
+        None if some of them cannot be sent as effects any more.
         """
         found: list[Unit] = []
         for replica_id, number in sorted(self.vector.items()):
@@ -384,26 +384,26 @@ class Node:
         return found
 
     def forget(self, replica_id: int, number: int) -> None:
-        """Be unable to send effects of a replica ID up to this number."""
+        """From now on, effects of a replica ID up to this number cannot be sent."""
         self.base[replica_id] = max(number, self.base.get(replica_id, 0))
 
-    # -- what may be forgotten ----------------------------------------------------------------
+    # -- status rows -------------------------------------------------------------------------
 
     def row(self) -> Row:
-        """How far we are."""
+        """The own status row."""
         gossip = self.replicator._gossip
         self._version += 1
         gossip._version = self._version
         return gossip._own_row()
 
-    def hear_rows(self, rows: Iterable[Row]) -> None:
-        """How far others are; the region forgets what it remembered for who knows it by now."""
+    def receive_rows(self, rows: Iterable[Row]) -> None:
+        """Status rows arrive; tombstones and tags below the watermark are dropped."""
         gossip, known = self.replicator._gossip, self.replicator._links.rows.rows
         for row in rows:
             if row is not known.get(row.region):
                 gossip._update_row(row, 0.0)
         self._apply()
-        gossip.watermark = {}  # tell it again, as after a restart
+        gossip.watermark = {}  # report it again, as after a restart
         gossip.stabilise()
 
 
@@ -412,7 +412,7 @@ def _at_once(action: Any) -> None:
 
 
 class _Least(random.Random):
-    """Chance that leaves as little of an unsynced disk as there may be."""
+    """Choices that keep as little unsynced data as possible."""
 
     def randint(self, a: int, b: int) -> int:
         return a

@@ -67,7 +67,7 @@ class CountedRegion:
         self.members: dict[int, Member] = {}
         self.removed: dict[int, int] = {}
         self.batches: dict[int, list[bytes]] = defaultdict(list)
-        """All that is applied, by replica ID: the state."""
+        """Everything that is applied, by replica ID."""
         self.cut: dict[int, int] = {}
         """The log does not reach back behind these numbers."""
         self.durable: dict[int, int] = {}
@@ -231,7 +231,7 @@ class CountedRegion:
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         assert not partial
         assert self.staged is not None
-        assert covers(vector, self.watermark), "a state that lacks what has been forgotten here"
+        assert covers(vector, self.watermark), "a full sync that lacks what has been forgotten here"
         batches, members, removed = msgspec.msgpack.decode(self.staged)
         self.staged = None
         for replica_id, raws in batches:
@@ -242,7 +242,7 @@ class CountedRegion:
                     self._check_stable(batch)
                     self.batches[replica_id].append(raw)
                     self.vector[replica_id] = batch.last
-                    # What came as state is not in the log.
+                    # What came with a full sync is not in the log.
                     self.cut[replica_id] = batch.last
         assert covers(self.vector, vector)
         self.removed.update(removed)

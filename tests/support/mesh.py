@@ -1,8 +1,8 @@
-"""Regions in one process that exchange their effects by hand, in any order cause allows.
+"""Regions in one process that exchange their effects by hand, in any order causes allow.
 
 A :class:`Mesh` is some regions (:mod:`tests.support.by_hand`). Nothing travels by itself:
-:meth:`Mesh.settle` exchanges everything, :meth:`Mesh.send` a part, :meth:`Mesh.send_state` a whole
-state.
+:meth:`Mesh.settle` exchanges all effects, :meth:`Mesh.send` some of them, and
+:meth:`Mesh.send_full_sync` sends a full sync.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anabranch.keyspace.replica import Member
 from anabranch.replication.frames import Row
 from anabranch.simulator.formulas import History
 from anabranch.simulator.timeline import Timeline
-from tests.support.by_hand import Node, Staging, Unit
+from tests.support.by_hand import FullSync, Node, Unit
 from tests.support.transcript import REGION_NAMES
 
 __all__ = ["Mesh", "NamedMesh", "Node", "Unit"]
@@ -31,7 +31,7 @@ __all__ = ["Mesh", "NamedMesh", "Node", "Unit"]
 
 @cache
 def _settings(**settings: object) -> Settings:
-    """To be copied: checking them takes longer."""
+    """A copy of the result is cheaper than checking the settings again."""
     return Settings(**settings)
 
 
@@ -43,16 +43,16 @@ class Mesh:
     ) -> None:
         self.history = History()
         self.units: dict[bytes, Unit] = {}
-        """All that was ever made, by its first batch."""
+        """All units that were ever made, by their first batch."""
         self.timeline = Timeline()
-        """Stands still: work beside the process is done at once, and no timer is ever due."""
+        """Stands still: work of other threads is done at once, and no timer is ever due."""
         self.chance = random.Random(1)
         self.nodes: dict[int, Node] = {}
         self.cut_links: set[frozenset[int]] = set()
-        self.stagings: dict[int, Staging] = {}
-        """By who gets them."""
+        self.full_syncs: dict[int, FullSync] = {}
+        """Unfinished full syncs, by the region that receives them."""
         self.joined: list[int] = []
-        """Regions that have joined a state, since somebody last emptied this."""
+        """Regions that have joined a full sync since a test last emptied this list."""
         common = _settings(**settings)
         self.members = {number: Member(f"r{number}", "", 0) for number in range(1, count + 1)}
         for number in range(1, count + 1):
@@ -66,60 +66,60 @@ class Mesh:
         return frozenset((one, other)) not in self.cut_links
 
     def send(self, source: int, target: int, units: Iterable[Unit] | None = None) -> int:
-        """Bring a region what it lacks of another's effects, or some of it; how much arrived.
+        """Send a region the effects that it lacks, or some of them; the count that arrived.
 
-        The target gets the source's state if effects are no longer there to be sent.
+        The target gets a full sync if the source cannot send all of them any more.
         """
-        giver, taker = self.nodes[source], self.nodes[target]
-        if giver.vector == taker.vector:
+        sender, receiver = self.nodes[source], self.nodes[target]
+        if sender.vector == receiver.vector:
             return 0
-        missing = giver.missing(taker.vector)
+        missing = sender.missing(receiver.vector)
         if missing is None:
-            self.send_state(source, target)
+            self.send_full_sync(source, target)
             return 1
-        before = sum(taker.vector.values())
-        taker.receive(*(missing if units is None else units))
-        return sum(taker.vector.values()) - before
+        before = sum(receiver.vector.values())
+        receiver.receive(*(missing if units is None else units))
+        return sum(receiver.vector.values()) - before
 
-    def send_state(self, source: int, target: int) -> None:
-        """A region joins what another has, or what differs of that, to what it has itself."""
-        self.begin_state(source, target)
+    def send_full_sync(self, source: int, target: int) -> None:
+        """A region joins the data of another one, or the keys that may differ, with its own."""
+        self.begin_full_sync(source, target)
         while not self.go_on(target, 1000):
             pass
 
-    def begin_state(self, source: int, target: int) -> None:
-        """A region begins to get another's state, instead of what it was getting."""
-        self.give_up(target)
-        self.stagings[target] = Staging(self.nodes[source], self.nodes[target])
+    def begin_full_sync(self, source: int, target: int) -> None:
+        """A full sync begins; an unfinished one of the same target is abandoned."""
+        self.abandon(target)
+        self.full_syncs[target] = FullSync(self.nodes[source], self.nodes[target])
 
     def go_on(self, target: int, chunks: int) -> bool:
-        """More of it arrives, and is joined when it is whole; whether it was."""
-        staging = self.stagings[target]
-        if not staging.go_on(chunks):
+        """More chunks of the full sync arrive; joins it and returns true when it is whole."""
+        full_sync = self.full_syncs[target]
+        if not full_sync.go_on(chunks):
             return False
-        del self.stagings[target]
-        self.nodes[target].join(staging.end(), staging.giver, partial=staging.is_partial)
+        del self.full_syncs[target]
+        self.nodes[target].join(full_sync.end(), full_sync.sender, partial=full_sync.is_partial)
         self.joined.append(target)
         return True
 
-    def give_up(self, target: int) -> None:
-        """What a region was getting comes to nothing."""
-        staging = self.stagings.pop(target, None)
-        if staging is not None:
-            staging.end()
-            self.nodes[target].give_up_join()
+    def abandon(self, target: int) -> None:
+        """The unfinished full sync of a region, if any, ends without effect."""
+        full_sync = self.full_syncs.pop(target, None)
+        if full_sync is not None:
+            full_sync.end()
+            self.nodes[target].abandon_join()
 
     def send_row(self, source: int, target: int) -> None:
-        """A region tells another how far it is, and what it has heard of the rest."""
-        self._tell(source, self.nodes[source].row(), [target])
+        """A region sends another one its status row, and the rows that it knows."""
+        self._send_rows(source, self.nodes[source].row(), [target])
 
-    def _tell(self, source: int, row: Row, targets: Iterable[int]) -> None:
+    def _send_rows(self, source: int, row: Row, targets: Iterable[int]) -> None:
         rows = [row, *self.nodes[source].replicator._links.rows.rows.values()]
         for target in targets:
-            self.nodes[target].hear_rows(rows)
+            self.nodes[target].receive_rows(rows)
 
     def exchange(self, numbers: Sequence[int] | None = None) -> list[tuple[int, int]]:
-        """All effects travel between these regions, over links that are up: the pairs."""
+        """All effects travel between these regions, over links that are up; returns the pairs."""
         among = list(self.nodes) if numbers is None else list(numbers)
         pairs = [(a, b) for a in among for b in among if a != b and self.is_up(a, b)]
         while sum(self.send(source, target) for source, target in pairs):
@@ -127,16 +127,16 @@ class Mesh:
         return pairs
 
     def settle(self, numbers: Sequence[int] | None = None) -> None:
-        """The same; then everything goes to the disks, and rows travel."""
+        """All effects travel, everything is synced to the disks, and status rows travel."""
         among = list(self.nodes) if numbers is None else list(numbers)
         pairs = self.exchange(among)
         for number in among:
             self.nodes[number].sync()
         is_direct = len(pairs) == len(among) * (len(among) - 1)
-        # Around a cut link rows come by those who have heard them, a round later.
+        # Around a cut link, rows travel by way of other regions, a round later.
         for _ in range(1 if is_direct else 2):
             for source, some in groupby(pairs, itemgetter(0)):
-                self._tell(source, self.nodes[source].row(), [target for _, target in some])
+                self._send_rows(source, self.nodes[source].row(), [target for _, target in some])
 
 
 class NamedMesh:

@@ -7,7 +7,7 @@ A scenario begins with ``NAME title | mode MODE, regions N``; then one step a li
 ``settle [REGION ...]``  everything travels, over links that are up, until nothing changes
 ``cut A B`` / ``heal``   a link goes down; all are up again
 ``clock R MS``           what a region's wall clock shows from now on
-``forget R``             a region keeps its state but no effects to send: others need its state
+``forget R``             a region keeps its data but no effects to send: others need a full sync
 ``effects R KIND -> N``  how many effects of a kind the region has issued
 ======================  ===========================================================================
 
@@ -62,7 +62,7 @@ class Cluster(Protocol):
         """Bring all links up."""
 
     def forget(self, region: str) -> None:
-        """Drop the effects that a region could send, not its state."""
+        """Drop the effects that a region could send, not its data."""
 
     def count_effects(self, region: str, kind: str) -> int:
         """How many effects of a kind (``ack``) a region has issued."""
