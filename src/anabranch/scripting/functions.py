@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HostFunctions", "text_of"]
 
+_SMALL_BYTES: Final = 1024
 _INTEGER_MAX: Final = 1 << 62
 """Greater whole numbers reach commands in floating point, as in Redis."""
 
@@ -105,11 +106,12 @@ class HostFunctions:
             raise Failure(b"ERR Please specify at least one argument for this redis lib call")
         assert self.calls is not None
         self._interruption.count_call()
-        return self.calls.call([_argument(each) for each in args])
+        return self.calls.call([each if type(each) is bytes else _argument(each) for each in args])
 
     def _decoded(self, reply: bytes) -> object:
         """A reply as a value of Lua."""
-        self._make_room(len(reply))
+        if len(reply) > _SMALL_BYTES:  # a small one fits into what _reply() has found
+            self._make_room(len(reply))
         mark = reply[0]
         if mark == 0x24:  # "$"
             if reply[1] == 0x2D:

@@ -93,7 +93,11 @@ class Calls:
         self.session.refresh()
 
     def _find(self, args: list[bytes]) -> Entry:
-        entry = self._ctx.server.dispatcher.find(args)
+        dispatcher = self._ctx.server.dispatcher
+        entry = dispatcher.entries.get(args[0])
+        if entry is not None and entry.low <= len(args) <= entry.high:
+            return entry
+        entry = dispatcher.find(args)
         if entry is None or (entry.subcommands and len(args) > 1):
             raise CommandError("ERR Unknown Redis command called from script")
         if entry.function is None or not entry.command.accepts(len(args)):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from anabranch.commands.request import texts
 from anabranch.errors import CommandError
@@ -20,8 +19,7 @@ FLAGS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shebang:
+class Shebang(NamedTuple):
     """The shebang line of a script: engine, name and flags."""
 
     body: bytes
