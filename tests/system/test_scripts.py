@@ -40,7 +40,9 @@ class Running:
     def __init__(self, port: int, *request: object) -> None:
         self.outcome: object = None
         # It does not send the script again when the server has crashed.
-        self._client = redis.Redis(port=port, retry=Retry(NoBackoff(), 0))
+        self._client = redis.Redis(
+            port=port, retry=Retry(NoBackoff(), 0), socket_timeout=DEADLINE_S
+        )
         self._thread = threading.Thread(target=self._run, args=request)
         self._thread.start()
 
@@ -104,6 +106,27 @@ def test_an_endless_script_can_be_killed(server: Server, script: str) -> None:
     assert "Script killed by user with SCRIPT KILL" in outcome or "not enough memory" in outcome
     assert client.get("a") == b"b"
     assert client.eval("return 1", 0) == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "return string.rep('x', 2 ^ 30)",
+        "local s = 'x' while true do s = s .. s end",
+        "local function f() return f() + 1 end return f()",
+        "local function f() return coroutine.wrap(f)() end return f()",
+        "local t = {} while true do t[#t + 1] = string.rep(#t, 200) end",
+    ],
+)
+def test_a_greedy_script_fails_and_others_are_served(server: Server, script: str) -> None:
+    canary = redis.Redis(port=server.port, socket_timeout=DEADLINE_S)
+    canary.config_set("busy-reply-threshold", 60_000)
+    greedy = Running(server.port, "EVAL", "redis.call('INCR', 'n') " + script, 0)
+    while greedy.outcome is None:  # a request behind the script waits for its end
+        assert canary.get("n") in (None, b"1")
+    outcome = str(greedy.wait())
+    assert "not enough memory" in outcome or "stack overflow" in outcome
+    assert canary.get("n") == b"1"
 
 
 def test_what_others_may_do_meanwhile(server: Server) -> None:
