@@ -5,7 +5,8 @@
 local host = ...
 local parts = host.parts
 
-local error, pcall, tostring, type, xpcall = error, pcall, tostring, type, xpcall
+local collect, error, pcall, tostring, type, xpcall = collectgarbage, error, pcall, tostring, type,
+  xpcall
 local as_function, sethook = python.as_function, debug.sethook
 
 local errors = parts.errors(host)
@@ -28,10 +29,15 @@ local function begin(keys, argv)
   interruption.begin()
 end
 
-local function finish()
+local function finish(ok, problem)
   sethook()
   globals.KEYS, globals.ARGV = nil, nil
   libraries.clean()
+  -- No handler is called without memory. What the server copies into this world for the next script
+  -- must find some, even if the system has none left: an error there ends the process.
+  if not ok and type(problem) == "string" then
+    collect()
+  end
 end
 
 -- What the server gets of an error: text, source and line. Without memory there is only the text.
@@ -51,7 +57,7 @@ local function answer(resp3, ok, value)
       value = handler(value)
     end
   end
-  finish()
+  finish(ok, value)
   if ok then
     return value
   end
@@ -78,7 +84,7 @@ local function load_library(body, register)
   redis.call, redis.pcall, redis.register_function = nil, nil, as_function(register)
   local ok, problem = xpcall(body, handler)
   redis.call, redis.pcall, redis.register_function = call_command, try_command, nil
-  finish()
+  finish(ok, problem)
   if not ok then
     return described(problem)
   end
@@ -89,7 +95,7 @@ for _, runner in next, { answer, run, call, load_library } do
 end
 
 return {
-  call = call, collect = collectgarbage, compile = libraries.compile, decode = replies.decode,
+  call = call, collect = collect, compile = libraries.compile, decode = replies.decode,
   load_library = load_library, run = run, placed = errors.placed, set_protocol = set_protocol,
   stop = interruption.stop,
 }

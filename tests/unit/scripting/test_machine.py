@@ -69,7 +69,7 @@ resource.setrlimit(resource.RLIMIT_AS, (size + (100 << 20), resource.RLIM_INFINI
 for source in (
     b"return string.rep('x', 2 ^ 29)",
     b"local s = 'x' while true do s = s .. s end",
-    b"local t = {} while true do t[#t + 1] = string.rep('x', 5000) .. #t end",
+    b"local t = {} while true do t[#t + 1] = string.rep(#t, 1000) end",
 ):
     try:
         run(machine, source)
