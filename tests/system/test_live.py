@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -156,6 +158,21 @@ def test_nobody_there_is_one_line(name: str, unused_tcp_port: int) -> None:
     assert result.stderr.startswith(f"anabranch: 127.0.0.1:{unused_tcp_port}: ")
     assert len(result.stderr.splitlines()) == 1
     assert "cannot connect: Connection refused: no server listens there" in result.stderr
+
+
+def test_a_reader_that_has_gone_is_no_error(cluster: Cluster) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [*PROGRAM, "top", "--count", "1", "-p", str(cluster.eu.port)],
+            check=False,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, b"")
 
 
 @pytest.mark.parametrize("name", ["tail", "top", "groups", "pending", "load"])

@@ -236,6 +236,20 @@ class _Syslog(logging.Handler):
         self._syslog.syslog(priority, f"{_event(record)}{_pairs(_fields(record))}")
 
 
+class _StandardOutput(logging.StreamHandler[TextIO]):
+    """Standard output. When its reader has gone the server continues, and writes to nobody."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """Report what went wrong, unless it is that."""
+        if not isinstance(sys.exception(), BrokenPipeError):
+            super().handleError(record)
+            return
+        # The descriptor, as Python flushes the rest of the stream when the process ends.
+        nobody = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nobody, self.stream.fileno())
+        os.close(nobody)
+
+
 def open_logs(settings: Settings) -> None:
     """Attach the handlers of the settings; those of an earlier call are removed."""
     close_logs()
@@ -253,7 +267,7 @@ def open_logs(settings: Settings) -> None:
     else:
         if isinstance(sys.stdout, io.TextIOWrapper):  # names may be invalid UTF-8
             sys.stdout.reconfigure(errors="backslashreplace")
-        handler = logging.StreamHandler(sys.stdout)
+        handler = _StandardOutput(sys.stdout)
     LOGGER.addHandler(handler)
     if settings.syslog_enabled:
         LOGGER.addHandler(_Syslog(settings))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +129,26 @@ def test_trouble_that_others_cause_has_one_line_a_second(
     assert [record.fields for record in caplog.records[2:]] == [  # type: ignore[attr-defined]
         {"address": "10.0.0.3", "about": "http", "left_out": 50}
     ]
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    program = (
+        "from anabranch.config.settings import Settings\n"
+        "from anabranch.server.logs import emit, open_logs\n"
+        "open_logs(Settings())\n"
+        "for event in ('read.first', 'read.never', 'read.neither'):\n"
+        "    emit('info', event)\n"
+        "    input()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "read.first" in process.stdout.readline()
+        process.stdout.close()
+        _, errors = process.communicate("\n\n\n")
+    assert (errors, process.returncode) == ("", 0)

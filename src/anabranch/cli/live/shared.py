@@ -52,6 +52,8 @@ def running(db: int | None, options: dict[str, Any]) -> Iterator[Any]:
         client.set_response_callback(name, lambda reply, **_: reply)
     try:
         yield client
+    except BrokenPipeError:
+        raise  # who read what is printed has gone: click ends quietly
     except (redis.RedisError, OSError) as problem:
         print(f"anabranch: {address}: {message(problem)}", file=sys.stderr)
         raise SystemExit(1) from None
