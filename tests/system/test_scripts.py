@@ -129,6 +129,15 @@ def test_a_greedy_script_fails_and_others_are_served(server: Server, script: str
     assert canary.get("n") == b"1"
 
 
+def test_info_shows_what_scripts_take(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    client.eval("return 1", 0)
+    before = client.info("memory")["used_memory_lua"]
+    assert before > 100_000
+    client.eval(f"return '{'x' * 200_000}'", 0)
+    assert client.info("memory")["used_memory_vm_eval"] > before + 100_000
+
+
 def test_what_others_may_do_meanwhile(server: Server) -> None:
     client = redis.Redis(port=server.port)
     with running(server, "EVAL", "while true do end", 0):

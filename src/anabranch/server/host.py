@@ -145,6 +145,7 @@ class ServerHost:
             "run_id": self.run_id,
             "startup_rss_bytes": self.startup_rss_bytes,
             "client_buffer_bytes": server.clients.buffers.used_bytes,
+            "script_machine_bytes": self._machine.used_bytes if self._machine else 0,
             "loop": server.loop_name,
             "event_loop_tasks": len(asyncio.all_tasks()),
             "tcp_port": server.settings.port or server.settings.tls_port,

@@ -1,7 +1,7 @@
 """INFO: the figures of the server as ``name:value`` lines in sections.
 
 Names are those of Redis, so that exporters and dashboards read them; a figure that has no meaning
-here (replicas, forks, Lua) is given as Redis gives it on a server without them. What the operating
+here (replicas, forks) is given as Redis gives it on a server without them. What the operating
 system knows comes from ``Host.process_info``.
 """
 
@@ -128,6 +128,7 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
     used = ctx.server.dispatcher.used_memory()
     dataset = ctx.keyspace.account.used_bytes
     buffers = facts.get("client_buffer_bytes", 0)
+    machine = facts.get("script_machine_bytes", 0)  # one for scripts and functions
     peak = max(ctx.stats.used_memory_peak, used)
     resident = facts.get("rss_bytes", 0)
     startup = min(facts.get("startup_rss_bytes", 0), resident)
@@ -150,15 +151,15 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("used_memory_dataset_perc", f"{100 * dataset / max(used, 1):.2f}%"),
         ("total_system_memory", total),
         ("total_system_memory_human", human_bytes(total)),
-        ("used_memory_lua", 0),
-        ("used_memory_vm_eval", 0),
-        ("used_memory_lua_human", "0B"),
+        ("used_memory_lua", machine),
+        ("used_memory_vm_eval", machine),
+        ("used_memory_lua_human", human_bytes(machine)),
         ("used_memory_scripts_eval", scripts.used_bytes),
         ("number_of_cached_scripts", len(scripts)),
         ("number_of_functions", sum(len(each.functions) for each in libraries)),
         ("number_of_libraries", len(libraries)),
         ("used_memory_vm_functions", 0),
-        ("used_memory_vm_total", 0),
+        ("used_memory_vm_total", machine),
         ("used_memory_functions", 0),
         ("used_memory_scripts", 0),
         ("maxmemory", maxmemory),
