@@ -44,12 +44,13 @@ def append_entry(
     ``number`` is that of the effect, 0 if effects have none.
     """
     tail = log.tail
-    if opens or tail is None:
-        log.append(entry_id, fragment, weight, True, number)
-        if not stream.is_due:
-            database.account.changed(stream)
-    elif number or tail.positions is not None:
-        log.append(entry_id, fragment, weight, False, number)
+    if (
+        opens
+        or tail is None
+        or tail.positions is not None
+        or (number and not tail.goes_on(number, log.next_position))
+    ):
+        log.append(entry_id, fragment, weight, opens, number)
         if not stream.is_due:
             database.account.changed(stream)
     else:  # RegionLog.append written out for the usual case: this runs once per entry ever added

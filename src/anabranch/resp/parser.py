@@ -23,12 +23,13 @@ from anabranch.resp.limits import ARGUMENT_BYTES, AUTHENTICATED, INLINE_MAX, Req
 __all__ = ["CarefulParser", "RequestParser"]
 
 # What hiredis must not see: counts of five digits and more (it would allocate what a hostile
-# header declares), negative or zero counts, and elements of other types. A payload may look like
-# that too; then the careful parser does the work and finds nothing wrong. Lengths need no look: a
-# hostile one is never complete, and what is not complete is checked. Both patterns begin with
-# a literal, so they are searched at memory speed; the second is only tried when one of its rare
-# characters occurs. Its look-behinds let the everyday payloads "+" and "(5-0" of XRANGE pass.
-_BAD_COUNT = re.compile(rb"\*(?:[0-9]{5}|[-0])")
+# header declares) and elements of other types. A payload may look like that too; then the careful
+# parser does the work and finds nothing wrong. Lengths need no look: a hostile one is never
+# complete, and what is not complete is checked. Negative and zero counts make no list of bytes.
+# Both patterns begin with a literal, and the first one fails at the end of a usual count; the
+# second is only tried when one of its rare characters occurs. Its look-behinds let the everyday
+# payloads "+" and "(5-0" of XRANGE pass.
+_BAD_COUNT = re.compile(rb"\*[0-9](?!\r)[0-9]{4}")
 _OTHER_TYPE = re.compile(rb"\r\n[+(=~%>|#](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
 _OTHER_SIGNS = b"+(=~%>|#"
 _JOIN = b"".join
@@ -93,13 +94,9 @@ class RequestParser:
         if (not partial and data[0] != 0x2A) or _is_suspicious(suspect):
             return self._be_careful(data)
         reader = self._reader
-        requests: list[list[bytes]] = []
         try:
             reader.feed(data)
-            request = reader.gets()
-            while request is not False:
-                requests.append(request)
-                request = reader.gets()
+            requests: list[list[bytes]] = list(iter(reader.gets, False))
             # A quick check: joining takes nothing but bytes. Empty is, for one, "$0" between two
             # requests: to hiredis a reply, to us a word.
             are_requests = all(map(_JOIN, requests))

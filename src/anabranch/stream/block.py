@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from operator import add, rshift, sub
 from sys import getsizeof
@@ -182,6 +182,10 @@ class Block:
             return bisect_right(self.positions, offset)
         return min(max(offset + 1, 0), self.count)
 
+    def goes_on(self, number: int, position: int) -> bool:
+        """Whether the next entry's number follows from its position."""
+        return self.numbers is None and number - position == self.shift
+
     def keep_numbers(self) -> array[int]:
         """Note every number, because the next entry's will not lie as far above its position."""
         if self.numbers is None:
@@ -271,7 +275,7 @@ class Block:
         """
         if self.parts is None:
             return
-        self._hold(self.ids, b"".join(self.parts), list(accumulate(map(len, self.parts))))
+        self._hold(self.ids, b"".join(self.parts), accumulate(map(len, self.parts)))
         numbers = self.numbers
         if (
             numbers is not None
@@ -286,7 +290,7 @@ class Block:
         self._hold(ids, data, ends)
         self.weight = weight
 
-    def _hold(self, ids: Sequence[int], data: bytes, ends: list[int]) -> None:
+    def _hold(self, ids: Sequence[int], data: bytes, ends: Iterable[int]) -> None:
         self.ids = PackedIds.pack(ids) or list(ids)
         self.data = data
         self.ends = array("H" if len(data) < 1 << 16 else "Q", ends)

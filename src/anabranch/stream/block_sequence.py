@@ -65,7 +65,7 @@ class BlockSequence:
             self.blocks.append(tail)
             self.first_ids.append(entry_id)
         else:
-            if number and (tail.numbers is not None or number - position != tail.shift):
+            if number and not tail.goes_on(number, position):
                 tail.keep_numbers().append(number)
             if tail.positions is not None:
                 tail.positions.append(position - tail.first_position)
@@ -84,7 +84,7 @@ class BlockSequence:
         tail = self.tail
         assert tail is not None
         position = self.next_position
-        if number and (tail.numbers is not None or number - position != tail.shift):
+        if number and not tail.goes_on(number, position):
             tail.keep_numbers().extend(range(number, number + len(ids)))
         if tail.positions is not None:
             first = position - tail.first_position

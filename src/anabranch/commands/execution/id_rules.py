@@ -28,11 +28,13 @@ _BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller th
 class IdRules:
     """Redis's rules. Whoever sets the time keeps the millisecond of new IDs."""
 
-    __slots__ = ("first", "heads", "heads_ms", "now_ms", "refusal")
+    __slots__ = ("any_below", "first", "heads", "heads_ms", "now_ms", "refusal")
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.first = 0  # the first ID of this millisecond
+        self.any_below = MAX_ID
+        """Above an ID below this one, any ID may be the next: XADD then needs no rules."""
         self.refusal = ""  # why the clock makes no IDs; empty as a rule
         # XADD keeps how IDs of a millisecond begin in a reply, by the length of what follows.
         self.heads_ms = -1
@@ -90,6 +92,7 @@ class RegionalIdRules(IdRules):
 
     def __init__(self, replica: Replica, settings: Settings) -> None:
         super().__init__()
+        self.any_below = 0
         self._replica = replica
         self._settings = settings
 

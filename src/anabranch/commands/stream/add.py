@@ -175,7 +175,12 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         if database.deadlines or type(stream) is not Stream:
             stream = ctx.stream(key)
         last = 0 if stream is None else stream.last_id
-        entry_id = ids.automatic(last)
+        if last < ids.any_below:
+            entry_id = ids.first
+            if entry_id <= last:
+                entry_id = last + 1
+        else:
+            entry_id = ids.automatic(last)
     else:
         options = _add_options(ctx, args)
         words = args[options.fields_at - 3 :]
@@ -194,6 +199,9 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     if 0 <= seq < _SEQUENCE_SIZE:  # the usual case, without arithmetic on long integers
         ms = now_ms
         end = _SEQUENCE[seq]
+    elif 0 <= seq <= MAX_SEQ:
+        ms = now_ms
+        end = b"%d\r\n" % seq
     else:
         ms = entry_id >> SEQ_BITS
         seq = entry_id & MAX_SEQ
