@@ -1,18 +1,23 @@
-"""A reader that moves between three regions while they are trimmed, parted and killed.
+"""A reader that moves between three regions while they are trimmed, parted, killed and set back.
 
     python -m tests.spark.soak --minutes 60 --seed 1 [--spark-every 20] [--only regions]
 
 Each run of the query is a process of its own (`soaking_job`) that reads from one region or another,
-and many are killed. Beside them a server of its own is read, killed, and set back to older states
-of its disk. At last everything is healed and read to the end, and the outputs of all batches are
-held against what was written, row by row: no entry is there twice, and each one that is missing
-lies in positions that some run said were lost, as many of them as it said.
+and many are killed. Meanwhile all regions write and are trimmed all the time; now and then one is
+killed, or starts from an older copy of its disk. A server of its own is treated in the same way.
+At last everything is healed and read to the end, and the outputs of all batches are compared with
+what was written, row by row: no entry is there twice, and each one that is missing lies in
+positions that some run reported as lost, as many of them as it reported, or was in none of the
+regions after a restore.
+
+Runs pause, so that they take a part of one core (`--share`). Each minute has a line of progress.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import shutil
@@ -22,10 +27,11 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import redis
 
@@ -33,17 +39,24 @@ from tests.spark import soaking_job
 from tests.spark.cutting import ReturningServer
 from tests.spark.processes import kill_session
 from tests.support import servers
-from tests.support.inspection import wait_until
-from tests.support.region_processes import RegionProcesses
+from tests.support.inspection import info, wait_until
+from tests.support.region_processes import RegionProcesses, RegionServer
 from tests.support.servers import REPOSITORY, AnabranchServer
 
-KEPT = 1_500
+KEPT = 600
 LIMIT = 400
+ROUND = 15
+ROUND_S = 0.2
+TRIM_S = 2.0
 _TRIMMED = re.compile(
     r"stream s(?:, region (\S+))?: (\d+) entr(?:y|ies) after \S+ \(positions (\d+)\D(\d+)\)"
 )
 _UNDER_WAY = re.compile(
     r"stream s(?:, region (\S+))?: (\d+) entries between positions (\d+) and (\d+) were trimmed"
+)
+_ENDS = re.compile(
+    r"stream s, region (\S+) ends at position (\d+), and should be read up to (\d+)"
+    r".*going on, because"
 )
 # Spark gives a process of Python ten seconds to start, and a busy machine may take longer.
 _NOT_STARTED = "Python worker failed to connect back"
@@ -58,11 +71,14 @@ class Producer:
         self.name = name
         self.written = 0
         self.paused = threading.Lock()
+        self.logs: list[tuple[str, int, int]] = []
+        """Name, first position and first number of the log of each epoch."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         """Begin."""
+        self.begin_log(self.name)
         self._thread.start()
 
     def stop(self) -> None:
@@ -71,17 +87,37 @@ class Producer:
         self._thread.join(60)
         assert not self._thread.is_alive()
 
+    def begin_log(self, name: str) -> None:
+        """What comes now goes to a log of this name."""
+        first = self.written
+        self.settle()
+        self.logs.append((name, position_base(self.server, name), first))
+
+    def settle(self) -> None:
+        """Write until the server has taken all that it was ever sent."""
+
+        def wrote() -> bool:
+            with suppress(redis.RedisError, OSError):
+                self._write()
+                return True
+            return False
+
+        wait_until(wrote, f"the server of {self.name or 's'} takes writes", 120)
+
     def _run(self) -> None:
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(ROUND_S):
             with self.paused, suppress(redis.RedisError, OSError):
-                port = self.server.port
-                with redis.Redis(port=port, protocol=2, socket_timeout=5) as client:
-                    pipe = client.pipeline(transaction=False)
-                    for n in range(self.written, self.written + 15):
-                        words = ("IDMP", f"p{self.name}", str(n), "*", "n", str(n))
-                        pipe.execute_command("XADD", "s", *words)
-                    pipe.execute()
-                    self.written += 15
+                self._write()
+
+    def _write(self) -> None:
+        """Numbers that the server knows already are not written again."""
+        with redis.Redis(port=self.server.port, protocol=2, socket_timeout=5) as client:
+            pipe = client.pipeline(transaction=True)
+            for n in range(self.written, self.written + ROUND):
+                words = ("IDMP", f"p{self.name}", str(n), "*", "n", str(n))
+                pipe.execute_command("XADD", "s", *words)
+            pipe.execute()
+            self.written += ROUND
 
 
 @dataclass
@@ -89,6 +125,8 @@ class Query:
     """All runs with one checkpoint."""
 
     place: Path
+    share: float = 1.0
+    """Of a core, that runs may take."""
     said: list[str] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
 
@@ -100,6 +138,7 @@ class Query:
         pairs = [f"{name}={value}" for name, value in options.items()]
         url = f"redis://127.0.0.1:{server.port}"
         log = self.place / "log"
+        began, used = time.monotonic(), _processor_seconds()
         with log.open("wb") as out:
             job = subprocess.Popen(
                 [sys.executable, soaking_job.__file__, url, str(self.place), how, *pairs],
@@ -127,6 +166,8 @@ class Query:
         else:
             end = f"exit {job.returncode}"
         self.ends[end] += 1
+        took = _processor_seconds() - used
+        time.sleep(max(took / self.share - (time.monotonic() - began), 0))
         if end not in ("done", "killed", "not started", "ServerBehindError", "ServerUnreachable"):
             raise AssertionError("\n".join(lines[-30:]))
         return end
@@ -149,38 +190,65 @@ class Query:
             assert not twice, f"{region}: numbers {twice[:5]} twice"
         return found
 
-    def lost(self) -> dict[str, set[tuple[int, int, int]]]:
-        """What the runs said was lost: first and last position, and how many between them."""
-        found: dict[str, set[tuple[int, int, int]]] = defaultdict(set)
+    def lost(self) -> dict[str, set[tuple[int, int, int | None]]]:
+        """What the runs reported as lost: first and last position, and how many if they said it."""
+        found: dict[str, set[tuple[int, int, int | None]]] = defaultdict(set)
         for line in self.said:
             for pattern in (_TRIMMED, _UNDER_WAY):
                 for region, count, first, last in pattern.findall(line):
                     found[region].add((int(first), int(last), int(count)))
+            for region, first, stop in _ENDS.findall(line):
+                found[region].add((int(first), int(stop) - 1, None))
         return found
 
 
-def explain(query: Query, region: str, base: int, written: int) -> tuple[int, int]:
-    """Hold the outputs of one region against what was written; how many were read, and lost."""
-    read = query.read().get(region, {})
-    wrong = [(at, n) for at, n in read.items() if n != at - base]
-    assert not wrong, f"{region}: {wrong[:5]} are not what was written there"
-    missing = set(range(base, base + written)) - read.keys()
+def explain(query: Query, name: str, base: int, numbers: range, stop: int) -> Counter[str]:
+    """Hold the outputs of one log against what was written to it: how many were read, and so on.
+
+    `base`: position of the first number. From position `stop` on no region has anything at last.
+    """
+    read = query.read().get(name, {})
+    wrong = [(at, n) for at, n in read.items() if n - numbers.start != at - base]
+    assert not wrong, f"{name}: {wrong[:5]} are not what was written there"
+    written = set(range(base, base + len(numbers)))
+    beyond = sorted(read.keys() - written)
+    assert not beyond, f"{name}: positions {beyond[:5]} were read, and never written"
+    missing = written - read.keys()
     told: set[int] = set()
-    for first, last, count in query.lost()[region]:
+    for first, last, count in query.lost()[name]:
         there = {at for at in range(first, last + 1) if at not in read}
-        assert len(there) == count, f"{region}: {count} lost of {first} to {last}, not {len(there)}"
+        if count is not None:
+            assert len(there) == count, f"{name}: {count} lost of {first} to {last}: {len(there)}"
         told |= there
-    unexplained = sorted(missing - told)
-    assert not unexplained, f"{region}: {unexplained[:5]} are missing, and nobody said so"
-    return len(read), len(missing)
+    set_back = {at for at in missing if at >= stop}
+    unexplained = sorted(missing - told - set_back)
+    assert not unexplained, f"{name}: {unexplained[:5]} are missing, and nobody reported that"
+    return Counter(
+        written=len(written),
+        read=len(read),
+        reported_lost=len(missing & told),
+        taken_by_restores=len(set_back - told),
+    )
 
 
-def position_base(server: AnabranchServer, region: str) -> int:
-    """The first position of a log."""
+def log_of(server: AnabranchServer, name: str) -> list[int] | None:
+    """The row of AB.OFFSETS for a log, without its name; None if it is not there."""
     with redis.Redis(port=server.port, protocol=2) as client:
         (rows,) = client.execute_command("AB.OFFSETS", "STREAMS", "s")
-    (base,) = (row[1] for row in rows if row[0].decode() == region)
-    return int(base)
+    return next((row[1:] for row in rows or () if row[0].decode() == name), None)
+
+
+def position_base(server: AnabranchServer, name: str) -> int:
+    """The first position of a log."""
+    row = log_of(server, name)
+    assert row is not None
+    return row[0]
+
+
+def _processor_seconds() -> float:
+    """Of all processes that have ended, and were waited for."""
+    found = os.times()
+    return found.children_user + found.children_system
 
 
 def trim(server: AnabranchServer) -> None:
@@ -190,81 +258,164 @@ def trim(server: AnabranchServer) -> None:
         client.execute_command("XTRIM", "s", "MAXLEN", "=", KEPT)
 
 
-def soak_regions(place: Path, seconds: float, rng: random.Random, how: Callable[[], str]) -> str:
+@contextmanager
+def trimming(regions: list[RegionServer], rng: random.Random) -> Iterator[None]:
+    """Trim at a region or another all the time."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(TRIM_S):
+            trim(rng.choice(regions))
+
+    trimmer = threading.Thread(target=run, daemon=True)
+    trimmer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        trimmer.join(60)
+
+
+class Progress:
+    """A line each minute, and the checks that are possible then."""
+
+    def __init__(self, query: Query, events: Counter[str]) -> None:
+        self._query, self._events = query, events
+        self._began = self._told = time.monotonic()
+
+    def tell(self) -> None:
+        """To be called between two runs."""
+        now = time.monotonic()
+        if now - self._told >= 60:
+            self._told = now
+            rows = sum(map(len, self._query.outputs()))
+            print(  # noqa: T201
+                f"{(now - self._began) / 60:.0f} min: {rows} rows, "
+                f"runs {dict(self._query.ends)}, events {dict(self._events)}",
+                flush=True,
+            )
+
+
+def copy_disk(server: AnabranchServer, place: Path) -> None:
+    """Copy its files while it does not run."""
+    server.kill()
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(server.directory / "data" / "appendonlydir", place)
+    server.start()
+
+
+def set_disk_back(server: AnabranchServer, place: Path) -> None:
+    """Let it start from that copy, as the documents say."""
+    server.kill()
+    files = server.directory / "data" / "appendonlydir"
+    shutil.rmtree(files)
+    shutil.copytree(place, files)
+    subprocess.run([sys.executable, "-m", "anabranch", "restore", str(files)], check=True)
+    server.start()
+
+
+def epoch_of(server: AnabranchServer) -> int:
+    """The present epoch of a region."""
+    with server.client() as client:
+        return int(info(client, "replication")["epoch"])
+
+
+def soak_regions(
+    place: Path, seconds: float, rng: random.Random, how: Callable[[], str], share: float = 1.0
+) -> str:
     """The reader that moves."""
-    query = Query(place)
+    query = Query(place, share)
     with RegionProcesses(place / "regions", ("eu", "us", "ap"), "--appendfsync", "always") as all_:
         producers = [Producer(each, str(each.number)) for each in all_.servers]
         for each in producers:
             each.start()
-        end = time.monotonic() + seconds
         events: Counter[str] = Counter()
-        while time.monotonic() < end:
-            event = rng.choice(("trim", "trim", "part", "heal", "kill", "nothing"))
-            events[event] += 1
-            if event == "trim":
-                trim(rng.choice(all_.servers))
-            elif event == "part":
-                one, other = rng.sample(all_.servers, 2)
-                for here, there in ((one, other), (other, one)):
-                    all_.call(here, "AB.LINK", there.number, "PAUSE")
-            elif event == "heal":
-                all_.heal()
-            elif event == "kill":
-                victim = rng.choice(all_.servers)
-                victim.kill()
-                victim.start()
-            killed_after = rng.choice((None, rng.uniform(0.5, 3.0)))
-            query.run(rng.choice(all_.servers), how(), killed_after, catchUpTimeout="3s")
+        progress = Progress(query, events)
+        end = time.monotonic() + seconds
+        with trimming(all_.servers, random.Random(rng.random())):
+            while time.monotonic() < end:
+                progress.tell()
+                event = rng.choice(("part", "part", "heal", "heal", "kill", "copy", "restore", ""))
+                victim = rng.choice(producers)
+                copy = place / f"copy-{victim.name}"
+                if event == "restore" and not copy.exists():
+                    event = "copy"
+                if event == "part":
+                    one, other = rng.sample(all_.servers, 2)
+                    for here, there in ((one, other), (other, one)):
+                        all_.call(here, "AB.LINK", there.number, "PAUSE")
+                elif event == "heal":
+                    all_.heal()
+                elif event == "kill":
+                    victim.server.kill()
+                    victim.server.start()
+                elif event == "copy":
+                    copy_disk(victim.server, copy)
+                elif event == "restore":
+                    with victim.paused:
+                        victim.settle()
+                        set_disk_back(victim.server, copy)
+                        victim.begin_log(f"{victim.name}.{epoch_of(victim.server)}")
+                else:
+                    event = "nothing"
+                events[event] += 1
+                killed_after = rng.choice((None, rng.uniform(0.5, 3.0)))
+                query.run(rng.choice(all_.servers), how(), killed_after, catchUpTimeout="3s")
         for each in producers:
             each.stop()
         all_.heal()
         wait_until(all_.converged, "all have applied the same", 120)
-        assert query.run(all_.servers[0], "alone", None) == "done"
+        assert query.run(all_.servers[0], "alone", None, catchUpTimeout="3s") == "done"
         lines = []
         for each in producers:
-            base = position_base(all_.servers[0], each.name)
-            read, lost = explain(query, each.name, base, each.written)
-            lines.append(f"region {each.name}: {each.written} written, {read} read, {lost} lost")
+            firsts = [first for _, _, first in each.logs]
+            found: Counter[str] = Counter()
+            for (name, base, first), stop in zip(
+                each.logs, [*firsts[1:], each.written], strict=True
+            ):
+                row = log_of(all_.servers[0], name)
+                is_open = stop == each.written
+                last = base + stop - first if is_open else base if row is None else row[2]
+                found += explain(query, name, base, range(first, stop), last)
+            lines.append(f"region {each.name}: {len(each.logs)} logs, {dict(found)}")
     return "\n".join([*lines, f"runs: {dict(query.ends)}; events: {dict(events)}"])
 
 
 class SetBackServer(ReturningServer):
-    """A server of its own, which goes back to older states of its disk."""
+    """A server of its own, which always starts at the same address."""
 
-    def back_up(self, place: Path) -> None:
-        """Copy its disk while it does not run."""
-        self.kill()
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(self.directory / "data", place)
-        self.come_back()
-
-    def set_back(self, place: Path) -> None:
-        """Run with that copy."""
-        self.kill()
-        shutil.rmtree(self.directory / "data")
-        shutil.copytree(place, self.directory / "data")
-        self.come_back()
+    def start(self) -> Self:
+        """For the first time, or again."""
+        if self.port:
+            self.come_back()
+            return self
+        return super().start()
 
 
-def soak_restores(place: Path, seconds: float, rng: random.Random, how: Callable[[], str]) -> str:
+def soak_restores(
+    place: Path, seconds: float, rng: random.Random, how: Callable[[], str], share: float = 1.0
+) -> str:
     """The server that is set back. Its numbers go on from those that it ever had."""
-    query = Query(place)
-    restores = 0
+    query = Query(place, share)
+    events: Counter[str] = Counter()
+    progress = Progress(query, events)
     with SetBackServer(place / "server", ["--appendfsync", "always"]) as server:
         producer = Producer(server, "")
         producer.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            event = rng.choice(("back up", "set back", "kill", "nothing", "nothing"))
+            progress.tell()
+            event = rng.choice(("copy", "restore", "kill", "", ""))
             with producer.paused:  # so that it is known what is on disk
-                if event == "back up":
-                    server.back_up(place / "backup")
-                elif event == "set back" and (place / "backup").exists():
-                    server.set_back(place / "backup")
-                    restores += 1
+                if event == "copy":
+                    copy_disk(server, place / "copy")
+                elif event == "restore" and (place / "copy").exists():
+                    set_disk_back(server, place / "copy")
                 elif event == "kill":
                     server.crash()
+                else:
+                    event = "nothing"
+            events[event] += 1
             killed_after = rng.choice((None, rng.uniform(0.5, 3.0)))
             query.run(server, how(), killed_after)
         # Until there is something new, a server that was set back has less than was read.
@@ -282,18 +433,19 @@ def soak_restores(place: Path, seconds: float, rng: random.Random, how: Callable
         gone = len(found.keys() - there)
     return (
         f"{len(found)} read once, {len(there)} there at last, {gone} of those taken by restores; "
-        f"{restores} restores; runs: {dict(query.ends)}"
+        f"runs: {dict(query.ends)}; events: {dict(events)}"
     )
 
 
 def main() -> None:
-    """Soak both for half of the time."""
+    """Soak both, each for half of the time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--share", type=float, default=0.3, help="Of a core, that runs may take.")
     parser.add_argument("--spark-every", type=int, default=0, help="Let Spark do each n-th run.")
     parts = {"restores": soak_restores, "regions": soak_regions}
-    parser.add_argument("--only", choices=parts, help="One half, for half of the time.")
+    parser.add_argument("--only", choices=parts, help="One of the two, for all of the time.")
     given = parser.parse_args()
     servers.READY_SECONDS = 300.0  # beside whatever else runs for an hour
     runs = 0
@@ -306,9 +458,10 @@ def main() -> None:
     for name, soak in parts.items():
         if given.only not in (None, name):
             continue
+        seconds = given.minutes * (60 if given.only else 30)
         with tempfile.TemporaryDirectory() as place:
             rng = random.Random(f"{given.seed} {name}")
-            print(soak(Path(place), given.minutes * 30, rng, how), flush=True)  # noqa: T201
+            print(soak(Path(place), seconds, rng, how, given.share), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

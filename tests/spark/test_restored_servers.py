@@ -12,7 +12,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from anabranch.spark.losses import DataLossError, ServerBehindError
 from tests.spark.cutting import ReturningServer
 from tests.spark.reading import fill, planned_and_read
+from tests.spark.soak import copy_disk, epoch_of, set_disk_back
+from tests.spark.test_regions import add, part
 from tests.spark.test_stream_read import read, reader_of
+from tests.support.inspection import wait_until
+from tests.support.region_processes import RegionProcesses
 
 
 class RestoredServer(ReturningServer):
@@ -94,3 +98,44 @@ def test_a_table_that_begins_ahead_of_the_server_is_refused_as_such(restored):
     with pytest.raises(ServerBehindError, match="20 fewer entries") as caught:
         planned_and_read({**options, "startingOffsets": json.dumps(end)})
     assert "failOnDataLoss" not in str(caught.value)
+
+
+def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog):
+    with RegionProcesses(tmp_path, ("eu", "us"), "--appendfsync", "always") as regions:
+        eu, us = regions.servers
+        add(eu, 0, 50)
+        wait_until(regions.converged, "all have applied the same", 60)
+        copy_disk(eu, tmp_path / "copy")
+        part(regions)
+        add(eu, 50, 30)
+        reader = reader_of(eu)
+        begin = reader.initialOffset()
+        middle = reader.latestOffset(begin, ReadMaxRows(60))
+        end = reader.latestOffset(middle, ReadAllAvailable())
+        assert read(reader, begin, middle) + read(reader, middle, end) == list(range(80))
+        reader.stop()
+        set_disk_back(eu, tmp_path / "copy")
+        assert epoch_of(eu) > 0
+        regions.heal()
+        behind = reader_of(us, catchUpTimeout="100ms")
+        with pytest.raises(ServerBehindError, match="30 fewer entries"):
+            behind.latestOffset(end, ReadAllAvailable())  # nothing shows a new epoch yet
+        behind.stop()
+        add(eu, 500, 5)
+        wait_until(regions.converged, "all have applied the same", 60)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            reader = reader_of(us, pollTimeoutMs="1")
+            newest = reader.latestOffset(end, ReadAllAvailable())
+            assert read(reader, end, newest) == list(range(500, 505))
+            assert reader.latestOffset(newest, ReadAllAvailable()) is newest
+            reader.stop()
+        assert ["has begun a new epoch" in each.message for each in caplog.records] == [True]
+        # A batch that was planned before, and not done.
+        reader = reader_of(us, catchUpTimeout="100ms")
+        with pytest.raises(DataLossError, match=r"ends at position .* failOnDataLoss=false"):
+            read(reader, middle, end)
+        reader.stop()
+        reader = reader_of(us, catchUpTimeout="100ms", failOnDataLoss="false")
+        assert read(reader, begin, end) == list(range(50))
+        reader.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADVICE", "ADVICE_BEHIND", "ADVICE_SHORT", "DataLossError", "Found", "ServerBehindError",
-    "assess", "ends_missing", "place_of", "unsubscribed",
+    "assess", "ends_missing", "has_later_epoch", "place_of", "unsubscribed",
 ]  # fmt: skip
 
 ADVICE: Final = (
@@ -49,6 +50,17 @@ def place_of(stream: str, region: str) -> str:
     return f"stream {stream}" + (f", region {region}" if region else "")
 
 
+def has_later_epoch(region: str, present: Iterable[str]) -> bool:
+    """Whether a region has begun an epoch after the one that is named here.
+
+    A region that was set back does that. What it had not sent to others is then in no region, and
+    nothing new is added to the log of the former epoch.
+    """
+    number, _, epoch = region.partition(".")
+    others = (each.partition(".") for each in present)
+    return any(first == number and int(last or 0) > int(epoch or 0) for first, _, last in others)
+
+
 def ends_missing(end: Vector, logs: Logs, survey: Survey) -> list[str]:
     """The missing entries of a read up to `end`, one sentence each; for reads by position."""
     found = []
@@ -81,6 +93,8 @@ class Found:
     """Entries that are missing: deleted, or not yet arrived from another region."""
     behind: list[str] = field(default_factory=list)
     """Logs that end before the position that was read, one sentence each."""
+    set_back: list[str] = field(default_factory=list)
+    """The same of epochs that are over: what was read may be in no region any more."""
     begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
     """The positions behind the lost entries."""
 
@@ -121,7 +135,10 @@ def assess(start: Vector, logs: Logs, survey: Survey) -> Found:
                 jump = Begin(begin.position, cursor.last_id, begin.position)
                 found.begins.setdefault(stream, {})[region] = jump
             elif log.end.behind(cursor) or log.incarnation < cursor.incarnation:
-                found.behind.append(_behind(place, cursor, log))
+                if has_later_epoch(region, survey.present):
+                    found.set_back.append(_set_back(place, cursor, log))
+                else:
+                    found.behind.append(_behind(place, cursor, log))
             elif horizon := _horizon(cursor, log):
                 found.lost.append(f"{place}: {_told(horizon, cursor, log, stream, region, survey)}")
                 begin = log.begin
@@ -138,6 +155,14 @@ def _behind(place: str, cursor: Cursor, log: LogBounds) -> str:
         f"{place}: this server has {what} (it ends at {log.last_id}, position {log.next}; read "
         f"up to {cursor.last_id}, position {cursor.position}). It has yet to receive them from "
         "another region, was restored from an older state, or lost its newest entries"
+    )
+
+
+def _set_back(place: str, cursor: Cursor, log: LogBounds) -> str:
+    return (
+        f"{place}: it ends at position {log.next}, and was read up to position {cursor.position}. "
+        "The region was set back, and has begun a new epoch: rows that were read may be in no "
+        "region any more. Nothing is read twice"
     )
 
 

@@ -48,7 +48,7 @@ class Planner:
         self._initial: Vector | None = None
         self._logs: Logs = {}
         self._target: Logs | None = None  # frozen for AvailableNow
-        self._lost: list[str] = []  # lost entries at the last query
+        self._said: list[str] = []  # of losses at the last query
         self._quiet = False  # the last query found nothing to read
         self._advanced_at = time.monotonic()
 
@@ -114,9 +114,11 @@ class Planner:
         if lost and self._options.fail_on_data_loss:
             raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
         # Lost entries are found again at every query while the batch waits.
-        if news := [each for each in lost if each not in self._lost]:
+        if news := [each for each in lost if each not in self._said]:
             _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(news))
-        self._lost = lost
+        if news := [each for each in seen.set_back if each not in self._said]:
+            _log.warning("%s", "; ".join(news))
+        self._said = lost + seen.set_back
         end = replace(self._reachable(start, seen), begins=seen.begins)
         ranges = end.ranges(start)
         backlog = sum(len(each) or 1 for each in ranges)

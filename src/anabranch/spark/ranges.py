@@ -7,6 +7,7 @@ planning, that is reported as a loss.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -25,6 +26,7 @@ from anabranch.spark.losses import (
     ADVICE_SHORT,
     DataLossError,
     ServerBehindError,
+    has_later_epoch,
     place_of,
 )
 from anabranch.spark.offsets import Range, next_id, parse_id
@@ -35,6 +37,7 @@ from anabranch.spark.survey import bounds_of
 __all__ = ["read_range"]
 
 _EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
+_LOOK_S: Final = 0.2  # between two looks at a log that may still grow
 _log = logging.getLogger(__name__)
 
 
@@ -83,11 +86,12 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
             if len(older):
                 yield join([older])
             return
-        if (
-            export.next_position <= at
-        ):  # deleted entries have positions, too; so the log itself ends here
-            _lose_end(piece, options)
-            return
+        # Deleted entries have positions, too; so the log itself ends here.
+        if export.next_position <= at:
+            if not _comes(piece, options):
+                return
+            reply = export_from(at)
+            continue
         if export.next_position < piece.stop:
             # The server prepares and sends the next reply while this one is decoded.
             reply = export_from(export.next_position)
@@ -113,7 +117,7 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
 
 def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
-    row = _standing(piece, options)
+    row, _ = _standing(piece, options)
     if row is None:
         _lose_stream(piece, options)
         return
@@ -130,32 +134,46 @@ def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) 
         )
 
 
-def _lose_end(piece: Range, options: ReadOptions) -> None:
-    """The log ends before the piece: planned entries were deleted, or have not arrived yet."""
-    row = _standing(piece, options)
-    if row is None:
-        _lose_stream(piece, options)
-        return
+def _comes(piece: Range, options: ReadOptions) -> bool:
+    """The log ends before the piece: whether the planned entries come within ``catchUpTimeout``.
+
+    Other regions may have those of an epoch that is over, or nobody has them any more. All else
+    that is missing is a loss, or an error, at once.
+    """
+    deadline = time.monotonic() + options.catch_up_timeout_ms / 1000
+    while True:
+        row, regions = _standing(piece, options)
+        if row is None:
+            _lose_stream(piece, options)
+            return False
+        if row[3] >= piece.stop:
+            return True
+        is_over = bool(piece.region) and has_later_epoch(piece.region, regions)
+        if not is_over or time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_S)
     text = (
         f"{place_of(piece.stream, piece.region)} ends at position {row[3]}, and should be read up "
         f"to {piece.stop}: the server lost its newest entries, was restored from a backup, or has "
         "not received them yet from another region"
     )
-    if piece.region:  # other regions will send them; reading on would skip them
+    if piece.region and not is_over:  # other regions will send them; reading on would skip them
         raise ServerBehindError(f"{text}. {ADVICE_BEHIND}")
     _lose(text, options, ADVICE_SHORT)
+    return False
 
 
-def _standing(piece: Range, options: ReadOptions) -> list[Any] | None:
-    """The row of AB.OFFSETS for the log of a piece; None if it is not the same log any more."""
+def _standing(piece: Range, options: ReadOptions) -> tuple[list[Any] | None, list[str]]:
+    """The row of AB.OFFSETS for the log of a piece, and the names of all logs of the stream.
+
+    There is no row if it is not the same log any more.
+    """
     key = stream_key(piece.stream)
     with connect(options.server) as client:  # the other connection is receiving the next entries
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
-    for row in rows or ():
-        if row[0].decode() == piece.region and row[1] < piece.stop:
-            found: list[Any] = row
-            return found
-    return None
+    names = [row[0].decode() for row in rows or ()]
+    same = (row for row in rows or () if row[0].decode() == piece.region and row[1] < piece.stop)
+    return next(same, None), names
 
 
 def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:

@@ -60,7 +60,8 @@ class Survey:
                 "have: they belong to an Anabranch server; start with a new checkpoint"
             )
         self._names = RegionNames(client)
-        self._present: set[str] = set()  # regions of the streams at the last look, selected or not
+        self.present: set[str] = set()
+        """Regions of the streams at the last look, selected or not."""
         self._found: list[str] = []
         self._found_at: float | None = None
         self._finds_all = False  # the server has all keys, not only those of some slots
@@ -107,7 +108,7 @@ class Survey:
         given = [*(self._options.regions or ())]
         for some in (self._options.assign or {}).values():
             given += some
-        self._names.check(given, self._present)
+        self._names.check(given, self.present)
 
     # -------------------------------------------------------------------------------------- logs
 
@@ -138,7 +139,7 @@ class Survey:
             wait_ms=wait_ms,
         )
         self._total = sum(row[3] for rows in reply if rows is not None for row in rows)
-        self._present = {row[0].decode() for rows in reply if rows is not None for row in rows}
+        self.present = {row[0].decode() for rows in reply if rows is not None for row in rows}
         found: dict[str, dict[str, LogBounds]] = {}
         for stream, rows in zip(streams, reply, strict=True):
             if rows is not None:
@@ -169,7 +170,7 @@ class Survey:
 
     def _told_one_by_one(self, streams: list[str]) -> dict[str, dict[str, LogBounds]]:
         replies = self._client.ask([("XINFO", "STREAM", stream_key(each)) for each in streams])
-        self._present = {""}
+        self.present = {""}
         return {
             stream: {"": bounds_of(reply)} if self.selects(stream, "") else {}
             for stream, reply in zip(streams, replies, strict=True)
@@ -269,7 +270,7 @@ class Survey:
         """
         names = [each for each in cursors if cursors[each]]
         vector = [
-            dict.fromkeys(self._present, _BEHIND_ALL)
+            dict.fromkeys(self.present, _BEHIND_ALL)
             | {region: each.position for region, each in cursors[name].items()}
             for name in names
         ]
@@ -314,7 +315,7 @@ class Survey:
         for stream, regions in logs.items():
             spec = wanted.get(stream, default) if isinstance(wanted, Mapping) else wanted
             if isinstance(spec, Mapping):
-                self._names.check(spec, self._present)
+                self._names.check(spec, self.present)
             cursors[stream] = {
                 region: self._place(
                     stream,
