@@ -274,20 +274,6 @@ def test_a_region_whose_disk_lies_is_found_out(spark, regions):
     regions.call(us, "DEL", "s", "elsewhere", "victim", "moved")
 
 
-def test_what_two_regions_accepted_is_told_if_asked(spark, regions):
-    eu, us = regions.servers
-    part(regions)
-    for server in (eu, us):
-        with talking(server) as client:
-            client.execute_command("XADD", "s", "IDMP", "p", "once", "*", "f", "v")
-    regions.heal()
-    wait_until(regions.converged, "all have applied the same", 30)
-    assert audit(spark, region_urls=urls(eu, us)).findings == ()
-    done = audit(spark, region_urls=urls(eu, us), idempotence=True)
-    assert done.converged
-    assert shown(done) == {("written twice", "s", "idempotent ID once of p", ("1", "2"))}
-
-
 class Kept:
     """The session, which nobody else may stop."""
 

@@ -47,37 +47,6 @@ def test_files_are_taken_in_once_and_in_order(
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a,b\n1,2\n",
-        "\n  \na,b\n1,2\n",
-        "a,,b,\n1,2,3,4\n",
-        "a,A,b,a\n1,2,3,4\n",
-        '"a,b"," c ",d \n1,2,3\n',
-        '"a""b",c\n1,2\n',
-        '"a\\"b",c\n1,2\n',
-        "a\\,b,c\n1,2,3\n",
-        "'a,b'\n1,2\n",
-        "\ufeffa,b\r\n1,2\r\n",
-        "größe;x,`b`.c\r1,2\r",
-        "a,b",
-        ",\n,\n",
-    ],
-)
-def test_columns_of_csv_are_those_that_spark_finds(
-    spark: SparkSession, tmp_path: Path, text: str
-) -> None:
-    from anabranch.spark.jobs.ingest import _read
-
-    path = tmp_path / "some.csv"
-    path.write_bytes(text.encode())
-    expected = spark.read.option("header", "true").csv(str(path))
-    found = _read(spark, path, None)
-    assert found.columns == expected.columns
-    assert found.collect() == expected.collect()
-
-
 def test_a_file_without_rows_and_one_without_anything(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:

@@ -13,12 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.spark.jobs.generate import generate
 from anabranch.spark.jobs.ingest import ingest
 from anabranch.spark.jobs.windows import Windowing, windows
-from anabranch.spark.samples import LATENESS_MS, Shape
 from tests.spark.expected_windows import HOUR_MS, differences, told_in, windows_of
 from tests.spark.reading import url
+from tests.spark.samples import LATENESS_MS, Shape, events
 from tests.support.servers import AnabranchServer
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ FAR_MS = 4_000_000_000_000  # behind all windows
 def test_a_million_events_end_to_end(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
-    made = generate(tmp_path / "events.parquet", Shape(EVENTS, seed=11))
-    assert (made.rows, made.repeats) == (EVENTS, EVENTS // 100)
+    table = events(Shape(EVENTS, seed=11))
+    pq.write_table(table, tmp_path / "events.parquet")
     into: dict[str, Any] = {"url": url(ours), "stream": "events"}
     assert ingest(spark, [tmp_path / "events.parquet"], **into).rows == EVENTS
     windowing = Windowing(
@@ -49,7 +48,6 @@ def test_a_million_events_end_to_end(
     said = windows(spark, "events", windowing, **arguments)
     assert (said.entries, said.untimed, said.late) == (EVENTS, 0, 0)
 
-    table = pq.read_table(tmp_path / "events.parquet")
     wanted = windows_of(table, HOUR_MS)
     assert sum(row["count"] for row in wanted.values()) == EVENTS - EVENTS // 100
     assert said.watermark_ms is not None

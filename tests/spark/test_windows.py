@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.spark.jobs.generate import generate
 from anabranch.spark.jobs.ingest import ingest
 from anabranch.spark.jobs.windows import Step, Windowing, WindowsError, windows
-from anabranch.spark.samples import LATENESS_MS, Shape
 from tests.spark.expected_windows import HOUR_MS, differences, told_in, windows_of
 from tests.spark.reading import fill_at, talking, url
+from tests.spark.samples import LATENESS_MS, Shape, events
 from tests.spark.test_sink import entries
 from tests.support.inspection import wait_until
 from tests.support.servers import REPOSITORY, AnabranchServer
@@ -53,7 +52,7 @@ def test_windows_are_those_of_numpy(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path, slide_ms: int | None
 ) -> None:
     shape = Shape(rows=4_000, seed=3, keys=20)
-    generate(tmp_path / "e.parquet", shape)
+    pq.write_table(events(shape), tmp_path / "e.parquet")
     ingest(spark, [tmp_path / "e.parquet"], url=url(ours), stream="s")
     windowing = Windowing(
         size="1 hour",

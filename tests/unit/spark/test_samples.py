@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from anabranch.cli.spark.generate import generate as command
-from anabranch.spark.jobs.generate import generate
-from anabranch.spark.samples import (
+from tests.spark.samples import (
     _STEP,
     LATENESS_MS,
     SITES,
     START_MS,
-    SampleError,
     Shape,
     _mixed,
     digest,
@@ -116,56 +108,3 @@ def test_payloads_hold_any_bytes(table: pa.Table) -> None:
     payloads = table["payload"].to_pylist()
     assert {len(each) for each in payloads} == set(range(17))
     assert {byte for each in payloads for byte in each} == set(range(256))
-
-
-def test_files_hold_the_events(tmp_path: Path) -> None:
-    shape = Shape(3000, 5)
-    table = events(shape)
-    said = generate(tmp_path / "a.parquet", shape)
-    assert pq.read_table(tmp_path / "a.parquet").equals(table)
-    assert (said.rows, said.repeats, said.sha256) == (3000, 30, digest(table))
-    assert generate(tmp_path / "a.jsonl", shape).sha256 == said.sha256
-    lines = (tmp_path / "a.jsonl").read_text("utf-8").splitlines()
-    for line, row in zip(lines, table.to_pylist(), strict=True):
-        at = row["at"].strftime("%Y-%m-%dT%H:%M:%S.") + f"{row['at'].microsecond // 1000:03d}Z"
-        wanted = {**row, "at": at, "payload": row["payload"].hex()}
-        assert json.loads(line) == wanted
-
-
-def test_each_site_may_have_its_own_file(tmp_path: Path) -> None:
-    shape = Shape(3000, 5)
-    said = generate(tmp_path / "a.parquet", shape, split=True)
-    parts = [pq.read_table(each) for each in said.files]
-    assert [Path(each).name for each in said.files] == [f"a-{site}.parquet" for site in SITES]
-    for part, site in zip(parts, SITES, strict=True):
-        assert part["site"].unique().to_pylist() == [site]
-    assert sum(part.num_rows for part in parts) == 3000
-
-
-def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:
-    said = generate(tmp_path / "a.parquet", Shape(500), dry_run=True)
-    assert (said.rows, said.dry_run, list(tmp_path.iterdir())) == (500, True, [])
-
-
-@pytest.mark.parametrize("shape", [{"rows": 0}, {"keys": 0}, {"days": 0}, {"seed": -1}])
-def test_what_cannot_be_made_is_refused(shape: dict[str, int]) -> None:
-    with pytest.raises(SampleError, match=next(iter(shape)).rstrip("s")):
-        Shape(**shape)
-
-
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("mine")
-    with pytest.raises(SampleError, match="exists already"):
-        generate(tmp_path / "a.jsonl", Shape(10))
-    with pytest.raises(SampleError, match=r"must end in \.parquet or \.jsonl"):
-        generate(tmp_path / "a.csv", Shape(10))
-    assert (tmp_path / "a.jsonl").read_text() == "mine"
-
-
-def test_from_the_command_line(tmp_path: Path) -> None:
-    arguments = [str(tmp_path / "a.jsonl"), "--rows", "300", "--seed", "4", "--json"]
-    said = CliRunner().invoke(command, arguments)
-    assert said.exit_code == 0, said.output
-    assert json.loads(said.output)["sha256"] == digest(events(Shape(300, 4)))
-    again = CliRunner().invoke(command, arguments)
-    assert (again.exit_code, "exists already" in again.output) == (1, True)

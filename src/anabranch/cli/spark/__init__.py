@@ -8,7 +8,6 @@ from anabranch.cli.spark.archive import archive
 from anabranch.cli.spark.audit import audit
 from anabranch.cli.spark.compact import compact
 from anabranch.cli.spark.doctor import doctor
-from anabranch.cli.spark.generate import generate
 from anabranch.cli.spark.idmp_audit import idmp_audit
 from anabranch.cli.spark.ingest import ingest
 from anabranch.cli.spark.lag import lag
@@ -32,7 +31,6 @@ def command() -> None:
 
 for _each in (
     doctor,
-    generate,
     ingest,
     archive,
     compact,

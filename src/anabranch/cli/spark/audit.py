@@ -40,11 +40,6 @@ Example:
     help="Seconds that regions may take to catch up with each other.",
 )
 @click.option("--limit", default=1000, show_default=True, help="Report no more than so many.")
-@click.option(
-    "--idempotence",
-    is_flag=True,
-    help="Look for what one producer wrote in two regions as well; see idmp-audit.",
-)
 def audit(record: Record, url: str, master: str, options: dict[str, str], **more: Any) -> None:
     """Compare, and tell by the exit code."""
     from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415 - an extra
@@ -72,7 +67,6 @@ _HOLDS: Final = {
     "content": "entries of the same ID are the same",
     "group missing": "every region has every consumer group",
     "group differs": "regions know the same of consumer groups",
-    "written twice": "no producer's rows are there twice",
 }
 
 

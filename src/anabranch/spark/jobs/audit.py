@@ -29,7 +29,6 @@ from anabranch.spark.digests import (
     tasks_of,
 )
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.producers import doubles, producers_of
 from anabranch.spark.replicas import Replica, Replicas
 from anabranch.spark.standings import (
     ITSELF,
@@ -80,14 +79,12 @@ class Finding:
     group differs
         regions know other creations or acknowledgements than the first, though they have applied
         the same
-    written twice
-        regions accepted the same rows of a producer; only if asked for
     """
     stream: str
     origin: str
     """Who wrote the entry: the region's number, with the epoch if that is not the first."""
     what: str
-    """ID of the entry, name of the group, or what of which producer."""
+    """ID of the entry, or name of the group."""
     regions: tuple[str, ...]
 
 
@@ -96,7 +93,7 @@ class Audited:
     """What was compared, and what was found."""
 
     converged: bool
-    """No difference was found. What was written twice is none: all regions have it twice."""
+    """No difference was found."""
     regions: tuple[str, ...]
     streams: int
     entries: tuple[int, ...]
@@ -126,7 +123,6 @@ def audit(
     bucket_ms: int | None = None,
     settle_s: float = 5.0,
     limit: int = 1_000,
-    idempotence: bool = False,
     progress: Progress | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Audited:
@@ -138,10 +134,8 @@ def audit(
     asking the server of the option ``url``. `streams`: keys; all that match `pattern`, or all, if
     none is named. `bucket_ms`: span of a digest; by default such that it has about a thousand
     entries. `settle_s`: how long the regions may take to catch up with each other. `limit`: no more
-    findings than so many. `idempotence`: look for what one producer wrote in two regions, too, as
-    far as the servers remember it. `options` are connection options of a read, such as password.
-    Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused`, `OptionError` and what Spark
-    raises.
+    findings than so many. `options` are connection options of a read, such as password. Raises
+    `ReplicaError`, `ServerUnreachable`, `ServerRefused`, `OptionError` and what Spark raises.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     say = progress or (lambda _: None)
@@ -167,12 +161,9 @@ def audit(
         comparison = _Comparison(replicas, names, pieces, settle_s, limit)
         comparison.entries(found, differing, say)
         comparison.groups(before, heard)
-        findings = comparison.findings
-        converged = not findings
-        if idempotence:
-            findings += _written_twice(replicas, names)
+    findings = comparison.findings
     return Audited(
-        converged=converged,
+        converged=not findings,
         regions=replicas.names,
         streams=len(names),
         entries=compared,
@@ -183,12 +174,6 @@ def audit(
         findings=tuple(findings[:limit]),
         more=comparison.more or len(findings) > limit,
     )
-
-
-def _written_twice(replicas: Replicas, names: Sequence[str]) -> Iterator[Finding]:
-    for each in doubles(producers_of(replicas, names)):
-        what = f"{each.what} of {each.producer}"
-        yield Finding("written twice", each.stream, "", what, each.regions)
 
 
 def _kinds(

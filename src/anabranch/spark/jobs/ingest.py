@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -165,36 +164,14 @@ def _one(
 
 
 def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
-    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415 - heavy
-
     kind = _FORMATS[path.suffix]
     reader = spark.read.format(kind)
     if kind == "csv":
         reader = reader.option("header", "true")
-        if schema is None and (names := _header(path)):
-            reader = reader.schema(StructType([StructField(name, StringType()) for name in names]))
     if schema is not None and kind != "parquet":
         reader = reader.schema(f"{schema}, {_CORRUPT} string")
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     return reader.load(str(path))
-
-
-def _header(path: Path) -> list[str]:
-    """Names of a CSV file's columns, as Spark would give them, which takes it a job.
-
-    The first line that is not blank has them. Those without a name, or with the name of another,
-    are told apart by their place. Empty where Spark has to tell: no such line, or one with quotes.
-    """
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        line = next((line for line in lines if line.strip(" \n")), "").rstrip("\n")
-    if not line or '"' in line or "\\" in line:
-        return []
-    words = line.split(",")
-    uses = Counter(word.lower() for word in words if word)
-    return [
-        f"_c{place}" if not word else f"{word}{place}" if uses[word.lower()] > 1 else word
-        for place, word in enumerate(words)
-    ]
 
 
 @contextmanager

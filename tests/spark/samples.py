@@ -19,10 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import AnabranchError
-
-__all__ = ["LATENESS_MS", "SITES", "START_MS", "SampleError", "Shape", "digest", "events"]
-
 SITES: Final = ("eu", "us", "ap")
 """Where events come from; a site has the share of `_SHARES` and the clock of `_SKEWS_MS`."""
 
@@ -47,19 +43,12 @@ _BURSTS_A_DAY: Final = 12
 _BURST_MS: Final = 2_000
 _BURST_PERCENT: Final = 5
 _PAYLOAD_MAX: Final = 16  # bytes
-_ROWS_MAX: Final = 100_000_000  # all payloads fit into one Arrow array
-_KEYS_MAX: Final = 1_000_000
-_DAYS_MAX: Final = 3_650
 _REPEATED: Final = 100  # one event in so many comes twice
 _STEP: Final = 0x9E3779B97F4A7C15  # the constants of SplitMix64
 _MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 _Draws = npt.NDArray[np.uint64]
 _Numbers = npt.NDArray[np.int64]
-
-
-class SampleError(AnabranchError):
-    """The events cannot be made; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +60,6 @@ class Shape:
     seed: int = 1
     keys: int = 1_000
     days: int = 1
-
-    def __post_init__(self) -> None:
-        """Raises `SampleError`."""
-        for name, most in (("rows", _ROWS_MAX), ("keys", _KEYS_MAX), ("days", _DAYS_MAX)):
-            if not 1 <= getattr(self, name) <= most:
-                raise SampleError(f"{name} is a number from 1 to {most}")
-        if not 0 <= self.seed < 1 << 64:
-            raise SampleError("a seed is a number from 0 to 2**64 - 1")
 
 
 def events(shape: Shape) -> pa.Table:
