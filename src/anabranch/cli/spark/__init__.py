@@ -22,11 +22,11 @@ __all__ = ["command"]
 @click.group(
     help="""Pipelines on Apache Spark. They need: pip install "anabranch[spark]".
 
-A Java runtime comes along; 'anabranch spark doctor' says whether everything is in place. Every job
-is also a function of anabranch.spark.jobs.""",
+This installs a Java runtime, too. 'anabranch spark doctor' checks the installation. Every job is
+also a function of anabranch.spark.jobs.""",
 )
 def command() -> None:
-    """The group itself has nothing to do."""
+    """The group of all jobs."""
 
 
 for _each in (

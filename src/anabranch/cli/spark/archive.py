@@ -24,9 +24,9 @@ __all__ = ["archive"]
     cls=Job,
     help="""Copy streams to Parquet files in directory LAKE, from where the last run ended.
 
-It says where it starts, and after each batch how much is left; '-o maxEntriesPerTrigger=100000'
-makes batches of that size. Spark is started for --follow, for more than two million entries, and if
---master is given.
+It reports where it starts, and after each batch how many entries are left. The option
+'-o maxEntriesPerTrigger=100000' limits the size of a batch. Spark is started for --follow, for more
+than two million entries, and if --master is given.
 
 \b
 Example:
@@ -35,9 +35,9 @@ Example:
 )
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option("--streams", help="Comma-separated keys.")
-@click.option("--pattern", help="Glob of keys, instead.")
+@click.option("--pattern", help="Glob of keys, instead of --streams.")
 @shared.once_option
-@click.option("--dry-run", is_flag=True, help="Say what would be copied, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Report what would be copied, and write nothing.")
 @shared.common
 def archive(
     record: Record,

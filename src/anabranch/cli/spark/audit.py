@@ -1,4 +1,4 @@
-"""``anabranch spark audit``: have all regions the same?"""
+"""``anabranch spark audit``: do all regions have the same entries?"""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["audit"]
 
 @click.command(
     cls=Job,
-    help="""Compare what all regions have; exit 1 if there is a finding.
+    help="""Compare the entries of all regions; exit 1 if there is a finding.
 
-Entries that are under way are not compared. Without --region-urls the regions are found by asking
-the server; this takes it that clients are served 10000 ports below the gossip port. Spark is
-started for more than five million entries only.
+Entries that some regions have not received yet are not compared. Without --region-urls the server
+is asked for the regions; the port for clients is then assumed to be 10000 below the gossip port.
+Spark is started for more than five million entries only.
 
 \b
 Example:
@@ -39,9 +39,9 @@ Example:
     show_default=True,
     help="Seconds that regions may take to catch up with each other.",
 )
-@click.option("--limit", default=1000, show_default=True, help="Report no more than so many.")
+@click.option("--limit", default=1000, show_default=True, help="Greatest number of findings.")
 def audit(record: Record, url: str, master: str, options: dict[str, str], **more: Any) -> None:
-    """Compare, and tell by the exit code."""
+    """Compare; the exit code is the result."""
     from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
 

@@ -20,9 +20,9 @@ __all__ = ["compact"]
     cls=Job,
     help="""Merge the small files of a LAKE by stream and day, and remove those merged long ago.
 
-Readers and 'archive' may run meanwhile. It can be interrupted at any moment and run again. Exits
-with 1 if there are files that are not as they were written; their day is left alone. Spark is
-started for lakes above 1 GiB only.
+Readers and 'archive' may run at the same time. It can be interrupted at any moment and run again.
+It exits with 1 if files have changed since they were written; the files of such a day are not
+merged. Spark is started for lakes above 1 GiB only.
 
 \b
 Example:

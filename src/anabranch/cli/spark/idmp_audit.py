@@ -19,9 +19,9 @@ __all__ = ["idmp_audit"]
 @click.command(
     "idmp-audit",
     cls=Job,
-    help="""Tell what was refused of producers, whose memory is short, and what was written twice.
+    help="""Report refused duplicates, producers near their limits, and rows written twice.
 
-Exit 1 if something that one producer wrote in two regions is there twice. It needs no Java.
+It exits with 1 if rows that one producer wrote in two regions are there twice. No Java is needed.
 
 \b
 Example:
@@ -34,10 +34,10 @@ Example:
     type=click.FloatRange(0, 1),
     default=0.1,
     show_default=True,
-    help="Part of capacity or duration that counts as nearly used up.",
+    help="Fraction of capacity or duration that counts as nearly used up.",
 )
 def idmp_audit(record: Record, url: str, options: dict[str, str], **more: Any) -> None:
-    """Look, and tell by the exit code."""
+    """Look; the exit code is the result."""
     from anabranch.spark.jobs.idmp_audit import idmp_audit as job  # noqa: PLC0415 - an extra
 
     def audited() -> IdmpAudited:

@@ -25,7 +25,7 @@ __all__ = ["lag"]
 
 @click.command(
     cls=Job,
-    help="""Sample the lag of consumer groups, say whether they catch up; exit 1 if one does not.
+    help="""Sample the lag of consumer groups; exit 1 if one does not catch up.
 
 \b
 Example:
@@ -45,9 +45,9 @@ Example:
 )
 @click.option("--table", help="Append the samples to this directory of Parquet files.")
 @plot_option
-@click.option("--dry-run", is_flag=True, help="Look once, and write neither table nor picture.")
+@click.option("--dry-run", is_flag=True, help="Take one sample, and write nothing.")
 def lag(record: Record, url: str, options: dict[str, str], **more: Any) -> None:
-    """Sample, and tell by the exit code."""
+    """Sample; the exit code is the result."""
     from anabranch.spark.jobs.lag import lag as job  # noqa: PLC0415 - an extra
     from anabranch.spark.lag_plot import draw_lag  # noqa: PLC0415
 

@@ -21,8 +21,8 @@ __all__ = ["migrate_lake"]
     cls=Job,
     help="""Turn a LAKE of an earlier version, with manifests, into a Delta table in its place.
 
-Let nothing else write meanwhile. It can be interrupted and run again; 'archive' and 'replay' then
-go on where they were.
+Nothing else may write at the same time. It can be interrupted and run again. 'archive' and 'replay'
+then continue where they were.
 """,
 )
 @click.argument("lake", type=click.Path(path_type=Path))

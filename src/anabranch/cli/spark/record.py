@@ -1,4 +1,4 @@
-"""What a command does, written down once: the terminal and the report are told from it."""
+"""The record of one run of a command, from which the terminal output and the report are made."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ __all__ = ["replay"]
     cls=Job,
     help="""Write the entries of a LAKE to streams again, with their IDs or with new ones.
 
-Another run with the same arguments adds what the lake has got since. With --new-ids the target
-knows what it has by a record for each region, which it may drop when nothing was added to it for
-30 days.
+Another run with the same arguments adds the entries that the lake has got since. With --new-ids the
+target keeps a record for each region of the entries that it has; it may drop a record to which
+nothing was added for 30 days.
 
 \b
 Example:
@@ -36,11 +36,11 @@ Example:
 @click.option("--since-ms", type=int, help="Only IDs from this time on.")
 @click.option("--until-ms", type=int, help="Only IDs before this time.")
 @click.option("--prefix", default="", help="Put this before the names of streams.")
-@click.option("--new-ids", is_flag=True, help="Do not keep IDs; what comes later stands behind.")
+@click.option("--new-ids", is_flag=True, help="Give entries new IDs, in the old order.")
 @click.option(
     "--speed",
     type=click.FloatRange(min=0),
-    help="10: ten times as fast as it was written; 0 or none: as fast as possible.",
+    help="10: ten times as fast as they were written. Without it: as fast as possible.",
 )
 @click.option("--dry-run", is_flag=True, help="Count only.")
 @common

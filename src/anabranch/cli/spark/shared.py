@@ -1,4 +1,4 @@
-"""What the sub-commands of ``anabranch spark`` share: their options, a session, their output."""
+"""Common to the sub-commands of ``anabranch spark``: options, a session, output."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ once_option = click.option(
     "--once/--follow",
     default=True,
     show_default=True,
-    help="End when all there is has been read, or go on until interrupted.",
+    help="End when all present entries are read, or continue until interrupted.",
 )
 plot_option = click.option(
     "--plot",
     type=click.Path(path_type=Path),
-    help='Draw it: .svg or .png. Needs: pip install "anabranch[plot]"',
+    help='Draw a picture: .svg or .png. Needs: pip install "anabranch[plot]"',
 )
 _server_options = (
     click.option(
@@ -97,7 +97,7 @@ _server_options = (
         default="redis://127.0.0.1:6379",
         show_default=True,
         envvar="ANABRANCH_URL",
-        help="Server, as the workers see it.",
+        help="Address of the server, as workers reach it.",
     ),
 )
 session_options = click.option(
@@ -133,7 +133,7 @@ region_options = _all(
         "--region-urls", callback=_urls, metavar="JSON", help="Name to address of every region."
     ),
     names_option("--streams", "Comma-separated keys; all by default."),
-    click.option("--pattern", help="Glob of keys, instead."),
+    click.option("--pattern", help="Glob of keys, instead of --streams."),
     *_server_options,
 )
 """Of a job that looks at streams in all regions."""

@@ -1,4 +1,4 @@
-"""``anabranch spark verify``: does a lake hold what it says it holds?"""
+"""``anabranch spark verify``: are the files of a lake intact?"""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["verify"]
     cls=Job,
     help="""Read all files of a LAKE again and compare them with the table's log.
 
-Looks at digests, counts and days, and for files that are missing, for positions that no entry has
-and for those that two have. Exits with 0 if all is well, with 1 if there is a finding. Spark is
-started for lakes above 1 GiB only.
+It checks digests, counts and days, and looks for missing files, for positions without an entry and
+for positions with two entries. It exits with 1 if there is a finding. Spark is started for lakes
+above 1 GiB only.
 
 \b
 Example:
@@ -34,7 +34,7 @@ Example:
 @click.option("--allow-gaps", is_flag=True, help="Missing positions are no finding.")
 @session_options
 def verify(record: Record, master: str, lake: Path, allow_gaps: bool) -> None:
-    """Does a lake hold what it says it holds?"""
+    """Are the files of a lake intact?"""
     from anabranch.spark.jobs.verify import verify as job  # noqa: PLC0415 - an extra
 
     def verified(spark: Any) -> Verified:

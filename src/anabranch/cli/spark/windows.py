@@ -24,9 +24,9 @@ _GROUPING = ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
     cls=Job,
     help="""Count, sum and rank the entries of STREAMS (separated by commas) by window and key.
 
-Results go to a stream (--into) or to Parquet files (--lake), each row once. A window is told when
-the watermarks of all regions have passed its end; until then it is open, and kept in the
-checkpoint for the next run.
+Results are written to a stream (--into) or to Parquet files (--lake), each row once. A window is
+written when the watermarks of all regions have passed its end. Until then it is open, and the
+checkpoint keeps it for the next run.
 
 \b
 Example:
@@ -39,7 +39,7 @@ Example:
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
-    help="Directory that remembers how far it is. [default: LAKE/_checkpoint]",
+    help="Directory for the progress. [default: LAKE/_checkpoint]",
 )
 @click.option("--size", default="1 minute", show_default=True)
 @click.option("--slide", help="Distance of two windows. [default: their size]")
@@ -49,12 +49,12 @@ Example:
 @click.option("--value", help="Field with numbers.")
 @click.option("--kind", default="decimal(18,6)", show_default=True, help="Type of the values.")
 @click.option("--percentiles", default="50,95,99", show_default=True)
-@click.option("--unique", help="Field that tells events apart: repetitions count once.")
+@click.option("--unique", help="Field that identifies an event: repetitions count once.")
 @click.option("--regions", help="Comma-separated. [default: those there are]")
 @click.option("--after-ms", type=int, help="Only windows that end after this time.")
 @shared.once_option
 @shared.plot_option
-@click.option("--dry-run", is_flag=True, help="Count what there is, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Count the present entries, and write nothing.")
 @shared.common
 def windows(
     record: Record,
