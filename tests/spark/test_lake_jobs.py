@@ -45,7 +45,9 @@ def digests(server: AnabranchServer, *keys: str) -> list[bytes]:
     return [each for _, each in found]
 
 
-def archived(spark: SparkSession, server: AnabranchServer, lake: Path, **options: str) -> Any:
+def archived(
+    spark: SparkSession | None, server: AnabranchServer, lake: Path, **options: str
+) -> Any:
     from anabranch.spark.jobs.archive import archive
 
     given = {"url": url(server), "subscribe": "s,t", "maxEntriesPerTrigger": "500", **options}
@@ -137,25 +139,23 @@ def test_merging_beside_a_running_archive_and_readers(
     assert ids == [entry_id for entry_id, _ in entries(ours, "s")]
 
 
-def test_gaps_of_what_was_deleted_are_told(
-    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
-) -> None:
+def test_gaps_of_what_was_deleted_are_told(ours: AnabranchServer, tmp_path: Path) -> None:
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake import Gap
 
     fill(ours, "s", 600)
-    archived(spark, ours, tmp_path)
+    archived(None, ours, tmp_path)
     fill(ours, "s", 10)
     with ours.client() as client:
         for entry_id, _ in entries(ours, "s")[600:604]:
             client.call("XDEL", "s", entry_id)
-    done = archived(spark, ours, tmp_path)
+    done = archived(None, ours, tmp_path)
     assert done.entries == 6
     (gap,) = done.gaps
     assert gap == Gap("s", "", gap.after, gap.after + 5)
-    compact(spark, tmp_path)
-    found = verify(spark, tmp_path)
+    compact(None, tmp_path)
+    found = verify(None, tmp_path)
     assert (found.gaps, [each.kind for each in found.findings]) == ((gap,), ["gap"])
 
 
@@ -197,7 +197,7 @@ def test_speed_is_kept_and_a_second_run_waits_for_nothing(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("way", ["ledger", "position"])
+@pytest.mark.parametrize("way", ["ledger", pytest.param("position", marks=pytest.mark.long)])
 def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
     spark: SparkSession, other: AnabranchServer, tmp_path: Path, way: str
 ) -> None:
@@ -262,12 +262,12 @@ def test_a_stream_that_was_made_anew_with_older_ids_is_replayed_behind_the_old_o
 
     with ours.client() as client:
         client.pipeline([("XADD", "s", f"{1000 + each}-0", "n", str(each)) for each in range(20)])
-    archived(spark, ours, tmp_path)
+    archived(None, ours, tmp_path)
     replay(spark, tmp_path, url=url(other), keep_ids=False)
     with ours.client() as client:
         client.call("DEL", "s")
         client.pipeline([("XADD", "s", f"{each}-1", "n", str(each)) for each in range(20, 40)])
-    archived(spark, ours, tmp_path, failOnDataLoss="false")
+    archived(None, ours, tmp_path, failOnDataLoss="false")
     for _ in range(2):
         replay(spark, tmp_path, url=url(other), keep_ids=False)
     assert values(other, "s") == list(range(40))

@@ -69,6 +69,7 @@ def test_entries_of_a_region_that_was_cut_off_are_read_once(spark, regions, tmp_
     assert by_region == {"1": 110, "2": 100}
 
 
+@pytest.mark.long  # in one process: test_moved_readers.py
 def test_a_query_goes_on_in_another_region(spark, regions, tmp_path):
     eu, us = regions.servers
     add(eu, 0, 40)

@@ -190,7 +190,7 @@ def test_rows_in_another_order_are_refused_or_sorted_or_told_by_content(
         assert sorted(values(ours, key)) == list(range(1000))
 
 
-@pytest.mark.parametrize("kind", ["error", "kill"])
+@pytest.mark.parametrize("kind", [pytest.param("error", marks=pytest.mark.long), "kill"])
 def test_a_streaming_task_that_dies_is_written_once(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path, kind: str
 ) -> None:

@@ -63,7 +63,13 @@ def reading(request):
 
 # ------------------------------------------------------------------------------------ with Spark
 
+# How Redis is read is tested without Spark, below.
+mostly_ours = pytest.mark.parametrize(
+    "server", ["ours", pytest.param("plain", marks=pytest.mark.long)], indirect=True
+)
 
+
+@mostly_ours
 def test_a_query_goes_on_after_new_entries_and_new_streams(spark, server, tmp_path):
     fill(server, "a:1", 10)
     frame = streaming(
@@ -83,6 +89,7 @@ def test_a_query_goes_on_after_new_entries_and_new_streams(spark, server, tmp_pa
         query.stop()
 
 
+@mostly_ours
 def test_a_limit_bounds_every_batch_and_available_now_ends_while_a_producer_writes(
     spark, server, tmp_path
 ):

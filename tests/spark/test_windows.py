@@ -115,7 +115,7 @@ def test_a_window_that_is_open_is_told_by_a_later_run(
     assert [last[name] for name in names] == [b"4", b"21", b"1", b"7.0"]
 
 
-@pytest.mark.parametrize("where", ["stream", "lake"])
+@pytest.mark.parametrize("where", ["stream", pytest.param("lake", marks=pytest.mark.long)])
 def test_a_batch_that_is_replayed_tells_nothing_twice(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path, where: str
 ) -> None:
