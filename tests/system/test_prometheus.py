@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="prometheus is not installed: NO EXPRESSION IS EVALUATED"
 )
 
-EVERY = "1s"
+EVERY = "500ms"
 
 
 class Prometheus:
@@ -68,6 +68,7 @@ class Prometheus:
                 f"--config.file={path}",
                 f"--storage.tsdb.path={directory / 'prometheus'}",
                 f"--web.listen-address=127.0.0.1:{self.port}",
+                "--scrape.discovery-reload-interval=100ms",  # the default is 5 s
             ],
             stdout=self._log,
             stderr=self._log,

@@ -36,6 +36,7 @@ _DICT_SLOT_BYTES = 100  # an entry of a dictionary and its share of the free roo
 KEY_BYTES = 2 * _DICT_SLOT_BYTES  # of the databases' tables, for each key
 _VALUE_BYTES = 100  # of the numbers that every value has: size, when it was looked at, where it is
 _SPREAD_MAX = 1000  # samples of more items than this are the first ones
+_GROUPS_LOOKED_AT = 100
 _SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
 _RUN_BYTES = getsizeof(Run(0, 0, 0)) + 3 * _OFFSET_BYTES
 _RECORD_BYTES = getsizeof(Accepted(0, 0, 0, 0)) + 2 * _OFFSET_BYTES + _TIME_BYTES
@@ -91,8 +92,12 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
     """
     logs = stream.logs.values()
     groups = stream.groups.values()
-    pending = sum(group.pending_count * _PENDING_BYTES for group in groups)
-    consumers = sum(_scaled(group.consumers.values(), _consumer_bytes, samples) for group in groups)
+    pending = _PENDING_BYTES * _scaled(groups, lambda group: group.pending_count, _GROUPS_LOOKED_AT)
+
+    def consumers_of(group: Group) -> int:
+        return _scaled(group.consumers.values(), _consumer_bytes, samples)
+
+    consumers = _scaled(groups, consumers_of, _GROUPS_LOOKED_AT)
     all_groups = _scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
     return {
         "entries": sum(_log_bytes(log, samples) - _compressed_bytes(log, samples) for log in logs),

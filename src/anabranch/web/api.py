@@ -16,7 +16,6 @@ from starlette.routing import Route
 
 from anabranch.web.answers import Problem, as_json
 from anabranch.web.conversation import Conversation, Refused
-from anabranch.web.feed import ROWS_PER_STEP, described
 from anabranch.web.identity import identify
 from anabranch.web.plain import plain, words_of
 from anabranch.web.requests import bad, number_of
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
     from anabranch.node.node import Node
     from anabranch.scheduling import Steps
     from anabranch.web.identity import Viewer
-    from anabranch.web.survey import Row, Survey
+    from anabranch.web.rows import Row
+    from anabranch.web.survey import Survey
 
 __all__ = ["Api"]
 
@@ -79,7 +79,11 @@ class Api:
         limit = number_of(request, "limit", 50, PAGE_MAX)
         count, rows = await in_slices(self._found(asked, visible, sort, offset + limit))
         return as_json(
-            {"count": count, "offset": offset, "streams": [described(row) for row in rows[offset:]]}
+            {
+                "count": count,
+                "offset": offset,
+                "streams": [row.described() for row in rows[offset:]],
+            }
         )
 
     def _found(
@@ -88,15 +92,15 @@ class Api:
         """How many streams there are of this name, and the first of them in an order."""
         count = 0
         first: list[Any] = []
-        for number, row in enumerate(list(self._survey.rows.values()), 1):
-            if (not asked or asked in row.key.lower()) and visible(row.key):
-                count += 1
-                if sort == "key":
-                    keep(first, (_Backwards(row.key), -number, row), most)
-                else:
-                    keep(first, (getattr(row, sort), row.key, number, row), most)
-            if not number % ROWS_PER_STEP:
-                yield
+        for rows in self._survey.rows.some():
+            for row in rows:
+                if (not asked or asked in row.key.lower()) and visible(row.key):
+                    count += 1
+                    if sort == "key":
+                        keep(first, (_Backwards(row.key), -row.db, row), most)
+                    else:
+                        keep(first, (getattr(row, sort), row.key, row.db, row), most)
+            yield
         return count, [row for *_, row in sorted(first, reverse=True)]
 
     async def _command(self, request: Request) -> Response:

@@ -8,11 +8,11 @@ nobody has open, and what all pages show is computed once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch.scheduling import Steps
@@ -28,6 +28,7 @@ from anabranch.web.watch import Watch
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from anabranch.node.node import Node
     from anabranch.web.health import Health
@@ -38,7 +39,6 @@ __all__ = ["Feed"]
 BEAT_S: Final = 0.25
 BEATS_PER_STATUS: Final = 4
 STREAMS_SHOWN: Final = 12
-ROWS_PER_STEP: Final = 200
 RULES_MAX: Final = 32
 """Users with different rules whose summaries are kept."""
 
@@ -78,18 +78,16 @@ class Feed:
         require(self._node.region, viewer.user, b"INFO")
         place = place_of(request)
         watch = None if place is None else Watch(self._node, viewer, *place)
-        return StreamingResponse(
-            self._messages(viewer, watch),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-        )
+        return _Events(lambda gone: self._messages(viewer, watch, gone))
 
-    async def _messages(self, viewer: Viewer, watch: Watch | None) -> AsyncIterator[bytes]:
+    async def _messages(
+        self, viewer: Viewer, watch: Watch | None, gone: asyncio.Task[None]
+    ) -> AsyncIterator[bytes]:
         self.survey.begin()
         try:
             yield b"retry: 2000\n\n"
             beat = 0
-            while self._may_stay(viewer):
+            while not gone.done() and self._may_stay(viewer):
                 if beat % BEATS_PER_STATUS == 0:
                     yield _message("status", await self._about(viewer))
                 if watch is not None:
@@ -97,7 +95,7 @@ class Feed:
                     if seen["entries"] or beat % BEATS_PER_STATUS == 0:
                         yield _message("entries", seen)
                 beat += 1
-                await asyncio.sleep(BEAT_S)
+                await asyncio.wait({gone}, timeout=BEAT_S)
         finally:
             self.survey.end()
             if watch is not None:
@@ -141,17 +139,17 @@ class Feed:
         count = 0
         busiest: list[Any] = []
         retried: list[Any] = []
-        for number, row in enumerate(list(self.survey.rows.values()), 1):
-            if visible(row.key):
-                count += 1
-                for name in SUMS:
-                    sums[name] += getattr(row, name)
-                busy = (row.added_rate, row.lag, row.length, number, row)
-                keep(busiest, busy, STREAMS_SHOWN)
-                if row.attempts:
-                    keep(retried, (row.duplicates, row.attempts, number, row), STREAMS_SHOWN)
-            if not number % ROWS_PER_STEP:
-                yield
+        for rows in self.survey.rows.some():
+            for row in rows:
+                if visible(row.key):
+                    count += 1
+                    for name in SUMS:
+                        sums[name] += getattr(row, name)
+                    busy = (row.added_rate, row.lag, row.length, count, row)
+                    keep(busiest, busy, STREAMS_SHOWN)
+                    if row.attempts:
+                        keep(retried, (row.duplicates, row.attempts, count, row), STREAMS_SHOWN)
+            yield
         memory: dict[str, int] = {}
         for (_, key), parts in self.survey.memory.items():
             if visible(key):
@@ -168,7 +166,7 @@ class Feed:
                 "entries": int(sums["length"]),
                 **{name: round(sums[name], 1) for name in SUMS if name != "length"},
             },
-            "streams": [described(row) for row in shown.values()],
+            "streams": [row.described() for row in shown.values()],
             "heat": [
                 {**each, "key": shown_bytes(each["key"]), "group": shown_bytes(each["group"])}
                 for each in self.survey.heat
@@ -179,9 +177,37 @@ class Feed:
         }
 
 
-def described(row: Any) -> dict[str, Any]:
-    """A row of the survey for JSON."""
-    return {**row._asdict(), "key": shown_bytes(row.key)}
+class _Events(Response):
+    """Server-sent events until the viewer is gone.
+
+    Starlette's own answer of this kind cancels a task when a viewer goes, and leaves a cycle of
+    objects that only a collection of garbage can free.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, messages: Callable[[asyncio.Task[None]], AsyncIterator[bytes]]) -> None:
+        """``messages`` gets a task that is done when the viewer is gone."""
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._messages = messages
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """See :class:`starlette.responses.Response`."""
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            async for message in self._messages(gone):
+                await send({"type": "http.response.body", "body": message, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            gone.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _message(event: str, content: Any) -> bytes:

@@ -7,18 +7,17 @@ that clients are served meanwhile, and streams beyond ``metrics-max-streams`` ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from anabranch.scheduling import Steps
 from anabranch.version import REDIS_VERSION, __version__
 from anabranch.web.identity import identify
-from anabranch.web.metric_rows import METRICS, Metric
+from anabranch.web.samples import PREFIX, Samples
 from anabranch.web.slices import in_slices
 from anabranch.web.stream_metrics import collect, largest
 from anabranch.web.view import may_see, require
@@ -32,41 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PREFIX", "Metrics"]
 
-PREFIX: Final = "anabranch_"
-
-SAMPLES_PER_STEP: Final = 100
-"""Written as text in one step: less than a millisecond."""
-
-FREED_PER_STEP: Final = 2000
-"""Samples that are forgotten in one step."""
-
-PARTS_OF_CHUNK: Final = 8
-"""So many of these are sent at a time."""
-
 PEER_STATES: Final = {"in_sync": 0, "unreachable": 2, "cut": 2, "removed": 2}
 """Every other state is catching up: 1."""
-
-
-class _Series:
-    """The samples of one family: label values, and beside them the values.
-
-    Two plain lists, and the label values of a stream are one object for all its families: a scrape
-    makes few objects that the collector of the interpreter must visit.
-    """
-
-    __slots__ = ("labels", "values")
-
-    def __init__(self) -> None:
-        self.labels: list[tuple[str, ...]] = []
-        self.values: list[float] = []
-
-    def add(self, labels: tuple[str, ...], value: float) -> None:
-        """One more sample."""
-        self.labels.append(labels)
-        self.values.append(value)
-
-
-_Samples = dict[str, _Series]
 
 
 class Metrics:
@@ -86,14 +52,9 @@ class Metrics:
         return StreamingResponse(_in_turns(chunks), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     def text(self, user: User) -> Steps[list[bytes]]:
-        """What a user may see, in pieces of moderate size."""
-        samples: _Samples = {row.name: _Series() for row in METRICS}
-
-        def add(name: str, labels: tuple[str, ...], value: float) -> None:
-            samples[name].add(labels, value)
-
-        for name, value in self._server().items():
-            add(name, (), value)
+        """What a user may see, in chunks of moderate size."""
+        samples = Samples()
+        samples.add((), self._server())
         yield
         self._of_the_rest(samples)
         yield
@@ -105,26 +66,12 @@ class Metrics:
             keyspace,
             chosen,
             lambda: region.clock.now_us() // 1000,
-            add,
+            samples.add,
             per_consumer=settings.metrics_per_consumer,
         )
-        add("metrics_streams_left_out", (), left_out)
-        add("metrics_groups_left_out", (), groups_left_out)
-        chunks: list[bytes] = []
-        parts: list[bytes] = []
-        for row in METRICS:
-            for text in _written(row, samples[row.name]):
-                parts.append(text)
-                if len(parts) >= PARTS_OF_CHUNK:
-                    chunks.append(b"".join(parts))
-                    parts.clear()
-                yield
-        chunks.append(b"".join(parts))
-        for series in samples.values():  # freed in steps, too
-            while series.labels:
-                del series.labels[-FREED_PER_STEP:], series.values[-FREED_PER_STEP:]
-                yield
-        return chunks
+        counts = {"metrics_streams_left_out": left_out, "metrics_groups_left_out": groups_left_out}
+        samples.add((), counts)
+        return (yield from samples.written())
 
     # -- one server ---------------------------------------------------------------------------
 
@@ -173,35 +120,35 @@ class Metrics:
             }
         return found
 
-    def _of_the_rest(self, samples: _Samples) -> None:
-        """Series with labels whose number is limited by what exists."""
+    def _of_the_rest(self, samples: Samples) -> None:
+        """Samples with labels whose number is limited by what exists."""
         region, settings = self._region, self._region.settings
         name = settings.region_name or f"region{settings.region_id}"
         about = (__version__, REDIS_VERSION, str(settings.region_id), name)
-        samples["server_info"].add(about, 1)
+        samples.add(about, {"server_info": 1})
         for code, count in region.stats.errors.items():
-            samples["errors_total"].add((code,), count)
+            samples.add((code,), {"errors_total": count})
         for entry in region.dispatcher.all_entries():
-            calls = entry.calls
-            if calls or entry.rejected or entry.failed:
-                label = (entry.command.full_name,)
-                samples["commands_total"].add(label, calls)
-                samples["commands_duration_seconds_total"].add(label, entry.total_ns / 1e9)
-                samples["commands_failed_calls_total"].add(label, entry.failed)
-                samples["commands_rejected_calls_total"].add(label, entry.rejected)
+            if entry.calls or entry.rejected or entry.failed:
+                calls = {
+                    "commands_total": entry.calls,
+                    "commands_duration_seconds_total": entry.total_ns / 1e9,
+                    "commands_failed_calls_total": entry.failed,
+                    "commands_rejected_calls_total": entry.rejected,
+                }
+                samples.add((entry.command.full_name,), calls)
         for database in region.keyspace.databases:
             if database.values:
-                label = (str(database.index),)
-                samples["db_keys"].add(label, len(database.values))
-                samples["db_keys_expiring"].add(label, len(database.deadlines))
+                keys = {
+                    "db_keys": len(database.values),
+                    "db_keys_expiring": len(database.deadlines),
+                }
+                samples.add((str(database.index),), keys)
         exchange = self._node.persistence.exchange
         if exchange is not None:
             for peer in exchange.peers():
-                for metric, value in _peer(peer).items():
-                    if value is not None:
-                        samples[metric].add((peer.name or str(peer.region),), value)
-            for metric, value in _cluster(exchange.facts()).items():
-                samples[metric].add((), value)
+                samples.add((peer.name or str(peer.region),), _peer(peer))
+            samples.add((), _cluster(exchange.facts()))
 
 
 def _peer(peer: PeerFigures) -> dict[str, float | None]:
@@ -236,33 +183,6 @@ def _cluster(facts: Mapping[str, Any]) -> dict[str, float]:
         "divergences_total": facts["divergences"],
         "differing_keys": facts["differing_keys"],
     }
-
-
-# -- as text ------------------------------------------------------------------------------------
-
-
-class _Piece:
-    """A collector of some samples of one family."""
-
-    def __init__(self, row: Metric, series: _Series, start: int) -> None:
-        kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
-        self._family = kind(PREFIX + row.name, row.meaning, labels=row.labels)
-        end = start + SAMPLES_PER_STEP
-        for labels, value in zip(series.labels[start:end], series.values[start:end], strict=True):
-            self._family.add_metric(labels, value)
-
-    def collect(self) -> Iterator[Any]:
-        """The family."""
-        yield self._family
-
-
-def _written(row: Metric, series: _Series) -> Iterator[bytes]:
-    """The text of one family in short pieces; without samples there is none."""
-    for at in range(0, len(series.values), SAMPLES_PER_STEP):
-        text: bytes = generate_latest(_Piece(row, series, at))
-        if at:  # the lines of HELP and TYPE stand there already
-            text = text.split(b"\n", 2)[2]
-        yield text
 
 
 async def _in_turns(chunks: list[bytes]) -> AsyncIterator[bytes]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter_ns
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from anabranch.scheduling import Steps
+from anabranch.scheduling import SLICE_NS, Steps
 
-__all__ = ["SLICE_NS", "Spent", "in_slices"]
+__all__ = ["Spent", "in_slices"]
 
 _T = TypeVar("_T")
-
-SLICE_NS: Final = 2_000_000
-"""One step may take a little longer; the loop stands still for no more than that."""
 
 
 class Spent:
@@ -23,7 +20,7 @@ class Spent:
 
 
 async def in_slices(steps: Steps[_T], spent: Spent | None = None) -> _T:
-    """Do all steps; returns what they return."""
+    """Do all steps; returns what they return. A slice ends with the step that exceeds it."""
     while True:
         now_ns = began_ns = perf_counter_ns()
         end_ns = began_ns + SLICE_NS

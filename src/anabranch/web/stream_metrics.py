@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from anabranch.keyspace.scan import CURSOR_END
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.stream import Stream
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from anabranch.stream.group import Group
     from anabranch.stream.producer import Producers
 
-__all__ = ["Add", "collect", "largest", "oldest_pending_ms", "real_window_ms", "shown", "streams"]
+__all__ = ["Add", "collect", "largest", "oldest_pending_ms", "pages", "real_window_ms", "shown"]
 
 GROUPS_MAX: Final = 100
 """Groups of one stream with series of their own."""
@@ -34,11 +35,11 @@ _KEYS_PER_STEP: Final = 200
 _PENDING_PER_STEP: Final = 1000
 _PRODUCERS_LOOKED_AT: Final = 1000
 
-Add = Callable[[str, tuple[str, ...], float], None]
-"""Takes the name of a metric, label values, and the value."""
+Add = Callable[[tuple[str, ...], Mapping[str, float | None]], None]
+"""Takes label values, and values by the names of metrics; None stands for an unknown value."""
 
-Largest = tuple[list[tuple[int, int, bytes]], int]
-"""Lengths, databases and keys of streams, in any order, and how many there are beside these."""
+_DB_BYTES: Final = 2
+_LENGTH_BYTES: Final = 8
 
 
 def shown(name: bytes) -> str:
@@ -47,48 +48,67 @@ def shown(name: bytes) -> str:
     return text if len(text) <= LABEL_CHARACTERS_MAX else text[: LABEL_CHARACTERS_MAX - 1] + "…"
 
 
-def streams(keyspace: Keyspace) -> Iterator[tuple[int, bytes, Stream]]:
-    """All streams; those that are deleted meanwhile are passed over."""
+def pages(keyspace: Keyspace) -> Iterator[list[tuple[int, bytes, Stream]]]:
+    """All streams with databases and keys, some at a time.
+
+    A page is made in a short time, however many keys there are, and may be empty. Keys may come and
+    go between two pages; a stream that is there all the time is returned once.
+    """
     for database in keyspace.databases:
-        for key in list(database.values):
-            value = database.values.get(key)
-            if type(value) is Stream:
-                yield database.index, key, value
+        cursor = CURSOR_END
+        while True:
+            cursor, keys = database.order.page(cursor, _KEYS_PER_STEP)
+            values = database.values
+            yield [
+                (database.index, key, value) for key in keys if type(value := values[key]) is Stream
+            ]
+            if cursor == CURSOR_END:
+                break
 
 
-def largest(keyspace: Keyspace, most: int, may_see: Callable[[bytes], bool]) -> Steps[Largest]:
-    """The streams with the most entries among those that somebody may see."""
-    heap: list[tuple[int, int, bytes]] = []
+def largest(
+    keyspace: Keyspace, most: int, may_see: Callable[[bytes], bool]
+) -> Steps[tuple[list[bytes], int]]:
+    """The streams with the most entries among those that somebody may see, and how many are left.
+
+    Each stream is length, database and key as bytes: so they compare, and the garbage collector of
+    the interpreter does not visit them. The order of the streams has no meaning.
+    """
+    heap: list[bytes] = []
     left_out = 0
-    for number, (db, key, stream) in enumerate(streams(keyspace), 1):
-        if may_see(key):
-            if len(heap) < most:
-                heapq.heappush(heap, (stream.length, db, key))
-            else:
-                left_out += 1
-                if heap and stream.length > heap[0][0]:
-                    heapq.heapreplace(heap, (stream.length, db, key))
-        if not number % _KEYS_PER_STEP:
-            yield
+    for page in pages(keyspace):
+        for db, key, stream in page:
+            if may_see(key):
+                place = db.to_bytes(_DB_BYTES, "big") + key
+                item = stream.length.to_bytes(_LENGTH_BYTES, "big") + place
+                if len(heap) < most:
+                    heapq.heappush(heap, item)
+                else:
+                    left_out += 1
+                    if heap and item > heap[0]:
+                        heapq.heapreplace(heap, item)
+        yield
     return heap, left_out
 
 
 def collect(
     keyspace: Keyspace,
-    chosen: list[tuple[int, int, bytes]],
+    chosen: list[bytes],
     now_ms: Callable[[], int],
     add: Add,
     *,
     per_consumer: bool,
 ) -> Steps[int]:
-    """Add the series of these streams; returns how many groups were left out."""
+    """Add the series of the streams of :func:`largest`; returns how many groups were left out."""
     left_out = 0
-    for _, db, key in chosen:
+    for item in chosen:
+        db = int.from_bytes(item[_LENGTH_BYTES : _LENGTH_BYTES + _DB_BYTES], "big")
+        key = item[_LENGTH_BYTES + _DB_BYTES :]
         stream = keyspace.databases[db].values.get(key)
         if type(stream) is not Stream:
             continue
         labels = (str(db), shown(key))
-        _collect_stream(stream, labels, now_ms(), add)
+        add(labels, _of_stream(stream, now_ms()))
         yield
         left_out += max(len(stream.groups) - GROUPS_MAX, 0)
         for name in sorted(islice(stream.groups, GROUPS_MAX)):
@@ -96,44 +116,49 @@ def collect(
             if group is None:
                 continue
             of_group = (*labels, shown(name))
-            _collect_group(stream, group, of_group, add)
             oldest_ms = yield from oldest_pending_ms(group)
             age_ms = 0 if oldest_ms is None else max(now_ms() - oldest_ms, 0)
-            add("stream_group_oldest_pending_seconds", of_group, age_ms / 1000)
+            add(of_group, _of_group(stream, group, age_ms))
             if per_consumer:
                 for consumer in list(islice(group.consumers.values(), CONSUMERS_MAX)):
-                    each = (*of_group, shown(consumer.name))
-                    pending = consumer.pending_count
                     idle_ms = max(now_ms() - consumer.seen_ms, 0)
-                    add("stream_group_consumer_messages_pending", each, pending)
-                    add("stream_group_consumer_idle_seconds", each, idle_ms / 1000)
+                    add(
+                        (*of_group, shown(consumer.name)),
+                        {
+                            "stream_group_consumer_messages_pending": consumer.pending_count,
+                            "stream_group_consumer_idle_seconds": idle_ms / 1000,
+                        },
+                    )
             yield
     return left_out
 
 
-def _collect_stream(stream: Stream, labels: tuple[str, ...], now_ms: int, add: Add) -> None:
+def _of_stream(stream: Stream, now_ms: int) -> dict[str, float | None]:
     producers = stream.producers
-    add("stream_length", labels, stream.length)
-    add("stream_bytes", labels, max(stream.counted_bytes, 0))
-    add("stream_entries_added_total", labels, stream.entries_added)
-    add("stream_groups", labels, len(stream.groups))
-    add("stream_producers", labels, len(producers.tables))
-    add("stream_idempotent_ids", labels, producers.tracked)
-    add("stream_duplicates_total", labels, producers.duplicates)
-    add("stream_dedup_duration_seconds", labels, producers.duration_s)
-    add("stream_dedup_window_seconds", labels, real_window_ms(producers, now_ms) / 1000)
+    return {
+        "stream_length": stream.length,
+        "stream_bytes": max(stream.counted_bytes, 0),
+        "stream_entries_added_total": stream.entries_added,
+        "stream_groups": len(stream.groups),
+        "stream_producers": len(producers.tables),
+        "stream_idempotent_ids": producers.tracked,
+        "stream_duplicates_total": producers.duplicates,
+        "stream_dedup_duration_seconds": producers.duration_s,
+        "stream_dedup_window_seconds": real_window_ms(producers, now_ms) / 1000,
+    }
 
 
-def _collect_group(stream: Stream, group: Group, labels: tuple[str, ...], add: Add) -> None:
-    add("stream_group_lag", labels, sum(group.exact_lag(stream.logs).values()))
-    add("stream_group_messages_pending", labels, group.pending_count)
-    add("stream_group_consumers", labels, len(group.consumers))
-    read = group.read_count(stream)
-    if read is not None:
-        add("stream_group_entries_read", labels, read)
-    add("stream_group_redelivered_total", labels, group.redeliveries)
-    add("stream_group_released_total", labels, group.releases)
-    add("stream_group_acked_total", labels, group.acknowledgements)
+def _of_group(stream: Stream, group: Group, oldest_ms: int) -> dict[str, float | None]:
+    return {
+        "stream_group_lag": sum(group.exact_lag(stream.logs).values()),
+        "stream_group_messages_pending": group.pending_count,
+        "stream_group_consumers": len(group.consumers),
+        "stream_group_entries_read": group.read_count(stream),
+        "stream_group_oldest_pending_seconds": oldest_ms / 1000,
+        "stream_group_redelivered_total": group.redeliveries,
+        "stream_group_released_total": group.releases,
+        "stream_group_acked_total": group.acknowledgements,
+    }
 
 
 def real_window_ms(producers: Producers, now_ms: int) -> int:

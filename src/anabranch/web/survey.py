@@ -10,12 +10,13 @@ import asyncio
 import heapq
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.keyspace.memory import stream_parts
 from anabranch.scheduling import Steps
+from anabranch.web.rows import Row, Rows
 from anabranch.web.slices import Spent, in_slices
-from anabranch.web.stream_metrics import real_window_ms, streams
+from anabranch.web.stream_metrics import pages, real_window_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.stream.group import Group
     from anabranch.stream.stream import Stream
 
-__all__ = ["AGES_S", "Row", "Survey", "keep"]
+__all__ = ["AGES_S", "Survey", "keep"]
 
 EVERY_S: Final = 2.0
 SHARE: Final = 200
@@ -38,39 +39,11 @@ DELIVERIES: Final = (1, 2, 4)
 
 GROUPS_SHOWN: Final = 12
 PENDING_LOOKED_AT: Final = 2_000
-PRODUCERS_SHOWN: Final = 12
 STREAMS_WEIGHED: Final = 30
 """Streams whose memory is divided among causes: the largest ones."""
 
 GROUPS_MAX: Final = 100
 """Groups of a stream that are looked at."""
-
-ROWS_FREED_PER_STEP: Final = 500
-
-
-class Row(NamedTuple):
-    """One stream at the latest survey; rates are per second."""
-
-    db: int
-    key: bytes
-    length: int
-    added: int
-    delivered: int
-    acknowledged: int
-    added_rate: float
-    delivered_rate: float
-    acknowledged_rate: float
-    groups: int
-    lag: int
-    pending: int
-    size: int
-    duplicates: int
-    remembered: int
-    attempts: int
-    window_ms: int
-    duration_s: int
-    room: int
-    """How many idempotent IDs its producers may have remembered in all."""
 
 
 class Survey:
@@ -78,12 +51,13 @@ class Survey:
 
     def __init__(self, region: Region) -> None:
         self._region = region
-        self.rows: dict[tuple[int, bytes], Row] = {}
+        self.rows = Rows()
         self.memory: dict[tuple[int, bytes], dict[str, int]] = {}
         self.heat: list[dict[str, Any]] = []
         self.took_s = 0.0
-        self.at_s = 0.0
         self.count = 0
+        """How many surveys are complete."""
+        self._turn = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._viewers = 0
 
@@ -113,33 +87,29 @@ class Survey:
             await asyncio.sleep(max(EVERY_S, self.took_s * SHARE))
 
     async def renew(self) -> None:
-        """Take one survey."""
-        spent = Spent()
-        await in_slices(self._steps(), spent)
-        self.took_s = spent.ns / 1e9
-        self.count += 1
+        """Take one survey; several at a time take turns."""
+        async with self._turn:
+            spent = Spent()
+            await in_slices(self._steps(), spent)
+            self.took_s = spent.ns / 1e9
 
     # -- one survey ---------------------------------------------------------------------------
 
     def _steps(self) -> Steps[None]:
         now_s = monotonic()
-        passed_s = now_s - self.at_s if self.at_s else 0.0
         now_ms = self._region.clock.now_us() // 1000
-        rows: dict[tuple[int, bytes], Row] = {}
         heaviest: list[tuple[int, int, bytes]] = []
         fullest: list[tuple[int, int, bytes, bytes]] = []
-        for db, key, stream in streams(self._region.keyspace):
-            rows[db, key] = self._row(db, key, stream, passed_s, now_ms)
-            keep(heaviest, (max(stream.counted_bytes, 0), db, key), STREAMS_WEIGHED)
-            for name, group in islice(stream.groups.items(), GROUPS_MAX):
-                if count := group.pending_count:
-                    keep(fullest, (count, db, key, name), GROUPS_SHOWN)
+        for page in pages(self._region.keyspace):
             yield
-        before, self.rows, self.at_s = self.rows, rows, now_s
-        while before:  # freed in steps, too
-            for _ in range(min(ROWS_FREED_PER_STEP, len(before))):
-                before.popitem()
-            yield
+            for db, key, stream in page:
+                self.rows.put(self._row(db, key, stream, now_s, now_ms))
+                keep(heaviest, (max(stream.counted_bytes, 0), db, key), STREAMS_WEIGHED)
+                for name, group in islice(stream.groups.items(), GROUPS_MAX):
+                    if count := group.pending_count:
+                        keep(fullest, (count, db, key, name), GROUPS_SHOWN)
+                yield
+        yield from self.rows.forget_before(now_s)
         memory: dict[tuple[int, bytes], dict[str, int]] = {}
         for _, db, key in heaviest:
             if (heavy := self._stream(db, key)) is not None:
@@ -154,12 +124,13 @@ class Survey:
                 row = yield from _heat(db, key, name, group_found, now_ms)
                 heat.append(row)
         self.heat = heat
+        self.count += 1
 
     def _stream(self, db: int, key: bytes) -> Stream | None:
         value: Any = self._region.keyspace.databases[db].values.get(key)
         return value if hasattr(value, "groups") else None
 
-    def _row(self, db: int, key: bytes, stream: Stream, passed_s: float, now_ms: int) -> Row:
+    def _row(self, db: int, key: bytes, stream: Stream, now_s: float, now_ms: int) -> Row:
         groups = list(islice(stream.groups.values(), GROUPS_MAX))
         producers = stream.producers
         added = stream.entries_added
@@ -167,14 +138,15 @@ class Survey:
         pending = sum(group.pending_count for group in groups)
         acknowledged = sum(group.acknowledgements for group in groups)
         delivered = acknowledged + pending
-        before = self.rows.get((db, key))
+        before = self.rows.find(db, key)
 
         def rate(now: int, then: Callable[[Row], int]) -> float:
-            if before is None or passed_s <= 0:
+            if before is None or now_s <= before.at_s:
                 return 0.0
-            return round(max(now - then(before), 0) / passed_s, 1)
+            return round(max(now - then(before), 0) / (now_s - before.at_s), 1)
 
         return Row(
+            at_s=now_s,
             db=db,
             key=key,
             length=stream.length,

@@ -1,0 +1,55 @@
+"""A feed of the page ends with its viewer, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+from weakref import ref
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra web is not installed")
+
+from anabranch.web.feed import _Events
+
+
+class Page:
+    """What one open page holds."""
+
+
+async def test_what_a_closed_page_held_is_freed_without_the_collector() -> None:
+    left, seen, sent = asyncio.Event(), asyncio.Event(), []
+
+    async def receive() -> dict[str, Any]:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body"))
+        if len(sent) > 3:
+            seen.set()
+
+    async def messages(page: Page, gone: asyncio.Task[None]) -> AsyncIterator[bytes]:
+        while not gone.done():
+            yield type(page).__name__.encode()
+            await asyncio.wait({gone}, timeout=0.001)
+
+    async def look() -> ref[Page]:
+        page = Page()
+        events = _Events(lambda gone: messages(page, gone))
+        task = asyncio.ensure_future(events({"type": "http"}, receive, send))
+        await asyncio.wait_for(seen.wait(), 30)
+        left.set()
+        await asyncio.wait_for(task, 30)
+        return ref(page)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert (await look())() is None
+    finally:
+        gc.enable()
+    assert sent[1:4] == [b"Page"] * 3
+    assert sent[-1] == b""
