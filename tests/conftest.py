@@ -17,15 +17,22 @@ STARTS_SPARK = ("test_cluster.py", "test_connect.py", "test_java.py")
 """In tests/spark, those that do without the session that the others there share."""
 
 
-class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without types
-    """In several processes: tests that share a Spark session run in one of them.
+TOGETHER = ("tests/browser/", "tests/system/test_demo.py", "tests/system/test_image.py")
+"""Share a browser, an image that takes long to build, or the ports that a demo always has."""
 
-    Those that start Spark by themselves are one after the other, too. The session comes first: it
-    takes as long as half of all others, and nobody shall be left alone with it at the end.
+
+class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without types
+    """In several processes: tests that share what is dear run in one of them, test by test.
+
+    For Spark that is its session; those that start Spark by themselves are one after the other,
+    too. The session comes first: it takes as long as half of all others, and nobody shall be left
+    alone with it at the end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path, _, _ = nodeid.partition("::")
+        if path.startswith(TOGETHER):
+            return path
         if not path.startswith("tests/spark/"):
             return nodeid
         return "starts Spark" if path.endswith(STARTS_SPARK) else "Spark"

@@ -23,8 +23,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     kill_servers_in_directories()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Chromium. While it is there an event loop counts as running, so others must not follow."""
     pytest.importorskip("starlette", reason="the extra web is not installed: NO PAGE IS TRIED")
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: THE PAGE IS NOT TRIED"
