@@ -1,1 +1,1 @@
-"""What happened, as data: decided by a command, applied here and nowhere else."""
+"""Effects: changes that commands have decided, as data, and the functions that apply them."""

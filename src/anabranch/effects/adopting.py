@@ -24,7 +24,7 @@ from anabranch.stream.stream import Stream
 __all__ = ["groups_again"]
 
 SETTLED_RANGES_MAX: Final = 100_000
-"""Intervals of one effect, some 2 MB: what regions send in one piece is bounded."""
+"""The most intervals in one effect, about 2 MB: a frame between regions is bounded."""
 
 _Row = tuple[int, int, int, int, int, int]
 
@@ -32,7 +32,7 @@ _Row = tuple[int, int, int, int, int, int]
 def groups_again(
     db: int, key: bytes, source: Stream, target: Stream, renumbering: Renumbering
 ) -> Iterator[kinds.Effect]:
-    """All groups of ``source`` for ``target``, the stream of the key, which has the entries."""
+    """Effects that give ``target``, which has the entries, all groups of ``source``."""
     for name, group in list(source.groups.items()):
         yield from _group_again(db, key, name, _Standing(source, group, target, renumbering))
 
@@ -60,7 +60,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
 
 
 class _Standing:
-    """Where a group stands, in the numbers that its entries have by now."""
+    """The progress of a group, in the new numbers of its entries."""
 
     def __init__(
         self, source: Stream, group: Group, target: Stream, renumbering: Renumbering
@@ -87,7 +87,7 @@ class _Standing:
             self.start = min(self.start, self.log.id_upto(lowest) - 1)
 
     def creations(self, name: bytes) -> list[Dot]:
-        """Those of the group that was made for it."""
+        """The creations of the group that was made for the new key."""
         made = self._target.groups[name]
         return list(made.creations)
 

@@ -1,4 +1,4 @@
-"""The one way by which a keyspace changes: what is decided here, and what other regions decided.
+"""The one way by which a keyspace changes: own effects, and those of other regions.
 
 :meth:`Applier.emit` takes what was decided here. With several regions the decision is said in
 effects that every region applies alike (:mod:`anabranch.effects.prepare`). Each effect is
@@ -29,14 +29,14 @@ __all__ = ["Applier", "Author", "Publisher"]
 
 
 class Author(Protocol):
-    """Who decided a change."""
+    """The region that decided a change."""
 
     written: Dot | None
-    """The author's latest effect that goes to other regions."""
+    """The dot of the author's latest effect that goes to other regions."""
 
 
 class Publisher(Protocol):
-    """Where keyspace events go."""
+    """Publishes keyspace events."""
 
     flags: int
     """The classes of keyspace events that may have subscribers; 0: none."""
@@ -46,7 +46,7 @@ class Publisher(Protocol):
 
 
 class Applier:
-    """Carries out effects on a keyspace, records them, and publishes their events."""
+    """Applies effects to a keyspace, records them, and publishes their keyspace events."""
 
     def __init__(
         self,
@@ -124,4 +124,4 @@ class Applier:
 
 
 def _nothing(_: kinds.AddRun) -> None:
-    """Nobody records anything."""
+    """Record nothing: there is no log."""

@@ -1,4 +1,4 @@
-"""The only door through which state changes: the table of effects, and what applies one.
+"""The table of effects, through which alone data changes, and the function that applies one.
 
 Local execution, recovery and replication all come through here, so they cannot disagree. Apply
 functions have no clock, no options and no error replies; an exception in one is our bug.
@@ -24,11 +24,11 @@ __all__ = ["EFFECTS", "Row", "apply", "numbers_of", "total_numbers"]
 
 
 class Row(NamedTuple):
-    """What applies one kind of effect, and where it occurs."""
+    """The function that applies one kind of effect, and where the kind occurs."""
 
     apply: Callable[[Keyspace, Any], None]
     alone: bool = True
-    """In a region alone."""
+    """Whether it occurs in a region alone."""
     regional: bool = True
     """Where several regions write. If not, other effects say the same there
     (:mod:`anabranch.effects.prepare`), or the command is refused."""
@@ -99,7 +99,7 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
 
 
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
-    """Carry out one effect; the replica knows its number, if effects have numbers."""
+    """Apply one effect. Its dot, if it has one, is that of the replica."""
     EFFECTS[type(effect)].apply(keyspace, effect)
     replica = keyspace.replica
     if replica.number and not effect.local and (key := getattr(effect, "key", None)) is not None:
@@ -107,14 +107,14 @@ def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
 
 
 def numbers_of(effect: kinds.Effect) -> int:
-    """How many numbers an effect takes of those that its region gives out."""
+    """The count of effect numbers that an effect takes: one for each entry that it adds."""
     if effect.local:
         return 0
     return len(effect.ids) if type(effect) is kinds.AddRun else 1
 
 
 def total_numbers(effects: Sequence[kinds.Effect]) -> int:
-    """The same of several."""
+    """The count of effect numbers that several effects take."""
     if len(effects) == 1:
         return numbers_of(effects[0])
     if set(map(type, effects)) == {kinds.Add}:

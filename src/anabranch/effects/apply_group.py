@@ -1,4 +1,4 @@
-"""Effects on consumer groups and their pending entries. No policy: only carrying out.
+"""Applies effects on consumer groups and their pending entries; decides nothing.
 
 Where several regions write, a removal of a group beats every creation that was made without knowing
 of it, in whatever order they arrive: it leaves a tombstone until all members have it.
@@ -18,12 +18,12 @@ __all__ = ["group_of", "is_beaten"]
 
 
 def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
-    """The group an effect is about."""
+    """The group of an effect."""
     return stream_of(keyspace, db, key).groups[name]
 
 
 def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
-    """Whether a removal that did not know of this creation was heard before it."""
+    """Whether a concurrent removal, which arrived before this creation, beats it."""
     replica = keyspace.replica
     for dot, database in replica.flushes.items():
         if database in (None, effect.db) and not replica.knows(dot):

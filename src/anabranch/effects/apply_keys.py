@@ -1,4 +1,4 @@
-"""Effects on keys as a whole, and on users. No policy: only carrying out."""
+"""Applies effects on whole keys, and on users; decides nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["bind", "copy_value"]
 
 
 def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
-    """See :class:`kinds.Delete`: everything that it knew of is gone.
+    """See :class:`kinds.Delete`: removes everything that is in its context.
 
     Among several regions only that is. DEL beats groups that it has not seen; expiry, which any
     region may repeat, does not.
@@ -59,7 +59,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
 
 
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
-    """See :class:`kinds.Expire`. It replaces the deadlines it has seen."""
+    """See :class:`kinds.Expire`. It replaces the deadlines in its context."""
     replica = keyspace.replica
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key) or begun_stream(keyspace, effect.db, effect.key)
@@ -97,7 +97,7 @@ def bind(
     deadline: int | None,
     incarnation: int = 0,
 ) -> None:
-    """Bind a key to a value with this deadline, whatever the key held."""
+    """Bind a key to a value with this deadline; an earlier value of the key is discarded."""
     target = keyspace.databases[db]
     older = target.values.get(key)
     target.put(key, value)
@@ -121,7 +121,7 @@ def copy_value(value: Value) -> Value:
 
 
 def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
-    """See :class:`kinds.Restore`. The command has decoded the payload before: it is sound."""
+    """See :class:`kinds.Restore`. The command has decoded the payload before, so it is sound."""
     value = keyspace.prepared
     if value is None:
         value = in_one_go(value_of(effect))
@@ -141,7 +141,7 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
 def _destroy_unseen_groups(
     keyspace: Keyspace, databases: Iterable[Database], db: int | None
 ) -> None:
-    """A flush also removes groups that it did not know of."""
+    """Remove all groups that are left; the tombstone of the flush beats concurrent creations."""
     replica = keyspace.replica
     replica.flushes[replica.dot] = db
     replica.unstable_tombstones[replica.dot] = None
@@ -161,7 +161,7 @@ def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:
 
 
 def synced(keyspace: Keyspace, effect: kinds.Synced) -> None:
-    """See :class:`kinds.Synced`: it tells of the log, and no key changes."""
+    """See :class:`kinds.Synced`: it concerns the log; no key changes."""
 
 
 def set_user(keyspace: Keyspace, effect: kinds.SetUser) -> None:

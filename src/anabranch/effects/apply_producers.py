@@ -1,4 +1,4 @@
-"""Effects on idempotent producers, and the conflicts between their IDs. Only carrying out.
+"""Applies effects on idempotent producers and on conflicts between their IDs; decides nothing.
 
 Of what regions did concurrently all is kept, and one of it counts (:mod:`anabranch.stream.shared`).
 """
@@ -19,7 +19,7 @@ __all__ = ["record_processed"]
 
 
 def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
-    """See :class:`kinds.Remember`. Of several entries the smallest ID is answered.
+    """See :class:`kinds.Remember`. Retries are answered with the smallest ID of several entries.
 
     It replaces the tags for the same idempotent ID that it knew of. What it did not know of, and we
     have to resolve, is noted.
@@ -37,7 +37,7 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
 
 
 def _held_tag(replica: Replica, stream: Stream, effect: kinds.Remember) -> HeldTag:
-    """What conflicts with concurrent effects are found by."""
+    """The held tag, by which conflicts with concurrent effects are found."""
     replica_id, number = replica.dot
     return HeldTag(
         replica_id,
@@ -62,7 +62,7 @@ def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
 
 
 def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
-    """See :class:`kinds.ConfigureProducers`. It forgets the pairs it has seen."""
+    """See :class:`kinds.ConfigureProducers`. It drops the pairs in its context."""
     replica = keyspace.replica
     replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
     stream = begun_stream(keyspace, effect.db, effect.key)
@@ -80,7 +80,7 @@ def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
 
 
 def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
-    """See :class:`kinds.Accept`. Of concurrent records the furthest one counts."""
+    """See :class:`kinds.Accept`. Of concurrent records the one with the highest batch counts."""
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
     record = Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms)
@@ -90,7 +90,7 @@ def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
 
 
 def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
-    """See :class:`kinds.DropRecords`. What was accepted without its knowledge stays."""
+    """See :class:`kinds.DropRecords`. Records that were accepted concurrently stay."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     for pid in effect.pids:
         left = stream.shared.drop_accepted(pid, keyspace.replica.knows)
@@ -101,7 +101,7 @@ def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
 
 
 def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:
-    """The effect that added the entry with an ID: mostly the newest, of the same replica ID."""
+    """The dot of the entry with an ID: mostly that of the newest effect of its replica ID."""
     log = stream.logs.get(replica_id)
     if log is not None and log.newest_id == entry_id:
         return replica_id, log.newest_number
@@ -154,7 +154,7 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
 
 
 def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
-    """The tag that lost answers with the entry that stays, as long as it is remembered."""
+    """From now on the tag that lost answers with the ID of the entry that stays."""
     dots = stream.shared.tags.get(effect.pid, {}).get(effect.iid)
     if dots is None:
         return
@@ -173,7 +173,7 @@ def record_processed(
     stays: Dot,
     entry_id: int,
 ) -> None:
-    """Groups that have processed the entry that goes in this region need not be given the other."""
+    """Do not deliver the entry that stays to groups that have processed the other one here."""
     if not goes[1] or not stays[1]:
         return
     for name, group in stream.groups.items():

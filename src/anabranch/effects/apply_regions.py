@@ -1,4 +1,4 @@
-"""Effects on the cluster: its members, and this region's part in it. Only carrying out."""
+"""Applies effects on the members of the cluster and on epochs; decides nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
 
 
 def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
-    """See :class:`kinds.RemoveRegion`. An admission that it did not know of stays."""
+    """See :class:`kinds.RemoveRegion`. A concurrent admission stays."""
     replica = keyspace.replica
     if (member := replica.members.get(effect.region)) is not None:
         replica.former_names[effect.region] = member.name
@@ -35,7 +35,7 @@ def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
     replica = keyspace.replica
     replica.cluster_id = effect.cluster_id
     for region, name, host, port in effect.members:
-        # Their admissions are on the way; whatever tells of them has seen this dot.
+        # Their admissions arrive later; the context of these contains this dot.
         replica.admissions.setdefault(region, {})[0, 0] = Member(name, host, port)
     for region, epoch in effect.removed:
         replica.removed[region] = max(replica.removed.get(region, 0), epoch)
@@ -43,11 +43,11 @@ def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
 
 
 def join_full_sync(keyspace: Keyspace, effect: kinds.JoinFullSync) -> None:
-    """See :class:`kinds.JoinFullSync`: who has the file does it (:mod:`anabranch.effects.join`)."""
+    """See :class:`kinds.JoinFullSync`. The caller has the file and joins it (``join.py``)."""
 
 
 def take_key(keyspace: Keyspace, effect: kinds.TakeKey) -> None:
-    """See :class:`kinds.TakeKey`; the same."""
+    """See :class:`kinds.TakeKey`. As for a full sync, the caller takes over the key."""
 
 
 def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:

@@ -1,4 +1,4 @@
-"""What effects do to the small values beside streams: strings, lists and sets."""
+"""Applies effects on the small values beside streams: strings, lists and sets."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _count_anew(keyspace: Keyspace, value: ListValue | SetValue) -> None:
 
 
 def _shrunk(keyspace: Keyspace, db: int, key: bytes) -> None:
-    """A list or set has changed and may be empty."""
+    """Unbind a list or set that is empty now; otherwise break transactions that watch it."""
     database = keyspace.databases[db]
     value = database.values[key]
     assert isinstance(value, ListValue | SetValue)

@@ -36,20 +36,20 @@ __all__ = [
 
 
 STEP: Final = MODULUS
-"""Between the IDs that one of several regions makes in a millisecond."""
+"""The distance between the sequence numbers that one region gives in a millisecond."""
 
 SENT_ENTRIES_BYTES_MAX: Final = 32 << 20
-"""Bytes of entries that one effect for other regions brings."""
+"""The most bytes of entries in one effect for other regions."""
 
 SENT_IDS_MAX: Final = 1 << 20
-"""IDs that an effect for other regions names without bringing entries."""
+"""The most IDs that an effect for other regions names without adding entries."""
 
 IDS_MAX: Final = 1 << 32
-"""Of one effect: more are not made room for, whatever its runs say."""
+"""The most IDs in one effect; an effect whose runs say more is refused."""
 
 
 class EffectFormatError(AnabranchError):
-    """An array that is no effect we know."""
+    """The array is not an effect of a known kind."""
 
 
 # -- IDs --------------------------------------------------------------------------------------
@@ -163,11 +163,11 @@ _FORMS: Final[dict[str, _Form]] = {
     repr(list[tuple[kinds.EntryId, int, int, int, int, int]]): (_split_rows, _join_rows),
     repr(list[tuple[int, int, kinds.EntryId]]): (_split_dotted, _join_dotted),
 }
-"""By the type a field is declared with: to the wire, and back."""
+"""By the declared type of a field: the functions to the wire form and back."""
 
 
 def _changes(kind: type[kinds.Effect], which: int) -> list[_Change]:
-    """``(index, function)`` for each field that does not travel as it stands."""
+    """``(index, function)`` for each field that has another form on the wire."""
     hints = get_type_hints(kind, include_extras=True)
     found = []
     for index, name in enumerate(kind.__struct_fields__):
@@ -202,7 +202,7 @@ def plain(effect: kinds.Effect) -> list[Any]:
 
 
 def plain_effects(effects: Sequence[kinds.Effect]) -> list[list[Any]]:
-    """Effects in order, neighbouring additions to one key as one array."""
+    """Arrays of the effects, in order; neighbouring additions to one key become one array."""
     if set(map(type, effects)) == {kinds.Add}:  # a pipeline of XADD, or many connections of them
         return _runs(cast(Sequence[kinds.Add], effects))
     arrays = []
@@ -241,7 +241,7 @@ def _run(adds: Sequence[kinds.Add]) -> list[Any]:
 
 
 def id_fields(kind: type[kinds.Effect]) -> frozenset[int]:
-    """Which fields of a kind, counted from 0, hold entry IDs: integers of 128 bits."""
+    """The indexes of the fields of a kind that contain entry IDs: integers of 128 bits."""
     return frozenset(index - 1 for index, _ in _SPLIT[kind])
 
 

@@ -1,4 +1,4 @@
-"""Keyspace events as values: which effect is which event, in which class.
+"""Keyspace events as values: the events of each kind of effect, and their classes.
 
 Local and remote changes publish the same events because both are effects. Where several regions
 write, the events here are those of what a command has decided, and elsewhere those of what that
@@ -44,12 +44,12 @@ def _value(keyspace: Keyspace, db: int, key: bytes) -> Value | None:
 
 
 def _created(keyspace: Keyspace, db: int, key: bytes) -> list[Event]:
-    """The event of a key that an effect brings into being, if it does."""
+    """The event ``new`` if the effect creates the key."""
     return [("n", "new", db, key)] if _value(keyspace, db, key) is None else []
 
 
 def _overwritten(old: Value | None, new_type: bytes, db: int, key: bytes) -> list[Event]:
-    """The events of a key that gets a value in place of another."""
+    """The events of a key whose value is replaced."""
     if old is None:
         return []
     events: list[Event] = [("o", "overwritten", db, key)]
@@ -191,7 +191,7 @@ def _items(keyspace: Keyspace, db: int, key: bytes) -> Sequence[bytes]:
 
 
 def _shrunk(kind: str, event: str, effect: Any, *, to_nothing: bool) -> list[Event]:
-    """The event of a list or set that loses something, and that of its key if it goes."""
+    """The event of a list or set that loses items, and ``del`` if the key goes."""
     events: list[Event] = [(kind, event, effect.db, effect.key)] if event else []
     if to_nothing:
         events.append(("g", "del", effect.db, effect.key))

@@ -21,7 +21,7 @@ __all__ = ["join_keyspaces", "take_key"]
 
 
 def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
-    """Join another state into ours; the other is of no use afterwards.
+    """Join the data of another region with the own; the other keyspace is used up.
 
     With ``partial`` it lacks keys on which the other region knows of nothing that we do not have.
     """
@@ -80,7 +80,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
 
 
 def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
-    """Take over what regions share of a key; theirs is of no use afterwards.
+    """Take over the part of a key that regions share; the other stream is used up.
 
     Both must have applied the same effects on it: then only a mistake made them differ.
     """

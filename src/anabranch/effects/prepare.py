@@ -44,7 +44,7 @@ _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
 
 class Writer(Protocol):
-    """The region that decided, as far as its effects depend on it."""
+    """The facts about the deciding region on which its effects depend."""
 
     keyspace: Keyspace
     replica: Replica
@@ -63,13 +63,13 @@ _Prepare = dict[type[kinds.Effect], Callable[[Writer, Any], Iterable[kinds.Effec
 
 
 class Mode(NamedTuple):
-    """What a decision comes to in a region alone, or among several."""
+    """How decisions are expressed: in a region alone, or where several regions write."""
 
     prepare: _Prepare
-    """By kind, the effects that express a decision; others express it themselves."""
+    """By kind, functions that make the effects that express a decision; other kinds stay."""
     create_stream: Callable[[Writer, Database, bytes], Stream]
     added_bytes_max: int
-    """Of entries that are added at once."""
+    """The most entries that are added at once."""
     reserved_percent: Callable[[Settings], int]
     """Of ``maxmemory``, what is kept for entries that others add before they know of the limit."""
     rewrites: bool
@@ -118,7 +118,7 @@ def _stream(writer: Writer, db: int, key: bytes) -> Stream:
 
 
 def _add(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
-    """Positions go on where they were; a new log's begin at the number of this effect."""
+    """Positions continue; those of a new log begin at the number of this effect."""
     replica = writer.replica
     value = writer.keyspace.databases[effect.db].values.get(effect.key)
     position = 0 if value is None else value.local.next_position
@@ -130,7 +130,7 @@ def _add(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
 
 
 def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
-    """All entries with these IDs, of all regions."""
+    """The numbers of all entries with these IDs, of all regions."""
     stream = _stream(writer, effect.db, effect.key)
     ranges: dict[int, Ranges] = {}
     newest: dict[int, tuple[int, int]] = {}
@@ -166,13 +166,13 @@ def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
 
 
 def _dereference(writer: Writer, effect: kinds.Dereference) -> Iterator[kinds.Effect]:
-    """No more of them at a time than another region takes."""
+    """Split, so that each effect fits into what another region accepts."""
     for at in range(0, len(effect.ids), SENT_IDS_MAX):
         yield kinds.Dereference(effect.db, effect.key, effect.ids[at : at + SENT_IDS_MAX])
 
 
 def _set_last_id(writer: Writer, effect: kinds.SetLastId) -> Iterator[kinds.Effect]:
-    """Counters only rise; the command has seen to it."""
+    """Counters only rise: the command has checked it."""
     stream = _stream(writer, effect.db, effect.key)
     if effect.entries_added is not None:
         effect.entries_added -= stream.entries_added
@@ -193,7 +193,7 @@ def _remember(writer: Writer, effect: kinds.Remember) -> Iterator[kinds.Effect]:
 
 
 def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
-    """Entries are done with: say so where a run of deliveries is complete up to there."""
+    """Acknowledge the entries whose run of deliveries is complete up to there."""
     yield effect
     stream = _stream(writer, effect.db, effect.key)
     group = stream.groups[effect.group]
@@ -218,7 +218,7 @@ def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
 
 
 def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
-    """The entries are named by their numbers as well."""
+    """The entries are named by their effect numbers as well."""
     stream = _stream(writer, effect.db, effect.key)
     effect.numbers = stream.logs[effect.region].numbers_of(effect.ids)
     return (effect,) if effect.pending else _then_settle(writer, effect)
@@ -246,7 +246,7 @@ def _delete(writer: Writer, effect: kinds.Delete) -> Iterator[kinds.Effect]:
 
 
 def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
-    """Nothing is left under a key: no value, and nothing that others set for one deleted here."""
+    """Clear a key: the value, and what other regions set for a value that was deleted here."""
     database = writer.keyspace.databases[db]
     known = database.remembered.get(key)
     if key in database.values:
@@ -256,7 +256,7 @@ def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
 
 
 def _flush(writer: Writer, effect: kinds.Flush) -> Iterator[kinds.Effect]:
-    """What is known is deleted key by key; the rest of the effect is for what is not known."""
+    """Known keys are deleted one by one; the flush itself is for keys that are not known here."""
     for database in writer.keyspace.databases:
         if effect.db is None or effect.db == database.index:
             for key in [*database.values, *database.remembered]:
@@ -265,7 +265,7 @@ def _flush(writer: Writer, effect: kinds.Flush) -> Iterator[kinds.Effect]:
 
 
 def _rename(writer: Writer, effect: kinds.Rename) -> Iterator[kinds.Effect]:
-    """Entries move, groups do not: others may be using them under the old name."""
+    """Entries move. Groups do not: other regions may use them under the old name."""
     source = _stream(writer, effect.db, effect.key)
     check_ids(source)
     deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
@@ -306,7 +306,7 @@ def _written_again(
     *,
     with_groups: bool,
 ) -> Iterator[kinds.Effect]:
-    """A stream under another name: entries with their IDs, counters, tags, deadline, groups.
+    """Write a stream under another name: entries with IDs, counters, tags, deadline, groups.
 
     Within one log IDs ascend: entries with equal IDs get others (:class:`Renumbering`).
     """

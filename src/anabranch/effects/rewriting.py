@@ -34,22 +34,22 @@ __all__ = ["Rewriting"]
 
 RUN_ENTRIES_MAX: Final = 3000
 RUN_BYTES_MAX: Final = 1 << 20
-"""Entries that are written again with one effect: behind so many it ends with their block."""
+"""An effect that writes this many entries again ends with the block of the last one."""
 
 LITTLE: Final = 2000
-"""So few entries are not prepared."""
+"""Fewer entries than this are not prepared."""
 
 ROUNDS_MAX: Final = 8
-"""Each round prepares what has changed during the one before; the rest is done at once."""
+"""The most rounds. Each prepares what changed during the round before; the rest is done at once."""
 
 
 class Rewriting:
-    """Writes the entries of a stream to a key again, all of one moment."""
+    """Writes the entries of a stream to a key again, as they are at one moment."""
 
     def __init__(self, writer: Writer, source: Stream, db: int, key: bytes) -> None:
         self.source = source
         self.renumbering = Renumbering()
-        """Of all entries, once :meth:`effects` has given them."""
+        """The count of all entries; known after :meth:`effects`."""
         self._writer = writer
         self._db = db
         self._key = key
@@ -75,7 +75,7 @@ class Rewriting:
                 yield from self._encode()
 
     def release(self) -> None:
-        """Nothing is prepared any more."""
+        """Drop what was prepared."""
         for frozen in self._frozen:
             frozen.release()
         self._frozen = []
@@ -85,11 +85,11 @@ class Rewriting:
             del remembered[self._key]
 
     def _count(self, gap: _Gap) -> int:
-        """How many live entries an interval has."""
+        """The count of live entries in an interval."""
         return sum(log.count(gap.low + 1, gap.high) for log in self.source.logs.values())
 
     def _segments(self) -> list[_Prepared | _Gap]:
-        """The effects that still count, ascending, and the intervals of IDs of which none does."""
+        """The effects that are still valid, ascending, and the intervals of IDs without one."""
         views = _views(self.source)
         segments: list[_Prepared | _Gap] = []
         low = 0
@@ -162,7 +162,7 @@ class Rewriting:
     # -- positions ----------------------------------------------------------------------------
 
     def _most(self) -> int:
-        """The number of the next effect. Positions that were ever in use lie below it."""
+        """The number of the next effect. All positions that were ever used are below it."""
         replica = self._writer.keyspace.replica
         return replica.vector.get(replica.own, 0) + 1
 
@@ -196,13 +196,13 @@ class _Gap(NamedTuple):
 
 
 class _View(NamedTuple):
-    """The blocks of a log at one moment."""
+    """The blocks of a region log at one moment."""
 
     blocks: list[Block]
     first_ids: list[int]
 
     def between(self, low: int, high: int) -> list[Block]:
-        """Those that may have entries with IDs above ``low`` and up to ``high``."""
+        """The blocks that may have entries with IDs above ``low`` and up to ``high``."""
         at = max(bisect_right(self.first_ids, low) - 1, 0)
         return self.blocks[at : bisect_right(self.first_ids, high)]
 
@@ -217,7 +217,7 @@ _Views = dict[int, _View]
 
 
 def _views(source: Stream) -> _Views:
-    """A stream as it is now, and only now."""
+    """The entries of a stream at this moment; useless after the next change."""
     logs = ((replica_id, source.logs[replica_id]) for replica_id in source.ranked())
     return {replica_id: _View(log.blocks, log.first_ids) for replica_id, log in logs}
 
@@ -250,13 +250,13 @@ class _Prepared:
         self.remember(views)
 
     def remember(self, views: _Views) -> None:
-        """Remember which blocks of these views have its entries; the logs share their blocks."""
+        """Keep the blocks of these views that have the entries; the logs share the blocks."""
         self._blocks = {
             replica_id: view.between(self.low, self.high) for replica_id, view in views.items()
         }
 
     def counts(self, views: _Views) -> bool:
-        """Whether these views have the same entries in its interval."""
+        """Whether these views have the same entries in the interval of this effect."""
         low, high = self.low, self.high
         for replica_id in {**self._blocks, **views}:
             was = self._blocks.get(replica_id, [])
@@ -266,12 +266,12 @@ class _Prepared:
         return True
 
     def fits(self, last: int) -> bool:
-        """Whether its entries get the IDs they have here behind one that got ``last``."""
+        """Whether its entries keep the same new IDs if the entry before them got ``last``."""
         return last == self._last or (not self.renumbering.moved and last < self._oldest)
 
 
 def _nodes(effect: kinds.AddRun) -> Iterator[Block]:
-    """The blocks that an effect adds; entries may be added to the last one."""
+    """The blocks that an effect adds; the last one may be open."""
     ids, count = effect.ids, len(effect.ids)
     for low, high, data, ends, _ in node_shares(effect):
         block = full_block(ids[low:high], data, ends, sum(effect.weights[low:high]))
@@ -323,7 +323,7 @@ class _Run:
     )
 
     def __init__(self, last: int) -> None:
-        """``last`` is the ID that the entry before it got."""
+        """``last`` is the new ID of the entry before."""
         self.last = last
         self.oldest = 0
         self.newest = 0  # these two are IDs that the entries had
@@ -337,7 +337,7 @@ class _Run:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is long enough."""
+        """Whether the effect has enough entries."""
         return len(self.ids) >= RUN_ENTRIES_MAX or self._size >= RUN_BYTES_MAX
 
     def take(self, replica_id: int, block: Block, low: int, high: int) -> None:

@@ -23,7 +23,7 @@ _OF_MEMBERS: Final = frozenset(
 
 
 def is_ageing(effect: kinds.Effect) -> bool:
-    """Whether the passing of time caused this effect, and would cause it again after a crash."""
+    """Whether only the passing of time caused this effect: it would come again after a crash."""
     kind = type(effect)
     return kind in _AGEING or (kind is kinds.Delete and effect.expired)  # type: ignore[attr-defined]
 
@@ -48,7 +48,7 @@ SIMPLE: Final = frozenset(kind.__struct_config__.tag for kind in EFFECTS if _is_
 
 
 class WriteSet:
-    """What some effects have changed, ageing (:func:`is_ageing`) excepted."""
+    """The changes of some effects, without ageing (:func:`is_ageing`)."""
 
     __slots__ = ("_databases", "everything", "keys", "libraries", "members", "numbers", "users")
 
@@ -57,12 +57,12 @@ class WriteSet:
         """``(database, key)`` of the keys that the effects name."""
         self._databases: set[int] = set()
         self.everything = False
-        """Any key may have changed."""
+        """Whether any key may have changed."""
         self.users = False
         self.libraries = False
-        """Libraries of functions."""
+        """The changed libraries of functions."""
         self.members = False
-        """The regions of the cluster."""
+        """The changed members of the cluster."""
         self.numbers = False
         """Whether the version vector of this region has changed."""
 
@@ -93,7 +93,7 @@ class WriteSet:
                 self.add(effect_of(array), numbered=numbered)
 
     def add_all(self) -> None:
-        """Anything may have changed."""
+        """Record that anything may have changed."""
         self.everything = self.users = self.members = self.libraries = self.numbers = True
 
     def includes(self, db: int, key: bytes) -> bool:
