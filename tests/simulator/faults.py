@@ -162,7 +162,7 @@ def destroy_spares_unseen(patch: Patch) -> None:
         group: Any = stream.groups.get(effect.group)
         if group is not None:
             for dot in [dot for dot in group.creations if replica.knows(dot)]:
-                group.forget_creation(dot)
+                group.drop_creation(dot)
             if not group.creations:
                 del stream.groups[effect.group]
         streams.bind_by_state(keyspace, effect.db, effect.key, stream)

@@ -40,7 +40,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     shared = stream.shared
     shared.clear(replica.knows)
     for name, group in list(stream.groups.items()):
-        if group.forget_creations(lambda dot: not effect.expired or replica.knows(dot)):
+        if group.drop_creations(lambda dot: not effect.expired or replica.knows(dot)):
             for replica_id in stream.logs:
                 group.drop_between(replica_id, 0, context.get(replica_id, 0))
             group.drop_between(NO_REPLICA_ID, 0, MAX_DELIVERIES)

@@ -76,7 +76,7 @@ def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
     """See :class:`kinds.ForgetProducers`."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     stream.producers.drop_oldest(effect.pid, effect.count)
-    stream.forget_tags(effect.pid)
+    stream.drop_tags(effect.pid)
 
 
 def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:

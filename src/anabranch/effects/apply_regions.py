@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, region_of
-from anabranch.stream.shared import forget_covered
+from anabranch.stream.shared import drop_covered
 
 __all__: list[str] = []
 
@@ -14,7 +14,7 @@ def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
     """See :class:`kinds.AddRegion`."""
     replica = keyspace.replica
     dots = replica.admissions.setdefault(effect.region, {})
-    forget_covered(dots, replica.knows)
+    drop_covered(dots, replica.knows)
     dots[replica.dot] = Member(effect.name, effect.host, effect.port)
     replica.renew_members()
 
@@ -24,7 +24,7 @@ def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
     replica = keyspace.replica
     if (member := replica.members.get(effect.region)) is not None:
         replica.former_names[effect.region] = member.name
-    forget_covered(replica.admissions.get(effect.region, {}), replica.knows)
+    drop_covered(replica.admissions.get(effect.region, {}), replica.knows)
     replica.renew_members()
     replica.removed[effect.region] = max(replica.removed.get(effect.region, 0), effect.epoch)
     replica.conflicts.is_stale = True

@@ -251,7 +251,7 @@ def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
     known = database.remembered.get(key)
     if key in database.values:
         yield from _delete(writer, kinds.Delete(db, key, expired=False))
-    elif known is not None and not known.is_forgettable:
+    elif known is not None and not known.has_only_tombstones:
         yield from _delete(writer, kinds.Delete(db, key, expired=True))
 
 
@@ -361,7 +361,7 @@ def _create_alone(writer: Writer, database: Database, key: bytes) -> Stream:
 
 def _create_among(writer: Writer, database: Database, key: bytes) -> Stream:
     known = database.remembered.get(key)
-    if known is not None and not known.is_forgettable:
+    if known is not None and not known.has_only_tombstones:
         # What others set for the key that was deleted here does not concern the new one.
         writer.emit(kinds.Delete(database.index, key, True))
     return begun_stream(writer.keyspace, database.index, key)

@@ -399,7 +399,7 @@ class Block:
         if cache is not None:
             self.compress(cache)
 
-    def forget_dead(self) -> None:
+    def drop_dead(self) -> None:
         """Rewrite at once, whatever the share of dead entries (see ``RegionLog.reopen_at``)."""
         if self.dead:
             self._rewrite()

@@ -401,7 +401,7 @@ class BlockSequence:
         tail = self.tail
         if tail is not None and tail.ids[-1] > last_id:
             self._keep_newest()
-            tail.forget_dead()
+            tail.drop_dead()
 
     @property
     def newest_number(self) -> int:

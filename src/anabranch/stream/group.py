@@ -100,10 +100,10 @@ class Group(GroupProgress):
         for replica_id, number in given_up:
             self.discarded.setdefault(replica_id, {})[number] = None
 
-    def forget_creations(self, forgotten: Callable[[Dot], bool]) -> bool:
-        """Some creations were removed; whether any is left, and the group with it."""
-        for dot in list(filter(forgotten, self.creations)):
-            self.forget_creation(dot)
+    def drop_creations(self, is_removed: Callable[[Dot], bool]) -> bool:
+        """Drop removed creations; returns whether any is left: without one the group ends."""
+        for dot in list(filter(is_removed, self.creations)):
+            self.drop_creation(dot)
         return len(self.creations) > 0
 
     # -- deliveries ---------------------------------------------------------------------------

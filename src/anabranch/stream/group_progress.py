@@ -92,8 +92,8 @@ class GroupProgress(GroupPending):
         self.creations[dot] = creation
         self.place(stream.logs, anew=True)
 
-    def forget_creation(self, dot: Dot) -> None:
-        """A creation was removed, and what was acknowledged under it with it."""
+    def drop_creation(self, dot: Dot) -> None:
+        """Drop a removed creation, with its acknowledgements."""
         del self.creations[dot]
         self.acknowledged.pop(dot, None)
 

@@ -285,7 +285,7 @@ class RegionLog(BlockSequence):
         """Take over all entries of another state of this log; they are newer than any here."""
         newest = max((self.newest_number, self.newest_id), (other.newest_number, other.newest_id))
         for block in other.blocks:
-            block.forget_dead()
+            block.drop_dead()
             block.first_id = block.ids[0]
             if self.tail is not None:
                 self.tail.close()

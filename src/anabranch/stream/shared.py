@@ -26,7 +26,7 @@ __all__ = [
     "Tag",
     "Tombstone",
     "age_rank",
-    "forget_covered",
+    "drop_covered",
     "winner",
 ]
 
@@ -153,23 +153,23 @@ class Shared:
 
     def clear(self, covered: Covered) -> None:
         """The key was deleted by a region that had applied these effects. Tombstones stay."""
-        forget_covered(self.deadlines, covered)
-        forget_covered(self.last_ids, covered)
-        forget_covered(self.deleted_ids, covered)
-        forget_covered(self.surpluses, covered)
-        forget_covered(self.limits, covered)
-        self.forget_tags(covered)
+        drop_covered(self.deadlines, covered)
+        drop_covered(self.last_ids, covered)
+        drop_covered(self.deleted_ids, covered)
+        drop_covered(self.surpluses, covered)
+        drop_covered(self.limits, covered)
+        self.drop_tags(covered)
         for pid in list(self.accepted):
-            forget_covered(self.accepted[pid], covered)
+            drop_covered(self.accepted[pid], covered)
             if not self.accepted[pid]:
                 del self.accepted[pid]
 
-    def forget_tags(self, covered: Covered) -> None:
-        """The idempotent IDs among them are forgotten."""
+    def drop_tags(self, covered: Covered) -> None:
+        """Drop the tags whose dots are covered."""
         for pid in list(self.tags):
             table_of = self.tags[pid]
             for iid in list(table_of):
-                forget_covered(table_of[iid], covered)
+                drop_covered(table_of[iid], covered)
                 if not table_of[iid]:
                     del table_of[iid]
             if not table_of:
@@ -197,15 +197,15 @@ class Shared:
 
     def set_deadline(self, dot: Dot, at_ms: int | None, covered: Covered) -> int | None:
         """EXPIRE; returns the deadline that counts."""
-        forget_covered(self.deadlines, covered)
+        drop_covered(self.deadlines, covered)
         self.deadlines[dot] = at_ms
         return self.deadline_ms
 
     def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
         """XCFGSET; idempotent IDs that it has seen are forgotten."""
-        forget_covered(self.limits, covered)
+        drop_covered(self.limits, covered)
         self.limits[dot] = limits
-        self.forget_tags(covered)
+        self.drop_tags(covered)
         stream.renew_producers(limits.duration_s, limits.maxsize)
 
     def remember(
@@ -214,21 +214,21 @@ class Shared:
         """A producer's idempotent ID stands for an entry."""
         dots = self.tags.setdefault(pid, {}).setdefault(iid, {})
         if dots:
-            forget_covered(dots, covered)
+            drop_covered(dots, covered)
         dots[dot] = tag
         stream.remember(pid, iid)
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
         """A bulk producer's batch; returns the record that counts."""
         records = self.accepted.setdefault(pid, {})
-        forget_covered(records, covered)
+        drop_covered(records, covered)
         records[dot] = record
         return max(records.values())
 
     def drop_accepted(self, pid: bytes, covered: Covered) -> Accepted | None:
         """A bulk producer is forgotten; returns the record that counts still, if any does."""
         records = self.accepted.get(pid, {})
-        forget_covered(records, covered)
+        drop_covered(records, covered)
         if records:
             return max(records.values())
         self.accepted.pop(pid, None)
@@ -350,8 +350,8 @@ NOTHING_SHARED: Final[Shared] = _Nothing()
 """Of every stream of a region alone."""
 
 
-def forget_covered(table: dict[Dot, _T], covered: Covered) -> None:
-    """Drop what a removal or a new setting has seen."""
+def drop_covered(table: dict[Dot, _T], covered: Covered) -> None:
+    """Drop the dots that a removal or a new setting covers."""
     for dot in [dot for dot in table if covered(dot)]:
         del table[dot]
 

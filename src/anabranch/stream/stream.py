@@ -320,12 +320,12 @@ class Stream:
 
     @property
     def is_blank(self) -> bool:
-        """Nothing has to be remembered of a stream that does not exist."""
+        """Whether nothing is left of a stream that does not exist."""
         return self.shared.is_blank and all(log.is_blank for log in self.logs.values())
 
     @property
-    def is_forgettable(self) -> bool:
-        """Whether nothing but tombstones has to be remembered of a stream that does not exist."""
+    def has_only_tombstones(self) -> bool:
+        """Whether nothing but tombstones is left of a stream that does not exist."""
         shared = self.shared
         return not (shared.deadlines or shared.limits or shared.tags or shared.accepted)
 
@@ -423,9 +423,9 @@ class Stream:
         for iid in newest:
             dots = tags[iid]
             producers.restore(pid, iid, dots[winner(dots)].answered, _newest_ms(dots))
-        self.forget_tags(pid)
+        self.drop_tags(pid)
 
-    def forget_tags(self, pid: bytes) -> None:
+    def drop_tags(self, pid: bytes) -> None:
         """Keep of a producer's tags those that its look-up table still has."""
         shared = self.shared
         known = self.producers.tables.get(pid, {})
