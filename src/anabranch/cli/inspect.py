@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.inspect_files import Progress, in_use, lines_of_failure, locate
+from anabranch.cli.inspect_files import in_use, lines_of_failure, locate
 from anabranch.cli.inspect_report import (
     complaints,
     directory_object,
@@ -34,6 +34,7 @@ from anabranch.cli.inspect_values import (
     when,
 )
 from anabranch.cli.inspect_write import write_log
+from anabranch.cli.progress import Progress
 from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of
 from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts
@@ -252,9 +253,8 @@ def _look(
 def _survey(survey: Survey, dump: _Dump | None = None, wanted: str = "") -> None:
     """Walk through everything, and print what is to be dumped."""
     quiet = dump is not None and sys.stdout.isatty()
-    progress = Progress("reading", survey.bytes_total, quiet=quiet)
     printed = 0
-    try:
+    with Progress("reading", survey.bytes_total, quiet=quiet) as progress:
         for _, item in survey.walk():
             progress.update(survey.bytes_done)
             if dump is None or (dump.limit is not None and printed >= dump.limit):
@@ -268,8 +268,6 @@ def _survey(survey: Survey, dump: _Dump | None = None, wanted: str = "") -> None
                 printed += 1
                 if printed == dump.limit:
                     break
-    finally:
-        progress.finish()
 
 
 def _effect_lines(seen: SeenBatch, dump: _Dump) -> Iterator[str]:

@@ -1,14 +1,12 @@
-"""Find the directory that is meant, check whether a server uses it, and show progress."""
+"""Find the directory that is meant, and check whether a server uses it."""
 
 from __future__ import annotations
 
 import fcntl
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
@@ -18,11 +16,7 @@ from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import position_of
 from anabranch.server.disk import Directory
 
-__all__ = ["Failed", "Progress", "in_use", "lines_of_failure", "locate"]
-
-_SHOWN_AFTER_S: Final = 1.0
-_LINE_S: Final = 3.0
-_BAR_S: Final = 0.1
+__all__ = ["Failed", "in_use", "lines_of_failure", "locate"]
 
 
 class Failed(AnabranchError):
@@ -87,42 +81,3 @@ def lines_of_failure(ctx: click.Context) -> Iterator[None]:
             file=sys.stderr,
         )
         ctx.exit(1)
-
-
-class Progress:
-    """How far it is, on standard error, once it has taken a second.
-
-    A bar on a terminal, unless ``quiet`` because what is printed goes there too; lines elsewhere.
-    """
-
-    def __init__(self, label: str, total: int, *, quiet: bool = False) -> None:
-        self._label = label
-        self._total = total
-        self._bar: Any = None
-        self._shown = 0
-        self._is_terminal = sys.stderr.isatty()
-        silent = quiet and self._is_terminal
-        self._next = float("inf") if silent else time.monotonic() + _SHOWN_AFTER_S
-
-    def update(self, done: int) -> None:
-        """So many bytes are done; cheap enough to be called always."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        if not self._is_terminal:
-            self._next = now + _LINE_S
-            percent = 100 * done // max(self._total, 1)
-            print(f"anabranch: {self._label}: {percent} %", file=sys.stderr)
-            return
-        self._next = now + _BAR_S
-        if self._bar is None:
-            self._bar = click.progressbar(length=self._total, label=self._label, file=sys.stderr)
-            self._bar.__enter__()
-        self._bar.update(done - self._shown)
-        self._shown = done
-
-    def finish(self) -> None:
-        """End the bar's line."""
-        if self._bar is not None:
-            self._bar.__exit__(None, None, None)
-            self._bar = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from anabranch.cli.inspect_files import Failed, Progress
+from anabranch.cli.inspect_files import Failed
 from anabranch.cli.inspect_values import (
     as_text,
     entries_of,
@@ -14,6 +14,7 @@ from anabranch.cli.inspect_values import (
     id_text,
     when,
 )
+from anabranch.cli.progress import Progress
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.overlay import Overlay
@@ -37,15 +38,10 @@ def recovered(
     """
     keyspace = Keyspace(databases, replica)
     report = Recovery()
-    progress: Progress | None = None
-    try:
+    with Progress("recovering", None) as progress:
         for report in recover(Overlay(directory), keyspace):
-            if progress is None:
-                progress = Progress("recovering", report.bytes_total)
+            progress.total = report.bytes_total
             progress.update(report.bytes_done)
-    finally:
-        if progress is not None:
-            progress.finish()
     return keyspace, report
 
 

@@ -9,8 +9,9 @@ from typing import IO
 
 import click
 
-from anabranch.cli.inspect_files import Failed, Progress
+from anabranch.cli.inspect_files import Failed
 from anabranch.cli.inspect_values import as_json, when
+from anabranch.cli.progress import Progress
 from anabranch.errors import ConfigError
 from anabranch.node.epoch_file import forget_epoch
 from anabranch.oplog.inspection import Survey
@@ -34,10 +35,9 @@ def write_log(
         )
     with locked(directory, "; without --write the files can be looked at while it runs"):
         survey = Survey(directory)
-        progress = Progress("reading", survey.bytes_total)
-        for _ in survey.walk():
-            progress.update(survey.bytes_done)
-        progress.finish()
+        with Progress("reading", survey.bytes_total) as progress:
+            for _ in survey.walk():
+                progress.update(survey.bytes_done)
         repair = plan_repair(survey)
         if repair is None:
             print("anabranch: a start takes these files as they are: nothing was cut")

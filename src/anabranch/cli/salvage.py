@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from anabranch.cli.address import Address
-from anabranch.cli.inspect_files import Failed, Progress, in_use, locate
+from anabranch.cli.inspect_files import Failed, in_use, locate
 from anabranch.cli.inspect_stream import recovered
+from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.client import connect
 from anabranch.config.load import load
 from anabranch.effects import kinds
@@ -204,7 +205,6 @@ async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float)
     """One life: join, catch up, add, wait for a disk, leave."""
     regions = server.regions
     assert regions is not None
-    progress = Progress("adding", sum(map(len, lost.entries.values())))
     added = done = 0
     try:
         await server.start()
@@ -214,21 +214,23 @@ async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float)
             patience_s,
         )
         server.region.context.set_time(server.clock.now_us() // 1000)
-        for place, entries in lost.entries.items():
-            for chunk in _chunks(entries):
-                missing = _missing(server, place, chunk)
-                if missing:
-                    _add(server, place, missing)
-                    added += len(missing)
-                done += len(chunk)
-                progress.update(done)
-                await _until(
-                    lambda: _is_safe(server, cluster.region), "a member has it on disk", patience_s
-                )
+        with Progress("adding", sum(map(len, lost.entries.values()))) as progress:
+            for place, entries in lost.entries.items():
+                for chunk in _chunks(entries):
+                    missing = _missing(server, place, chunk)
+                    if missing:
+                        _add(server, place, missing)
+                        added += len(missing)
+                    done += len(chunk)
+                    progress.update(done)
+                    await _until(
+                        lambda: _is_safe(server, cluster.region),
+                        "a member has it on disk",
+                        patience_s,
+                    )
         await asyncio.to_thread(cluster.remove, lost.region)
         return added
     finally:
-        progress.finish()
         await orderly_stop(server, patient=False)
         server.close()
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from anabranch.keyspace.replica import region_of
@@ -15,6 +13,7 @@ from anabranch.server.app import Server as LiveServer
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import differences
 from anabranch.testing.server import GOSSIP_PORT_ABOVE, Server
+from anabranch.testing.startable import Startable
 from anabranch.testing.worker import Worker
 
 __all__ = ["Cluster", "NotConvergedError"]
@@ -27,7 +26,7 @@ class NotConvergedError(AssertionError):
     """Regions that should be the same are not; the text says where they differ."""
 
 
-class Cluster:
+class Cluster(Startable):
     """Regions that write to the same streams; use it in ``with`` or ``async with``.
 
     ``Cluster()`` has the regions ``eu``, ``us`` and ``ap``, each a `Server` that is an attribute of
@@ -104,32 +103,6 @@ class Cluster:
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
-
-    def __enter__(self) -> Self:
-        """Started."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stopped."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """Started, while the caller's loop goes on."""
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """As `__exit__`."""
-        await asyncio.to_thread(self.close)
 
     # -- regions ------------------------------------------------------------------------------
 

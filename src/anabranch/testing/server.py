@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import hiredis
@@ -25,6 +24,7 @@ from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
 from anabranch.testing.disk import Disk
 from anabranch.testing.seen import Seen, our_session
+from anabranch.testing.startable import Startable
 from anabranch.testing.worker import Worker
 
 __all__ = ["RUNNING", "CommandFailedError", "Server"]
@@ -43,7 +43,7 @@ class CommandFailedError(Exception):
     """A command of the test kit got an error as its reply."""
 
 
-class Server:
+class Server(Startable):
     """A stream server; use it in ``with`` or ``async with``, or call `start` and `stop`.
 
     ``persist`` is the directory of its data, or True for one that is deleted at the end; without it
@@ -207,32 +207,6 @@ class Server:
             with suppress(OSError):
                 Path(self.unix_path).parent.rmdir()
             self.unix_path = ""
-
-    def __enter__(self) -> Self:
-        """Started."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stopped; what it kept in a directory of its own is deleted."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """Started, while the caller's loop goes on."""
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """As `__exit__`."""
-        await asyncio.to_thread(self.close)
 
     # -- where it is --------------------------------------------------------------------------
 

@@ -8,8 +8,6 @@ from typing import get_type_hints
 
 import pytest
 
-from anabranch.cli import inspect_files
-from anabranch.cli.inspect_files import Progress
 from anabranch.cli.inspect_values import as_json, as_text, effect_fields, in_pieces, when
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
@@ -112,23 +110,3 @@ def test_a_run_is_shown_as_its_additions() -> None:
         f'db=2 key="s" entry_id={number}-0 fields=["f" "v"] weight={number + 6} opens={opens}'
         for number, opens in ((1, "yes"), (2, "no"), (3, "yes"))
     ]
-
-
-def test_progress_is_told_after_a_second_and_then_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = 100.0
-    monkeypatch.setattr(inspect_files.time, "monotonic", lambda: now)
-    progress = Progress("reading", 400)
-    shown = []
-    for step in range(8):
-        now = 100.0 + step * 0.9
-        progress.update(step * 50)
-        shown.append(capsys.readouterr().err)
-    progress.finish()
-    assert [text for text in shown if text] == [
-        "anabranch: reading: 25 %\n",
-        "anabranch: reading: 75 %\n",
-    ]
-    assert shown[2]
-    assert shown[6]

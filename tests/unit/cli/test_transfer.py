@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from anabranch.cli.address import Address
 from anabranch.cli.main import command
-from anabranch.cli.transfer import progress
 from anabranch.cli.transfer.carry import carry, select
 from anabranch.cli.transfer.client import rdb_version_of
 from anabranch.cli.transfer.record import Counts, Item, Record, Selection, TransferFailed
@@ -251,25 +250,6 @@ def test_long_lists_of_losses_are_cut() -> None:
     lines = told.as_text().splitlines()
     assert lines[-1] == "  and 10 more streams"
     assert told.succeeded
-
-
-def test_progress_is_a_line_every_few_seconds(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    source = Source()
-    source.total = 50_000
-    with progress.Progress("importing", source) as shown_progress:
-        for step in range(10):
-            now[0] += 1.0
-            source.done = step * 1000
-            shown_progress.update()
-    assert capsys.readouterr().err.splitlines() == [
-        "anabranch: importing: 2,000 of 50,000 keys",
-        "anabranch: importing: 5,000 of 50,000 keys",
-        "anabranch: importing: 8,000 of 50,000 keys",
-    ]
 
 
 class Informed:

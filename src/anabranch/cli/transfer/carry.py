@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.transfer.progress import Progress
+from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.record import (
     Counts,
     Item,
@@ -45,9 +45,10 @@ def carry(
     source: Source, target: Target, selection: Selection, summary: Summary, *, lossy: bool
 ) -> None:
     """All keys that are selected; raises :class:`TransferFailed`."""
-    with Progress(summary.verb.removesuffix("ed") + "ing", source) as progress:
+    label = summary.verb.removesuffix("ed") + "ing"
+    with Progress(label, source.total, unit=source.unit) as progress:
         for record in source.records(target.value_bytes_max):
-            progress.update()
+            progress.update(source.done)
             if selection.takes(record.db, record.key):
                 _carry_one(record, target, summary, lossy=lossy)
     summary.passed_over = source.passed_over()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from typing import BinaryIO, cast
 
-from anabranch.cli.transfer.progress import Progress
+from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.record import Record, TransferFailed
 from anabranch.rdb.errors import RdbFileError
 from anabranch.rdb.file import RdbFile
@@ -66,9 +66,9 @@ class FileSource:
     def verify(self) -> None:
         """Read all of it for nothing but to see that it is whole."""
         try:
-            with Progress("checking", self) as progress:
+            with Progress("checking", self.total, unit=self.unit) as progress:
                 for _ in RdbFile(self.chunks(), kinds=(), value_bytes_max=_NO_LIMIT):
-                    progress.update()
+                    progress.update(self.done)
         except RdbFileError as problem:
             raise TransferFailed(f"{self.name}: {problem}") from None
 

@@ -16,8 +16,8 @@ from tempfile import TemporaryFile, gettempdir
 from typing import BinaryIO
 
 from anabranch.cli.address import Address, Refused, ask
+from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.file_source import FileSource, verified
-from anabranch.cli.transfer.progress import Progress
 from anabranch.cli.transfer.record import TransferFailed
 
 __all__ = ["sync_source"]
@@ -69,10 +69,10 @@ def _coming(sock: socket.socket, head: str, name: str) -> FileSource:
 def _received(coming: FileSource) -> FileSource:
     file = TemporaryFile(prefix="anabranch-")  # noqa: SIM115 - the source reads on
     try:
-        with Progress("receiving", coming) as progress:
+        with Progress("receiving", coming.total, unit=coming.unit) as progress:
             for chunk in coming.chunks():
                 _store(chunk, file)
-                progress.update()
+                progress.update(coming.done)
     except BaseException:
         file.close()
         raise

@@ -1,0 +1,36 @@
+"""What a server and a cluster have in common: both are context managers, also asynchronous ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+__all__ = ["Startable"]
+
+
+class Startable:
+    """Started in a ``with`` or ``async with`` statement, closed at its end."""
+
+    def start(self) -> Self:
+        """Start, and return when it can be used."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        """Started."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Closed."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Started, while the caller's loop goes on."""
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closed, while the caller's loop goes on."""
+        await asyncio.to_thread(self.close)
