@@ -11,13 +11,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from anabranch.cli import main
 from anabranch.config.load import load
 from anabranch.testing import Server
-from tests.house.markdown import fences, pages
+from tests.house.markdown import code_spans, fences, pages
 from tests.support.servers import REPOSITORY
 
 _PROMPT = "127.0.0.1:6379> "
@@ -130,6 +131,58 @@ def test_make_knows_the_targets_that_are_named() -> None:
             match = _MAKE.match(line)
             for target in match[1].split() if match else ():
                 assert target in targets, f"{page}: {line}"
+
+
+def shown_commands() -> Iterator[tuple[str, str]]:
+    """Page and command line of `anabranch`: blocks of the shell, transcripts, running text."""
+    for page, text in pages().items():
+        for fence in fences(text):
+            for line in fence.body.replace("\\\n", " ").splitlines():
+                is_typed = fence.language == "sh" or line.startswith("$ ")
+                for part in line.removeprefix("$ ").split(" | ") if is_typed else ():
+                    if re.match(r"(?:[A-Z_]+=\S+ )*anabranch ", part):
+                        yield page, part
+        if page not in {"CHANGELOG.md", "docs/formats.md"}:  # the past; words of the handshake
+            yield from ((page, span) for span in code_spans(text) if span.startswith("anabranch "))
+
+
+def test_commands_and_options_that_are_shown_exist() -> None:
+    checked = 0
+    for page, line in shown_commands():
+        words = shlex.split(line, comments=True)
+        words = words[words.index("anabranch") + 1 :]
+        if words[0] in {"serve", "config"}:  # they take directives: see the next test
+            continue
+        command: click.Command = main.command
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            name = words.pop(0)
+            found = command.get_command(click.Context(command), name)
+            assert found is not None, (page, line)
+            command = found
+        parameters = command.get_params(click.Context(command))
+        known = {"-h"}.union(*([*each.opts, *each.secondary_opts] for each in parameters))
+        for word in words:
+            option = word.partition("=")[0]
+            assert option in known or not re.match(r"--?[a-z]", option), (page, line, option)
+        checked += 1
+    assert checked >= 50
+
+
+def test_programs_that_are_shown_exist_and_take_the_options() -> None:
+    checked = 0
+    for page, text in pages().items():
+        shown = [line for fence in fences(text) for line in fence.body.splitlines()]
+        for line in [*shown, *code_spans(text)]:
+            if line.startswith(("python -m benchmarks", "python -m tests")):
+                words = shlex.split(line, comments=True)
+                module = REPOSITORY.joinpath(*words[2].split("."))
+                assert module.is_dir() or module.with_suffix(".py").is_file(), (page, line)
+                files = (REPOSITORY / words[2].partition(".")[0]).rglob("*.py")
+                source = "".join(path.read_text("utf-8") for path in files)
+                for word in words[3:]:
+                    assert not word.startswith("--") or f'"{word}"' in source, (page, line)
+                checked += 1
+    assert checked >= 20
 
 
 def test_starts_that_are_shown_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
