@@ -152,6 +152,7 @@ class Query:
             except subprocess.TimeoutExpired:
                 kill_session(job.pid)
                 job.wait()
+                assert kill_after_s is not None, f"a run does not end; see {log}"
         lines = log.read_text(errors="replace").splitlines()
         self.said += lines
         last = lines[-1] if lines else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 
@@ -291,6 +292,44 @@ def test_a_frozen_target_is_never_passed(server, reading):
     end = reader.latestOffset(start, ReadAllAvailable())
     assert read(reader, start, end) == list(range(5))
     assert reader.latestOffset(end, ReadAllAvailable()) is end
+
+
+def test_a_run_to_a_frozen_target_ends_while_the_stream_is_trimmed(ours, reading, caplog):
+    fill(ours, "s", 10)
+
+    def run(start, trim_first):
+        """All batches up to what there is now; then more is written and trimmed, five times."""
+        reader = reading(ours, failOnDataLoss="false", pollTimeoutMs="1")
+        reader.prepareForTriggerAvailableNow()
+        found = []
+        for number in range(5):
+            if trim_first or number:
+                fill(ours, "s", 30, first=100 * number)
+                with talking(ours) as client:
+                    client.execute_command("XTRIM", "s", "MAXLEN", "=", 5)
+            end = reader.latestOffset(start, ReadAllAvailable())
+            if end is start:
+                return found, end
+            found += read(reader, start, end)
+            start = end
+        raise AssertionError("it does not end")
+
+    with caplog.at_level(logging.WARNING):
+        found, end = run(reading(ours).initialOffset(), trim_first=False)
+        assert (found, caplog.records) == (list(range(10)), [])
+        base = end["s"]["s"][""][0] - 10
+        found, end = run(end, trim_first=True)  # all of the target is trimmed before it is read
+        assert found == []
+        strict = reading(ours)
+        with pytest.raises(DataLossError, match=r"(\d+) entries after"):
+            strict.latestOffset(end, ReadAllAvailable())
+        found, end = run(end, trim_first=False)
+    lost = [map(int, re.search(r"(\d+) entr.* \(positions (\d+)\D(\d+)\)", each.message).groups())
+            for each in caplog.records]  # fmt: skip
+    (count, first, last), (then, second, stop) = lost
+    assert (first, second) == (base + 10, last + 1)
+    assert (count, then) == (last - first + 1, stop - second + 1)
+    assert found == [425, 426, 427, 428, 429] or len(found) == 5
 
 
 def test_trimming_between_two_batches(server, reading):

@@ -104,8 +104,12 @@ def unsubscribed(start: Vector, survey: Survey) -> list[str]:
     return sorted(each for each in start.cursors if not survey.subscribes(each))
 
 
-def assess(start: Vector, logs: Logs, survey: Survey) -> Found:
-    """Compare a vector with the logs that there are."""
+def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None) -> Found:
+    """Compare a vector with the logs that there are.
+
+    `target`: the ends up to which a run reads. What was trimmed behind them is left to a later run;
+    otherwise a run would not end while a stream is trimmed all the time.
+    """
     found = Found()
     for stream, regions in start.cursors.items():
         if not survey.subscribes(stream):
@@ -139,13 +143,21 @@ def assess(start: Vector, logs: Logs, survey: Survey) -> Found:
                     found.set_back.append(_set_back(place, cursor, log))
                 else:
                     found.behind.append(_behind(place, cursor, log))
-            elif horizon := _horizon(cursor, log):
+            elif (horizon := _horizon(cursor, log)) and not _is_at(target, stream, region, cursor):
                 found.lost.append(f"{place}: {_told(horizon, cursor, log, stream, region, survey)}")
                 begin = log.begin
                 last_id = begin.last_id if begin.by_id else cursor.last_id
                 at = begin.position if begin.by_id else max(begin.position, cursor.position)
                 found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
     return found
+
+
+def _is_at(target: Logs | None, stream: str, region: str, cursor: Cursor) -> bool:
+    """Whether a cursor has reached the target of a run, which has no log that came later."""
+    if target is None:
+        return False
+    log = target.get(stream, {}).get(region)
+    return log is None or not cursor.behind(log.end)
 
 
 def _behind(place: str, cursor: Cursor, log: LogBounds) -> str:

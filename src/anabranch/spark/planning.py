@@ -107,7 +107,7 @@ class Planner:
         wait_ms = self._options.poll_timeout_ms if self._quiet and self._target is None else 0
         self._check_subscription(start, survey)
         self._logs = survey.logs(wait_ms, start)
-        seen = assess(start, self._logs, survey)
+        seen = assess(start, self._logs, survey, self._target)
         if self._lacks(seen):
             seen = self._caught_up(seen, start, survey)
         lost = seen.lost + seen.absent
@@ -149,15 +149,19 @@ class Planner:
         for stream, found in self._logs.items():
             for region, log in found.items():
                 end = log.end
+                begin = start.get(stream, region)
+                jump = seen.begins.get(stream, {}).get(region)
                 if self._target is not None:
                     frozen = self._target.get(stream, {}).get(region)
                     if frozen is None:
                         continue
                     if frozen.incarnation == end.incarnation and frozen.end.behind(end):
                         end = frozen.end
-                begin = start.get(stream, region)
-                jumps = region in seen.begins.get(stream, {})
-                if begin is None or jumps or begin.behind(end):
+                if jump is not None:
+                    # Entries may be lost beyond the target, too; they are reported once.
+                    behind = Cursor(end.incarnation, jump.position, jump.last_id)
+                    end = behind if end.behind(behind) else end
+                if begin is None or jump is not None or begin.behind(end):
                     cursors.setdefault(stream, {})[region] = end
         return Vector(cursors)
 
@@ -208,7 +212,7 @@ class Planner:
                 lacking = "; ".join(seen.behind + seen.absent)
                 _log.warning("%s; waiting up to %.0f s more", lacking, left)
             self._logs = survey.logs(max(1, int(min(left, 1.0) * 1000)), start)
-            seen = assess(start, self._logs, survey)
+            seen = assess(start, self._logs, survey, self._target)
         return seen
 
     def _limited(
