@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 from anabranch.spark import lake_files
 from anabranch.spark.lake_files import SCHEMA, LakeError, LakeFile, Run, runs_of, sync_names
+from anabranch.spark.rounds import in_rounds
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,7 +40,6 @@ PARTITIONS: Final = ["stream", "date"]
 _OF_FILES: Final = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
 _ATTEMPTS: Final = 100  # of a commit that conflicts with others
 _OPENINGS: Final = 3  # of a table whose log changes meanwhile
-_THREADS: Final = 4
 
 _FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
 
@@ -116,8 +115,7 @@ class Lake:
                 for run in runs_of(some.column("region"), some.column("position"))
             ]
 
-        with ThreadPoolExecutor(_THREADS) as threads:
-            return gaps(run for some in threads.map(runs, self.files(streams)) for run in some)
+        return gaps(run for some in in_rounds(None, self.files(streams), runs) for run in some)
 
     def write(self, table: pa.Table) -> list[Draft]:
         """Write files with these entries, durably; they are visible after `commit`."""

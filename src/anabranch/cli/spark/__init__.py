@@ -6,14 +6,12 @@ import click
 
 from anabranch.cli.spark.archive import archive
 from anabranch.cli.spark.audit import audit
-from anabranch.cli.spark.compact import compact
 from anabranch.cli.spark.doctor import doctor
 from anabranch.cli.spark.idmp_audit import idmp_audit
 from anabranch.cli.spark.ingest import ingest
 from anabranch.cli.spark.lag import lag
-from anabranch.cli.spark.migrate_lake import migrate_lake
+from anabranch.cli.spark.lake import compact, migrate_lake, verify
 from anabranch.cli.spark.replay import replay
-from anabranch.cli.spark.verify import verify
 from anabranch.cli.spark.windows import windows
 
 __all__ = ["command"]
