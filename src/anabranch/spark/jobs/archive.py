@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The size of the lake, and what this run added, or would add."""
+    """The size of the lake, and what this run has added, or in a dry run would add."""
 
     entries: int
     """Entries added; in a dry run at most so many."""

@@ -1,7 +1,7 @@
-"""Small files of a lake into larger ones, beside whoever reads and writes it.
+"""Merges small files of a lake into larger ones, while others read and write it.
 
-Merging and removing are the library's: the merged files take the place of the others in one commit,
-and those stay on disk for whoever reads an older version, for as long as was asked.
+The library merges and removes files: one commit replaces the merged files, and these stay on disk
+for readers of older versions, for the retention time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNCOMMITTED_HOURS: Final = 168  # what no version has may belong to a batch tha
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What was done, or would be."""
+    """The result, or in a dry run the expected one."""
 
     merged: int
     """Files that were replaced."""
@@ -40,7 +40,7 @@ class Compacted:
     removed: int
     """Files that no version within the retention time has."""
     problems: tuple[str, ...]
-    """Files that are not what they were when they were committed: their day was left alone."""
+    """Files that have changed since they were committed: the files of their day are not merged."""
     dry_run: bool
 
 
@@ -54,7 +54,7 @@ def compact(
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Compacted:
-    """Merge the files of each stream and day up to `target_bytes`; remove what nobody reads.
+    """Merge the files of each stream and day up to `target_bytes`; remove files that are too old.
 
     It may be killed at any moment and run again, and run beside `archive`, beside itself and beside
     readers of versions not older than `retain_hours`. Files are examined before they are merged,

@@ -1,4 +1,4 @@
-"""Does Spark work here? Looks at every part, and then runs a small job."""
+"""Checks whether Spark works on this machine, part by part, and runs a small job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Finding", "doctor"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     found: str

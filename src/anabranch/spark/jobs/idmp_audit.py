@@ -1,4 +1,4 @@
-"""Are idempotent producers safe? What was refused, whose memory is short, what is there twice."""
+"""Reports refused duplicates, producers near their limits, and rows that were written twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["IdmpAudited", "Memory", "ProducerMemory", "idmp_audit"]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How idempotent IDs fare in one stream, as one region tells it."""
+    """The idempotent IDs of one stream, as one region reports them."""
 
     region: str
     stream: str
@@ -33,7 +33,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class ProducerMemory:
-    """A producer of whom more is forgotten, or soon will be, than a repetition may need."""
+    """A producer near a limit: the server may forget IDs that a repetition needs."""
 
     region: str
     stream: str
@@ -48,7 +48,7 @@ class ProducerMemory:
 
 @dataclass(frozen=True, slots=True)
 class IdmpAudited:
-    """What was found."""
+    """The result."""
 
     regions: tuple[str, ...]
     memories: tuple[Memory, ...]

@@ -1,4 +1,4 @@
-"""Files into streams: CSV, JSON lines and Parquet, each file once."""
+"""Copies files into streams: CSV, JSON lines and Parquet, each file once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ONE_SPLIT: Final = {
 
 
 class IngestError(AnabranchError):
-    """Files that cannot be taken in; the text says which and why."""
+    """Files that cannot be read; the text names them and the reason."""
 
 
 @dataclass(frozen=True, slots=True)

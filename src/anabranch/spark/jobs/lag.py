@@ -1,4 +1,4 @@
-"""Do consumer groups keep up? Their lag and what they have pending, sampled, and where it tends."""
+"""Samples the lag and the pending entries of consumer groups, and estimates their trend."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """What the samples of one group say."""
+    """The result for one group."""
 
     region: str
     stream: str
@@ -81,15 +81,15 @@ def lag(
     progress: Callable[[Sequence[Sample]], None] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Lagged:
-    """Look `samples` times, every `interval_s` seconds, and say where the lag of each group tends.
+    """Take `samples` samples, one every `interval_s` seconds, and estimate the trend of each group.
 
     `region_urls`: name to address of several servers, since each region delivers for itself; by
     default there is the one of the option ``url``. `streams`: keys; all that match `pattern`, or
     all, if none is named; `groups`: only these. `table`: a directory of Parquet files to add a file
-    with the samples to. `plot`: a picture, ``.svg`` or ``.png``. With `dry_run` it
-    looks once and writes neither. `progress` gets each round. An interrupt ends the sampling early.
-    `options` are connection options of a read. Raises `ServerUnreachable`, `ServerRefused`,
-    `OptionError`, `PlotError`.
+    with the samples to. `plot`: a picture, ``.svg`` or ``.png``. With `dry_run` it takes one sample
+    and writes neither. `progress` gets each round. An interrupt ends the sampling early. `options`
+    are connection options of a read. Raises `ServerUnreachable`, `ServerRefused`, `OptionError`,
+    `PlotError`.
     """
     if plot is not None:
         check_plot(Path(plot))
@@ -155,7 +155,7 @@ def sample(
     groups: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
 ) -> Iterator[list[Sample]]:
-    """What `lag` looks at, round by round; see there."""
+    """The samples of `lag`, round by round; see there."""
     what = {"subscribe": ",".join(streams)} if streams else {"subscribePattern": pattern or "*"}
     read = ReadOptions.parse({**(options or {}), **what})
     with ExitStack() as stack:

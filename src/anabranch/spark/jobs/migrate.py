@@ -1,4 +1,4 @@
-"""A lake of an earlier version, with manifests of its own, into a Delta table in its place."""
+"""Turns a lake of an earlier version, with manifests, into a Delta table in its place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMATS: Final = (1, 2)  # 1 knew neither digests nor replacements
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What a lake holds now."""
+    """The contents of the lake afterwards."""
 
     files_before: int
     files: int

@@ -1,4 +1,4 @@
-"""A lake back into streams, in the order of the IDs."""
+"""Copies a lake back into streams, in the order of the IDs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Replayed", "replay", "table_of"]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What was written, or would be; with it what was there already."""
+    """The entries that are, or would be, in the target; also those that it had before."""
 
     entries: int
     streams: tuple[str, ...]

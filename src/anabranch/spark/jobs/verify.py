@@ -1,4 +1,4 @@
-"""Does a lake hold what its log says? Every file is read again."""
+"""Reads every file of a lake again and compares it with the log of the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Finding", "Verified", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong."""
+    """One fault of a lake."""
 
     kind: str
     """``log``, ``missing``, ``altered``, ``unreadable``, ``count``, ``place``, ``overlap`` or
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was read, and what is wrong with it."""
+    """What was read, and the faults that were found."""
 
     files: int
     entries: int

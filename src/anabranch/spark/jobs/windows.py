@@ -1,14 +1,14 @@
-"""Counts, sums and percentiles for each window of time and each key, told once, when it is closed.
+"""Counts, sums and percentiles for each window of time and each key, written once per window.
 
-A window is closed when the watermarks of all regions have passed its end: each region's is the
-latest time it has shown, less a delay. So a region that was cut off holds results back, and what it
-brings when it is healed is in them. What is told of a window does not depend on the order in which
-entries came or tasks ended: sums are of decimal or whole numbers, percentiles are exact. So a
-batch that is repeated after a crash is the same again, and the sink recognises it.
+A window is closed, and written, when the watermarks of all regions have passed its end. The
+watermark of a region is the latest time of its entries, less a delay. So a disconnected region
+delays results, and its late entries are counted. The row of a window does not depend on the order
+in which entries came or tasks ended: sums are of decimal or whole numbers, percentiles are exact.
+So a batch that is repeated after a crash is equal, and the sink recognises it.
 
 A run that ends (`once`) leaves windows open whose end no watermark has passed: they are in the
-checkpoint, and a later run goes on with them. Between runs Spark keeps only the least of the
-regions' watermarks: in each run windows close once every region has shown something new.
+checkpoint, and a later run continues with them. Between runs Spark keeps only the least of the
+regions' watermarks: in each run windows close when every region has delivered a new entry.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _EXACT: Final = re.compile(r"(tiny|small|big)?int|integer|long|decimal(\(\d+(, *
 
 
 class WindowsError(AnabranchError):
-    """Windows that cannot be made so; the text says why, and what to do."""
+    """These windows are not possible; the text gives the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windowing:
-    """What is counted. All runs with one checkpoint need the same."""
+    """The definition of the windows. It is the same for all runs with one checkpoint."""
 
     size: str = "1 minute"
     slide: str | None = None
     """Windows begin so far apart, and overlap if that is less than their size."""
     delay: str = "10 seconds"
-    """How far an entry may lie behind the latest time that its own region has shown."""
+    """How far an entry may lie behind the latest time of its own region."""
     time: str = "ts"
     """``ts``, the time in the ID, or a field (ISO 8601). Entries without one are in no window."""
     key: str | None = None
@@ -66,7 +66,7 @@ class Windowing:
     """Type of the values: decimal or whole numbers. Others are no values, and counted as such."""
     percentiles: tuple[float, ...] = (0.5, 0.95, 0.99)
     unique: str | None = None
-    """A field that tells events apart: entries with the same value of it count as one."""
+    """A field that identifies an event: entries with the same value count as one."""
 
     def __post_init__(self) -> None:
         """Raises `WindowsError`."""
@@ -92,7 +92,7 @@ class Windowing:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch, for whoever watches."""
+    """One batch, for reports of progress."""
 
     batch: int
     entries: int
@@ -103,7 +103,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """What this run did."""
+    """The result of a run."""
 
     entries: int
     """Entries read."""
@@ -117,7 +117,7 @@ class Windowed:
     open: int | None
     """Windows and keys that the checkpoint keeps for the next run; None if nothing was read."""
     watermark_ms: int | None
-    """All windows that end here or before are told; None while a region has shown nothing."""
+    """All windows that end here or before are written; None while a region has no entry."""
     regions: tuple[str, ...]
     starts: int
     """How often the query had to be started."""
@@ -150,10 +150,10 @@ def windows(
     checkpoint, a directory of this machine, is by default in the lake.
 
     The regions are those that the streams have at the first start, or `regions`. When one has
-    joined, the next start is refused: begin with a new checkpoint, and with `after_ms` tell only
-    windows that end after this time, so that none is told twice. With `dry_run` nothing is written
-    or remembered: all there is counts, as if all windows were closed. Raises `WindowsError`, what
-    Spark raises, and `GaveUp`.
+    joined, the next start is refused: begin with a new checkpoint, and with `after_ms` write only
+    windows that end after this time, so that none is written twice. With `dry_run` nothing is
+    written: all present entries are counted, as if all windows were closed. Raises `WindowsError`,
+    what Spark raises, and `GaveUp`.
     """
     if (into is None) == (lake is None):
         raise WindowsError("give one of: a stream to write to, a directory to write to")
@@ -351,7 +351,7 @@ def _dry_run(
 
 
 class _Tally:
-    """Adds up what Spark tells after each batch."""
+    """Adds up Spark's reports of all batches."""
 
     def __init__(self, report: Callable[[Step], None] | None) -> None:
         self._report = report
