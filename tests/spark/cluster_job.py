@@ -129,7 +129,7 @@ def more(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     counts = counts.option("checkpointLocation", str(place / "counted"))
     supervised = supervise(lambda: counts.trigger(availableNow=True).start())
     # A client that removes its listener while an event is on its way waits for itself for ever.
-    wait_until(lambda: listener.ended, "the listener has heard of the end", 60)
+    wait_until(lambda: listener.ended, "the listener has heard of the end", 300)
     spark.streams.removeListener(listener)
 
     (place / "rows.csv").write_text("city,people\nBonn,336000\nUlm,many\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,15 @@ from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark starts many processes, for each of which a busy machine may take half a minute."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,7 +69,7 @@ def regions(cluster: RegionProcesses) -> RegionProcesses:
     cluster.heal()
     for server in cluster.servers:
         cluster.call(server, "FLUSHALL")
-    wait_until(cluster.converged, "all have applied the same", 60)
+    wait_until(cluster.converged, "all have applied the same", 300)
     return cluster
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_END_SECONDS = 20.0
+_END_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 
 # What each of them was started with.

@@ -24,7 +24,7 @@ from anabranch.spark.java import find_java, java_home, spark_home
 from tests.spark.processes import kill_session
 from tests.support.servers import REPOSITORY
 
-_READY_SECONDS = 90.0  # a busy machine takes its time to start several Java processes
+_READY_SECONDS = 300.0  # a busy machine takes its time to start several Java processes
 _LOOK_SECONDS = 0.02
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that live for seconds
 

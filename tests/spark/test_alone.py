@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 ROWS = 200
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def options_of(server: AnabranchServer) -> dict[str, str]:
     return {"url": url(server), "subscribe": "s", "maxEntriesPerTrigger": "60"}

@@ -220,7 +220,6 @@ def test_what_was_trimmed_before_a_given_start_is_a_loss(spark, server):
     assert numbers(rest) == list(range(90, 100))
 
 
-@pytest.mark.timeout(100)
 @pytest.mark.parametrize("filtered", ["false", "true"])
 def test_an_end_beyond_the_log_is_a_loss(ours, filtered):
     fill(ours, "s", 20)
@@ -236,7 +235,6 @@ def test_an_end_beyond_the_log_is_a_loss(ours, filtered):
     assert planned_and_read(given) == []
 
 
-@pytest.mark.timeout(100)
 def test_a_time_is_found_behind_a_long_stretch_of_deleted_entries(ours):
     count, pieces = 10_000, 14
     row = b"*2\r\n$1\r\nn\r\n$1\r\n0\r\n"

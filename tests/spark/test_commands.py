@@ -59,7 +59,6 @@ def test_a_server_that_is_not_there_is_told_before_java_starts(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("words", "summary"),
     [
@@ -85,7 +84,7 @@ def test_a_job_that_follows_ends_well_when_it_is_interrupted(
             pytest.fail(f"it ended before its first batch: {lines}")
         # A terminal tells all processes of the job.
         (os.killpg if number == signal.SIGINT else os.kill)(job.pid, number)
-        told, noise = job.communicate(timeout=400)
+        told, noise = job.communicate(timeout=600)
     finally:
         kill_session(job.pid)
     lines += noise.splitlines(keepends=True)

@@ -14,7 +14,7 @@ from tests.spark.test_java import programs_but_java
 from tests.spark.test_sink import entries, fill, url
 from tests.support.servers import AnabranchServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_all_works_through_a_connect_server(
         tmp_path / "client", "tour", address, url(ours), str(tmp_path), environment=without_java
     )
     with ended(driver):
-        told, noise = driver.communicate(timeout=200)
+        told, noise = driver.communicate(timeout=600)
     assert (driver.returncode, noise) == (0, "")
     found = json.loads(told)
     for package, directory, has_tests in found["tasks"]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.house.markdown import fences, pages
 from tests.spark.reading import url
 
 
-@pytest.mark.timeout(240)
 def test_every_snippet_of_the_guide_runs(spark, ours, tmp_path):
     page = pages()["docs/spark.md"]
     cells = [each.body for each in fences(page, "python")]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 ROWS = 2000
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def copy(spark: SparkSession, server: AnabranchServer, place: Path, **options: Any) -> None:
     """Stream ``s`` to stream ``t``, to its end."""

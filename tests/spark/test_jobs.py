@@ -79,7 +79,6 @@ def test_a_key_column_chooses_the_stream_and_a_dry_run_writes_nothing(
         ingest(spark, [path], url=url(ours), stream="s", key="town")
 
 
-@pytest.mark.timeout(300)
 def test_a_lake_gives_back_what_it_was_given(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
@@ -122,7 +121,6 @@ def test_a_lake_gives_back_what_it_was_given(
     assert part.entries == len(entries(ours, "part:t")) == 1
 
 
-@pytest.mark.timeout(300)
 def test_the_doctor_finds_everything_in_place(ours: AnabranchServer, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "anabranch", "spark", "doctor", "-u", url(ours), "--json"],

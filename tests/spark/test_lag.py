@@ -17,8 +17,6 @@ from anabranch.spark.plotting import PlotError
 from tests.spark.reading import fill, talking, url
 from tests.support.servers import REPOSITORY
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def read(client: Any, group: str, entries: int) -> None:
     client.execute_command(

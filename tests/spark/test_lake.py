@@ -245,7 +245,6 @@ def test_those_who_merge_at_once_double_nothing(lake: Lake) -> None:
     assert kinds(lake) == []
 
 
-@pytest.mark.timeout(120)
 def test_every_reader_sees_the_same_whole_batches_while_writers_are_killed(lake: Lake) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/src:{REPOSITORY}"}
     words = [sys.executable, writing_lake.__file__, str(lake.root)]
@@ -269,7 +268,6 @@ def test_every_reader_sees_the_same_whole_batches_while_writers_are_killed(lake:
     assert kinds(lake) == []
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("change", ["publish", "compact", "migrate"])
 def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(lake: Lake, change: str) -> None:
     def entries(root: Path) -> int:

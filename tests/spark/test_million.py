@@ -28,7 +28,6 @@ FAR_MS = 4_000_000_000_000  # behind all windows
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_million_events_end_to_end(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ def test_a_region_that_lags_is_waited_for_and_nothing_is_read_twice(regions, los
     eu, us = regions.servers
     add(eu, 0, 300)
     add(us, 1_000, 10)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     part(regions)
     add(eu, 300, 100)
     reader = reader_of(eu)
@@ -89,22 +89,22 @@ def test_a_deleted_key_is_a_loss_of_what_was_not_read_and_of_nothing_else(region
     eu, us = regions.servers
     add(eu, 0, 20)
     add(us, 100, 20)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     reader = reader_of(us)
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     with talking(us) as client:
         client.delete("s")
     add(us, 200, 3)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     # all of it was read
     newest = reader.latestOffset(end, ReadAllAvailable())
     assert read(reader, end, newest) == [200, 201, 202]
     add(eu, 20, 7)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     with talking(us) as client:
         client.delete("s")
     add(us, 300, 2)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     with pytest.raises(DataLossError, match="region 1: it was deleted") as caught:
         reader.latestOffset(newest, ReadAllAvailable())
     assert "region 2" not in str(caught.value)

@@ -61,7 +61,7 @@ def user(regions: RegionProcesses) -> Iterator[User]:
     regions.call(one, "XGROUP", "CREATE", "source", "g", "0")
     words = ("GROUP", "g", "c", "COUNT", "3", "STREAMS", "source", ">")
     regions.call(one, "XREADGROUP", *words)
-    wait_until(regions.converged, "all have applied the same", 60)
+    wait_until(regions.converged, "all have applied the same", 300)
     yield User(regions)
     for server in regions.servers:
         regions.call(server, "ACL", "DELUSER", "lim")
@@ -115,7 +115,6 @@ def test_watching_groups_and_producers(user: User) -> None:
     check(user, listed("`idmp-audit`"), producers)
 
 
-@pytest.mark.timeout(300)
 def test_reading_and_writing_exactly_once(
     user: User, regions: RegionProcesses, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -18,8 +18,6 @@ from tests.support.servers import AnabranchServer
 
 NAMES = ("eu", "us")
 
-pytestmark = pytest.mark.timeout(200)
-
 
 @pytest.fixture(params=["plain", pytest.param("under kills", marks=pytest.mark.long)])
 def kills(request: pytest.FixtureRequest) -> int:
@@ -86,7 +84,7 @@ def link(regions: RegionProcesses, word: str) -> None:
 
 
 def settled(regions: RegionProcesses) -> None:
-    wait_until(regions.converged, "all have applied the same", 60)
+    wait_until(regions.converged, "all have applied the same", 300)
 
 
 def delete(server: RegionServer) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROWS = 3000
 BATCH = 1000
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 
 def copy(spark: SparkSession, server: ServerProcess, place: Path) -> Supervised:

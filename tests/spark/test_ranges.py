@@ -122,7 +122,6 @@ def test_what_was_deleted_one_by_one_is_none(server: AnabranchServer, client: Cl
     assert numbers(read(server.port, piece_of(client, "holes"))) == expected
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("first", [0, ENTRIES + 5])
 def test_a_log_that_ends_before_a_piece_does_is_a_loss(
     server: AnabranchServer,

@@ -50,7 +50,6 @@ def kill_after(job, batches, seconds):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_kill_9_in_both_kinds_of_trigger_loses_and_doubles_nothing(spark, ours, tmp_path):
     rng = random.Random(20)
     numbers = 750

@@ -143,8 +143,8 @@ def test_a_node_of_a_cluster_says_what_it_is(spark: SparkSession) -> None:
             another.call("CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
             another.call("CLUSTER", "MEET", "127.0.0.1", str(low.port))
             # "foo" is in slot 12182
-            wait_until(lambda: one.call("XLEN", "foo")[1][:5] == b"MOVED", "they have met", 60)
-            wait_until(lambda: another.call("XADD", "foo", "*", "n", "7")[0] == "$", "all up", 60)
+            wait_until(lambda: one.call("XLEN", "foo")[1][:5] == b"MOVED", "they have met", 300)
+            wait_until(lambda: another.call("XADD", "foo", "*", "n", "7")[0] == "$", "all up", 300)
         options = {"url": f"redis://127.0.0.1:{low.port}", "retries": "0"}
         told = r"MOVED 12182 127\.0\.0\.1:\d+; the server is a node of a Redis Cluster"
         with pytest.raises(Exception, match=told):

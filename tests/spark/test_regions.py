@@ -53,7 +53,7 @@ def test_entries_of_a_region_that_was_cut_off_are_read_once(spark, regions, tmp_
     eu, us = regions.servers
     add(eu, 0, 50)
     add(us, 1000, 50)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     assert len(numbers(run(spark, eu, tmp_path))) == 100
     part(regions)
     add(us, 2000, 50)  # IDs that lie before those which are read next
@@ -61,7 +61,7 @@ def test_entries_of_a_region_that_was_cut_off_are_read_once(spark, regions, tmp_
     table = run(spark, eu, tmp_path)
     assert len(numbers(table)) == 150
     regions.heal()
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     add(eu, 150, 10)
     table = run(spark, eu, tmp_path)
     assert numbers(table) == [*range(50), *range(100, 160), *range(1000, 1050), *range(2000, 2050)]
@@ -74,10 +74,10 @@ def test_a_query_goes_on_in_another_region(spark, regions, tmp_path):
     eu, us = regions.servers
     add(eu, 0, 40)
     add(us, 100, 40)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     assert len(numbers(run(spark, eu, tmp_path))) == 80
     add(us, 140, 20)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     table = run(spark, us, tmp_path)
     assert numbers(table) == [*range(40), *range(100, 160)]
 
@@ -86,7 +86,7 @@ def test_a_batch_read_splits_by_region_and_finds_everything(spark, regions):
     eu, us = regions.servers
     add(eu, 0, 300)
     add(us, 300, 300)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     reader = spark.read.format("anabranch").option("url", url(us)).option("subscribe", "s")
     table = reader.schema("region string, n int").load()
     assert numbers(table) == list(range(600))
@@ -104,7 +104,7 @@ def both(regions):
     eu, us = regions.servers
     add(eu, 0, 10)
     add(us, 100, 10)
-    wait_until(regions.converged, "all have applied the same", 30)
+    wait_until(regions.converged, "all have applied the same", 300)
     return eu
 
 
@@ -187,19 +187,19 @@ def test_a_group_is_a_start_only_where_it_has_skipped_nothing(regions):
     with talking(eu) as client:
         client.xgroup_create("s", "g", "0", mkstream=True)
         add(eu, 0, 10)
-        wait_until(regions.converged, "all have applied the same", 30)
+        wait_until(regions.converged, "all have applied the same", 300)
         part(regions)
         add(us, 100, 5)
         add(eu, 10, 5)
         client.xreadgroup("g", "c", {"s": ">"}, count=12)
         assert read(eu, startingOffsets="group:g") == [12, 13, 14]
         regions.heal()
-        wait_until(regions.converged, "all have applied the same", 30)
+        wait_until(regions.converged, "all have applied the same", 300)
         with pytest.raises(OptionError, match=r"not yet given 5 entries below .* AB\.LAG shows 0"):
             read(eu, startingOffsets="group:g")
         client.xreadgroup("g", "c", {"s": ">"})
         assert read(eu, startingOffsets="group:g") == []
         add(us, 105, 5)
-        wait_until(regions.converged, "all have applied the same", 30)
+        wait_until(regions.converged, "all have applied the same", 300)
         add(eu, 15, 5)
         assert read(eu, startingOffsets="group:g") == [*range(15, 20), *range(105, 110)]

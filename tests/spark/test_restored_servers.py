@@ -104,7 +104,7 @@ def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog
     with RegionProcesses(tmp_path, ("eu", "us"), "--appendfsync", "always") as regions:
         eu, us = regions.servers
         add(eu, 0, 50)
-        wait_until(regions.converged, "all have applied the same", 60)
+        wait_until(regions.converged, "all have applied the same", 300)
         copy_disk(eu, tmp_path / "copy")
         part(regions)
         add(eu, 50, 30)
@@ -122,7 +122,7 @@ def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog
             behind.latestOffset(end, ReadAllAvailable())  # nothing shows a new epoch yet
         behind.stop()
         add(eu, 500, 5)
-        wait_until(regions.converged, "all have applied the same", 60)
+        wait_until(regions.converged, "all have applied the same", 300)
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             reader = reader_of(us, pollTimeoutMs="1")

@@ -23,7 +23,6 @@ ROWS = 6000
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_driver_killed_twice_in_mid_batch_writes_every_row_once(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
@@ -53,7 +52,7 @@ def test_a_driver_killed_twice_in_mid_batch_writes_every_row_once(
 def wait_for_entries(
     server: AnabranchServer, driver: subprocess.Popen[bytes], entries: int
 ) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     with server.client() as client:
         while int(client.call("XLEN", "t")[1]) < entries:
             assert driver.poll() is None, "the driver ended by itself"

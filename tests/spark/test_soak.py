@@ -12,7 +12,6 @@ from tests.spark import soak
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("part", "seconds"), [(soak.soak_restores, 20), (soak.soak_regions, 60)])
 def test_what_a_query_did_not_read_is_what_it_reported_as_lost(
     tmp_path: Path, part: Callable[..., str], seconds: float
