@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -244,6 +245,43 @@ def test_nothing_is_left_of_pages_that_were_closed(site: Site) -> None:
         names = [each["name"] for each in site.client.client_list()]
         assert "web" in names
     wait_until(lambda: len(site.client.client_list()) == before, "its session is closed")
+
+
+NOTES_IMPORTS = """
+import os
+import sys
+
+if "serve" in sys.orig_argv:
+    def note(event, args):
+        if event == "import":
+            with open(os.environ["IMPORTS"], "a") as file:
+                print(args[0], file=file)
+
+    sys.addaudithook(note)
+"""
+"""As the module ``sitecustomize``: writes the names of modules that are imported."""
+
+
+def test_no_request_waits_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import would hold up all clients, for example of the server's first scrape."""
+    (tmp_path / "sitecustomize.py").write_text(NOTES_IMPORTS)
+    imports, port = tmp_path / "imports", free_port()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("IMPORTS", str(imports))
+    with AnabranchServer(extra=["--http-port", str(port)]) as server:
+        site = Site(server, port)
+        site.client.xadd("s", {"f": "v"})
+        site.client.info()
+        ask(port, "/healthz")
+        before = imports.read_text()
+        assert "starlette" in before
+        for path in ("/", "/metrics", "/status.json", "/api/streams"):
+            assert ask(port, path).status == 200
+        with site.events("?key=s") as feed:
+            assert next_event(feed, "entries")["entries"]
+        site.run("XLEN", "s")
+        assert imports.read_text() == before
+        site.client.close()
 
 
 def test_figures_of_the_status_are_those_of_the_data(site: Site) -> None:

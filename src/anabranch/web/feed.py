@@ -8,11 +8,10 @@ nobody has open, and what all pages show is computed once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch.scheduling import Steps
@@ -22,13 +21,14 @@ from anabranch.web.plain import shown_bytes
 from anabranch.web.requests import place_of
 from anabranch.web.slices import in_slices
 from anabranch.web.status import status
+from anabranch.web.streamed import Streamed
 from anabranch.web.survey import Survey, keep
 from anabranch.web.view import may_run, may_see, require
 from anabranch.web.watch import Watch
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
+    from starlette.responses import Response
 
     from anabranch.node.node import Node
     from anabranch.web.health import Health
@@ -78,7 +78,11 @@ class Feed:
         require(self._node.region, viewer.user, b"INFO")
         place = place_of(request)
         watch = None if place is None else Watch(self._node, viewer, *place)
-        return _Events(lambda gone: self._messages(viewer, watch, gone))
+        return Streamed(
+            lambda gone: self._messages(viewer, watch, gone),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
 
     async def _messages(
         self, viewer: Viewer, watch: Watch | None, gone: asyncio.Task[None]
@@ -175,39 +179,6 @@ class Feed:
             "memory_by_cause": memory,
             "sees_all": viewer.user.is_unrestricted,
         }
-
-
-class _Events(Response):
-    """Server-sent events until the viewer is gone.
-
-    Starlette's own answer of this kind cancels a task when a viewer goes, and leaves a cycle of
-    objects that only a collection of garbage can free.
-    """
-
-    media_type = "text/event-stream"
-
-    def __init__(self, messages: Callable[[asyncio.Task[None]], AsyncIterator[bytes]]) -> None:
-        """``messages`` gets a task that is done when the viewer is gone."""
-        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
-        del self.headers["content-length"]
-        self._messages = messages
-
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """See :class:`starlette.responses.Response`."""
-        start = {"status": self.status_code, "headers": self.raw_headers}
-        await send({"type": "http.response.start", **start})
-        gone = asyncio.ensure_future(_disconnected(receive))
-        try:
-            async for message in self._messages(gone):
-                await send({"type": "http.response.body", "body": message, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            gone.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _message(event: str, content: Any) -> bytes:

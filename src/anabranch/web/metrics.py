@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from anabranch.scheduling import Steps
@@ -20,10 +19,12 @@ from anabranch.web.identity import identify
 from anabranch.web.samples import PREFIX, Samples
 from anabranch.web.slices import in_slices
 from anabranch.web.stream_metrics import collect, largest
+from anabranch.web.streamed import Streamed
 from anabranch.web.view import may_see, require
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from anabranch.commands.acl.users import User
     from anabranch.metrics.peers import PeerFigures
@@ -49,7 +50,7 @@ class Metrics:
         require(self._region, viewer.user, b"INFO")
         async with self._turn:  # several at a time would only share the slices
             chunks = await in_slices(self.text(viewer.user))
-        return StreamingResponse(_in_turns(chunks), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Streamed(lambda gone: _in_turns(chunks, gone), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     def text(self, user: User) -> Steps[list[bytes]]:
         """What a user may see, in chunks of moderate size."""
@@ -185,8 +186,10 @@ def _cluster(facts: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-async def _in_turns(chunks: list[bytes]) -> AsyncIterator[bytes]:
+async def _in_turns(chunks: list[bytes], gone: asyncio.Task[None]) -> AsyncIterator[bytes]:
     """Hand over one chunk in a turn of the event loop."""
     for chunk in chunks:
+        if gone.done():
+            return
         yield chunk
         await asyncio.sleep(0)

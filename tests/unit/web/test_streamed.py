@@ -1,4 +1,4 @@
-"""A feed of the page ends with its viewer, and leaves nothing behind."""
+"""An answer that is made piece by piece ends with its reader, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web is not installed")
 
-from anabranch.web.feed import _Events
+from anabranch.web.streamed import Streamed
 
 
 class Page:
@@ -38,8 +38,8 @@ async def test_what_a_closed_page_held_is_freed_without_the_collector() -> None:
 
     async def look() -> ref[Page]:
         page = Page()
-        events = _Events(lambda gone: messages(page, gone))
-        task = asyncio.ensure_future(events({"type": "http"}, receive, send))
+        answer = Streamed(lambda gone: messages(page, gone), media_type="text/event-stream")
+        task = asyncio.ensure_future(answer({"type": "http"}, receive, send))
         await asyncio.wait_for(seen.wait(), 30)
         left.set()
         await asyncio.wait_for(task, 30)
