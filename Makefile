@@ -15,7 +15,7 @@ WORKERS ?= 2
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test histories check fmt docs dist compose-up bench clean redis onlookers
+.PHONY: help setup run demo test test-compiled wheel histories check fmt docs dist compose-up bench clean redis onlookers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,23 @@ demo: $(PAGE) ## see three regions diverge and converge, with live traffic
 test: setup redis onlookers ## all tests, fast ones first
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 
+# The tests of the core on compiled modules. They are not optimized, because that takes longer than
+# the tests. Whatever is a test of the process runs on the interpreted ones alone.
+COMPILED := build/compiled
+CORE_TESTS := $(addprefix tests/unit/,resp stream keyspace effects commands region oplog) \
+  tests/recorded tests/differential
+test-compiled: setup redis ## the tests of the core on compiled modules; needs a C compiler
+	@command -v cc >/dev/null && test -f "$$($(BIN)/python -c \
+	  'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || { \
+	  echo "NO C COMPILER, OR NO Python.h: THE COMPILED CORE IS NOT TESTED" >&2; exit 0; } && { \
+	  rm -rf $(COMPILED) && \
+	  ANABRANCH_COMPILE=1 ANABRANCH_COMPILE_LEVEL=0 \
+	    $(BIN)/python -m hatchling build --target wheel --directory $(COMPILED) && \
+	  $(BIN)/python -m zipfile --extract $(COMPILED)/*.whl $(COMPILED)/core && \
+	  PYTHONPATH=$(COMPILED)/core $(BIN)/anabranch version && \
+	  PYTHONPATH=$(COMPILED)/core $(BIN)/python -m pytest --numprocesses $(WORKERS) \
+	    $(CORE_TESTS) $(ARGS); }
+
 check: setup ## linter, format, types, import rules, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -82,6 +99,11 @@ compose-up: ## three regions in containers, with traffic; PROFILES='observabilit
 # In processes that do nothing else; `make test` has a share of them, the first thousand.
 histories: setup ## random histories of several regions, as long as takes a minute
 	$(BIN)/python -m tests.active_active.histories --seeds 1001-5500 --jobs $(WORKERS) $(ARGS)
+
+# What makes the wheel is in .venv already; `pip install .` in an environment of its own makes the
+# same with ANABRANCH_COMPILE=1.
+wheel: setup ## a wheel for this machine with compiled modules, in dist/; needs a C compiler
+	ANABRANCH_COMPILE=1 $(BIN)/python -m hatchling build --target wheel
 
 # The SBOM lists what the wheel installs, from an environment that has nothing else.
 dist: ## wheel, sdist and SBOM, in dist/

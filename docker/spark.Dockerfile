@@ -4,7 +4,7 @@ ARG PYTHON_VERSION=3.13
 
 FROM python:${PYTHON_VERSION}-slim
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN python -m pip install --no-cache-dir --constraint constraints.txt \
       --build-constraint constraints.txt '.[spark,lake,plot]' \

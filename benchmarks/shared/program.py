@@ -17,6 +17,7 @@ from typing import Protocol
 import click
 from rich.console import Console
 
+from anabranch.server.process import is_compiled
 from anabranch.version import __version__
 from benchmarks.versus_redis import machine
 
@@ -91,7 +92,7 @@ class Program:
         parts = [self._part(measurement, quick=quick) for measurement in wanted]
         return report.Result(
             made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            version=__version__,
+            version=f"{__version__} {'compiled' if is_compiled() else 'interpreted'}",
             machine=described,
             quick=quick,
             seconds=round(time.monotonic() - began, 1),

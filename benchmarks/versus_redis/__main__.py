@@ -227,7 +227,10 @@ def _run(
 
 
 def _contestant(server: Server) -> report.Contestant:
-    """Ask a server which version it is: its own field of INFO if it has one, or Redis's."""
+    """Ask a server which version it is: its own field of INFO if it has one, or Redis's.
+
+    Anabranch says as well whether its hot modules are compiled.
+    """
     fields = {}
     try:
         with Connection(server.port) as connection:
@@ -238,8 +241,10 @@ def _contestant(server: Server) -> report.Contestant:
         for line in info.decode(errors="replace").splitlines():
             name, _, value = line.partition(":")
             fields[name] = value
-    known = fields.get("anabranch_version") or fields.get("redis_version")
-    return report.Contestant(server.name, known or "of unknown version")
+    known = fields.get("anabranch_version") or fields.get("redis_version") or "of unknown version"
+    if "anabranch_version" in fields:
+        known += " compiled" if fields.get("compiled") == "1" else " interpreted"
+    return report.Contestant(server.name, known)
 
 
 def _flood_name(flood: floods.Flood) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import ClassVar
 
 from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
@@ -15,8 +16,8 @@ class StringValue:
     """A binary-safe string."""
 
     __slots__ = ("accessed_ms", "counted_bytes", "data", "is_due")
-    type_name = b"string"
-    shared = NOTHING_SHARED  # a region alone has these
+    type_name: ClassVar = b"string"
+    shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -29,8 +30,8 @@ class ListValue:
     """A list; a key whose list becomes empty is removed, as in Redis."""
 
     __slots__ = ("accessed_ms", "counted_bytes", "is_due", "items")
-    type_name = b"list"
-    shared = NOTHING_SHARED  # a region alone has these
+    type_name: ClassVar = b"list"
+    shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self.items: deque[bytes] = deque(items)
@@ -43,8 +44,8 @@ class SetValue:
     """An unordered set."""
 
     __slots__ = ("accessed_ms", "counted_bytes", "is_due", "members")
-    type_name = b"set"
-    shared = NOTHING_SHARED  # a region alone has these
+    type_name: ClassVar = b"set"
+    shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self.members: set[bytes] = set(members)

@@ -443,7 +443,7 @@ class BlockSequence:
             previous = block.ids[-1]
             live += block.live
         assert live == self.length
-        sums = [0, *accumulate(block.live for block in self.blocks)]
+        sums = [0, *accumulate([block.live for block in self.blocks])]
         assert self._live_sums == sums[: len(self._live_sums)]
         assert (self.tail is None) == (not self.blocks)
         assert self.tail is None or self.tail is self.blocks[-1]

@@ -9,7 +9,6 @@ here nor acknowledged anywhere, by the numbers of the entries. In a region alone
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from anabranch.stream.counters import Counted
@@ -139,9 +138,11 @@ class GroupProgress(GroupPending):
 
     def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterator[Span]:
         """Live entries of a replica ID to hand out, ascending, at most ``limit`` (-1: all)."""
-        gaps = self.gaps(replica_id, log)
-        spans = chain.from_iterable(log.spans_numbered(low, high) for low, high in gaps)
-        return limited(spans, limit)
+        return limited(self._spans(replica_id, log), limit)
+
+    def _spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
+        for low, high in self.gaps(replica_id, log):
+            yield from log.spans_numbered(low, high)
 
     def count(self, replica_id: int, log: RegionLog) -> int:
         """How many there are; O(intervals x log n)."""

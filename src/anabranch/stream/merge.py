@@ -42,13 +42,15 @@ class _Source:
 
 def merge_spans(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
     """Merge ascending spans of several logs (given in region order) into one ascending sequence."""
-    return (span for _, span in _merged(sources))
+    for _, span in _merged(sources):
+        yield span
 
 
 def merge_labelled(sources: Mapping[int, Iterator[Span]]) -> Iterator[tuple[int, Span]]:
     """The same for sources by region, each span with its region."""
     labels = list(sources)
-    return ((labels[rank], span) for rank, span in _merged(list(sources.values())))
+    for rank, span in _merged(list(sources.values())):
+        yield labels[rank], span
 
 
 def _merged(sources: Sequence[Iterator[Span]]) -> Iterator[tuple[int, Span]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
+from typing import ClassVar
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
@@ -61,7 +62,7 @@ class Stream:
         "shared",
     )
 
-    type_name = b"stream"
+    type_name: ClassVar = b"stream"
 
     def __init__(self, idmp_duration_s: int, idmp_maxsize: int) -> None:
         self.local = RegionLog()

@@ -62,7 +62,7 @@ def _xpending(
     try:
         pieces = frozen.pieces()
         if min_idle > 0:
-            pieces = (list(_idle_for(piece, now_ms, min_idle)) for piece in pieces)
+            pieces = _idle_pieces(pieces, now_ms, min_idle)
         rows = _first_of(pieces, count)
         return (yield from pending_rows_steps(rows, _tails_of_xpending(now_ms)))
     finally:
@@ -102,6 +102,14 @@ def _idle_for(
     for entry in entries:
         if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle:
             yield entry
+
+
+def _idle_pieces(
+    pieces: Iterable[list[PendingEntry]], now_ms: int, min_idle: int
+) -> Iterator[list[PendingEntry]]:
+    """As :func:`_idle_for`, for pieces."""
+    for piece in pieces:
+        yield list(_idle_for(piece, now_ms, min_idle))
 
 
 def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:

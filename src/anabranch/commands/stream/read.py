@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
@@ -196,7 +197,7 @@ def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[byt
 
 def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Span]:
     """Entries that this region had not applied when the command blocked."""
-    return limited((span for _, span in spans_behind(stream, seen)), limit)
+    return limited(map(itemgetter(1), spans_behind(stream, seen)), limit)
 
 
 def _is_stream(value: Value | None) -> bool:
