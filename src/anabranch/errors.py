@@ -35,8 +35,6 @@ class CommandError(AnabranchError):
     match on (``ERR``, ``WRONGTYPE``, ``NOGROUP`` ...).
     """
 
-    __slots__ = ("text",)
-
     def __init__(self, text: str | bytes) -> None:
         self.text = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
         super().__init__(text)
