@@ -9,7 +9,6 @@ computed from that: so every region shows the same, whatever the order in which 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.stream.entry_id import make, split
@@ -292,6 +291,22 @@ class Shared:
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
 
 
+class _Empty(dict[Any, Any]):
+    """A table that is empty and stays so."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise TypeError("nobody else writes this key, so there is nothing to share")
+
+    def setdefault(self, key: object, default: object = None) -> Any:
+        self[key] = default
+
+    def update(self, *args: Any, **more: Any) -> None:
+        self[args] = more
+
+
+_NONE = _Empty()
+
+
 class _Nothing(Shared):
     """Nobody else writes the key. Its tables are empty and cannot be changed."""
 
@@ -300,7 +315,7 @@ class _Nothing(Shared):
 
     def __init__(self) -> None:
         for name in Shared.__slots__:
-            setattr(self, name, MappingProxyType({}))
+            setattr(self, name, _NONE)
 
     @property
     def tables(self) -> tuple[dict[Dot, Any], ...]:
