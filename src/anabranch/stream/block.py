@@ -275,6 +275,7 @@ class Block:
         """
         if self.parts is None:
             return
+        assert isinstance(self.ids, list)
         self._hold(self.ids, b"".join(self.parts), accumulate(map(len, self.parts)))
         numbers = self.numbers
         if (

@@ -25,8 +25,12 @@ _FEW = 10  # entries in each millisecond from which on packing them piece by pie
 _NUMBERS = array("Q", range(_SMALL))  # of which copies are made: most runs begin with a millisecond
 
 
-class PackedIds(Sequence[int]):
-    """Ascending IDs, read-only."""
+class PackedIds:
+    """Ascending IDs, read-only.
+
+    A sequence, but no subclass of ``Sequence``: a compiled subclass shares the memory of the base
+    for who is an instance, so that each list would be one.
+    """
 
     __slots__ = ("base_ms", "words")
 
