@@ -4,8 +4,8 @@ Hatchling runs this for each wheel. The modules are listed in ``pyproject.toml``
 ``tool.hatch.build.targets.wheel.hooks.custom``. Without ``ANABRANCH_COMPILE`` the wheel has no
 machine code and runs everywhere; an editable installation never has any.
 
-``ANABRANCH_COMPILE_LEVEL`` is the level of optimization of the C compiler, 0 to 3; the default is 3.
-0 takes half the time: enough for tests.
+``ANABRANCH_COMPILE_LEVEL`` is the level of optimization of the C compiler, 0 to 3. The default is
+3; 0 takes half the time and is enough for tests.
 """
 
 from __future__ import annotations
