@@ -84,7 +84,7 @@ def test_what_differs_is_found_while_others_write_all_the_time() -> None:
     def write(number: int) -> None:
         if busy:
             cluster.write(number, b"XADD", b"hot%d" % number, b"*", b"f", b"v")
-            cluster.timeline.after(1, lambda: write(number))
+            cluster.timeline.after(4, lambda: write(number))  # a frame takes 5 ms
 
     write(1)
     write(2)
@@ -246,7 +246,7 @@ def test_repair_gives_up_on_a_key_that_never_rests() -> None:
     def write() -> None:
         if busy:
             cluster.write(2, b"XADD", b"k7", b"*", b"f", b"v")
-            cluster.timeline.after(1, write)
+            cluster.timeline.after(4, write)  # a frame takes 5 ms
 
     write()
     with pytest.raises(hiredis.ReplyError, match="TRYAGAIN the key is written all the time"):

@@ -446,14 +446,14 @@ def test_of_two_epochs_of_a_region_the_same_idempotent_id_is_forgotten_everywher
     assert remembered == {(b"m258",)}
 
 
-@pytest.mark.parametrize("first", range(1, 601, 200))
+@pytest.mark.parametrize("first", range(201, 601, 200))
 def test_random_retries(first: int) -> None:
     failed, _ = retries.failures(range(first, first + 200))
     assert failed == {}, "python -m tests.active_active.retries --seeds ..."
 
 
 def test_random_retries_reach_what_they_are_for() -> None:
-    failed, reached = retries.failures(range(1001, 1201))
+    failed, reached = retries.failures(range(1, 201))
     assert failed == {}
     least = {"conflict": 100, "answered alike": 50, "forgotten": 200, "full sync": 30, "epoch": 5}
     assert {name: reached[name] for name, count in least.items() if reached[name] < count} == {}

@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
+import re
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -45,7 +48,7 @@ from tests.active_active.retries import RetryHistory
 from tests.simulator.link_mistakes import OF_LINKS
 from tests.simulator.process_mistakes import OF_A_PROCESS
 
-__all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "tombstones_at_once"]
+__all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "known_seeds", "tombstones_at_once"]
 
 Patch = pytest.MonkeyPatch
 
@@ -77,12 +80,21 @@ class Mistake:
     """What has to go wrong in the simulator for it to matter."""
 
 
-def first_seed(mistake: Mistake) -> int | None:
-    """The seed that finds a mistake; None if none of those does that are allowed.
+def known_seeds() -> dict[str, int]:
+    """The seed that has found each mistake, by the table in docs/testing.md."""
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| .+? \| (\d+) \| \d+ \|$", page, re.MULTILINE)
+    return {name: int(seed) for name, seed in rows}
 
-    A seed that goes wrong without it as well finds something else.
+
+def first_seed(mistake: Mistake, begin_with: int | None = None) -> int | None:
+    """The first seed that finds a mistake; None if none of those does that are allowed.
+
+    A seed that goes wrong without the mistake as well finds something else. ``begin_with`` is tried
+    before all others.
     """
-    for seed in range(1, mistake.within + 1):
+    seeds = range(1, mistake.within + 1)
+    for seed in seeds if begin_with is None else (begin_with, *seeds):
         with pytest.MonkeyPatch.context() as patch:
             mistake.build_in(patch)
             is_found = _goes_wrong(mistake, seed)
@@ -511,6 +523,13 @@ MISTAKES: Final = (
 )  # fmt: skip
 
 
+ELSEWHERE: Final = {
+    "histories": ("partition", "delay", "membership"),
+    "retries": ("retries", "partition", "delay"),
+}
+"""Faults under which the simulator may find what others find."""
+
+
 # -- as a program ---------------------------------------------------------------------------------
 
 
@@ -519,22 +538,38 @@ def _seldom_collected() -> None:
     gc.set_threshold(200_000, 50, 100)
 
 
-def _found(number: int) -> int | None:
-    return first_seed(MISTAKES[number])
+def _tried(number: int, seeds: int | None) -> Mistake:
+    """A mistake; with ``seeds``, to be found by so many seeds of the simulator."""
+    mistake = MISTAKES[number]
+    if seeds is None:
+        return mistake
+    return replace(mistake, by="simulator", within=seeds, faults=ELSEWHERE[mistake.by])
+
+
+def _found(number: int, seeds: int | None) -> int | None:
+    return first_seed(_tried(number, seeds))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="so many processes")
     parser.add_argument("--only", default="", help="mistakes with this in their names")
+    parser.add_argument(
+        "--simulator", type=int, metavar="SEEDS",
+        help="whether so many seeds of the simulator find what histories and retries find",
+    )  # fmt: skip
     chosen = parser.parse_args(arguments)
     numbers = [n for n, each in enumerate(MISTAKES) if chosen.only in each.name]
+    if chosen.simulator is not None:
+        numbers = [n for n in numbers if MISTAKES[n].by in ELSEWHERE]
     print("| Mistake | found by | seeds it took | allowed |")  # noqa: T201
     print("|---|---|---|---|")  # noqa: T201
     missed = 0
     with ProcessPoolExecutor(chosen.jobs, initializer=_seldom_collected) as pool:
-        for number, seed in zip(numbers, pool.map(_found, numbers), strict=True):
-            mistake = MISTAKES[number]
+        for number, seed in zip(
+            numbers, pool.map(_found, numbers, repeat(chosen.simulator)), strict=False
+        ):
+            mistake = _tried(number, chosen.simulator)
             missed += seed is None
             by = mistake.by
             if mistake.faults:

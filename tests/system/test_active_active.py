@@ -32,7 +32,7 @@ from tests.support.region_processes import (
 )
 from tests.support.wire import Reply
 
-ROUNDS = seed_of("ANABRANCH_REGION_ROUNDS", 14)
+ROUNDS = seed_of("ANABRANCH_REGION_ROUNDS", 9)
 SEED = seed_of("ANABRANCH_REGION_SEED", 1)
 NAMES = ("zone-eu", "zone-us", "zone-ap")
 REGIONS = range(len(NAMES))
