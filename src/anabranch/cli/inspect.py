@@ -48,7 +48,7 @@ from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse
 __all__ = ["command"]
 
 _DATABASES = 1024
-"""Databases that a recovery in memory has room for, unless told otherwise."""
+"""Databases that a recovery in memory has room for, unless --databases says otherwise."""
 
 _PENDING_SHOWN = 10
 

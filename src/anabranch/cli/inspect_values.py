@@ -3,7 +3,7 @@ r"""Effects, records and entries for people and for programs.
 A value becomes plain things first (integers, text, bytes, lists, dictionaries), and those one of
 two forms. As text, bytes stand in quotes as redis-cli shows them, and what is long is shortened. In
 JSON bytes are strings: UTF-8 as it is, any other byte as ``\xHH``, and a backslash doubled, so that
-the bytes can be told from the string.
+the string shows the bytes unambiguously.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ Examples:
 )
 @click.option("--to", "url", help="A member: redis://[user:password@]host[:port] or rediss://.")
 @click.option("--cacert", help="Certificates to trust for rediss:// (PEM).")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be added.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be added.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for the member.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("directives", nargs=-1, type=click.UNPROCESSED)
@@ -79,9 +79,9 @@ def salvage(
         raise click.UsageError("name a member with --to, or give --dry-run")
     with lines_of_failure(ctx):
         try:
-            told = noted(directory)
-            if told is not None:
-                _show({"salvaged": told, "added": 0}, as_json=as_json)
+            salvaged = noted(directory)
+            if salvaged is not None:
+                _show({"salvaged": salvaged, "added": 0}, as_json=as_json)
                 return
             cluster = None if address is None else Cluster(address)
             lost = lost_in(directory, cluster)

@@ -188,8 +188,8 @@ def bring_back(lost: Lost, cluster: Cluster, directives: Sequence[str], patience
             return asyncio.run(_live(Server(loaded.settings), lost, cluster, patience_s))
         except TimeoutError as problem:
             lines = Path(scratch, "log").read_text(errors="replace").splitlines()
-            told = "\n".join(lines[-_LOG_LINES:])
-            raise Failed(f"not within {patience_s:g} s: {problem}\n{told}") from None
+            last = "\n".join(lines[-_LOG_LINES:])
+            raise Failed(f"not within {patience_s:g} s: {problem}\n{last}") from None
         finally:
             close_logs()
 

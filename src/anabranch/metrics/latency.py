@@ -35,7 +35,7 @@ class LatencyEvent:
 
 
 class LatencyMonitor:
-    """Latency spikes by event. ``threshold_ns`` tells which requests are worth a call."""
+    """Latency spikes by event. Requests shorter than ``threshold_ns`` need no call."""
 
     def __init__(self, threshold_ms: int = 0) -> None:
         self.threshold_ns = NEVER_NS

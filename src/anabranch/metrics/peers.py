@@ -10,7 +10,7 @@ __all__ = ["Counters", "PeerFigures", "Standing"]
 
 
 class Standing(NamedTuple):
-    """How far another region is, as it has told."""
+    """How far another region is, by its status row."""
 
     applied: Mapping[int, int]
     """By replica ID, the number of the last effect."""
@@ -56,7 +56,7 @@ class PeerFigures:
     via: list[int]
     """Regions whose rows show it as connected with them."""
     lag_effects: int | None
-    """Own effects it has not applied, as far as it has told."""
+    """Own effects that it has not applied, by its status row."""
     lag_bytes: int | None
     lag_seconds: float | None
     """Age of the oldest of them."""

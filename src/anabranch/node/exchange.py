@@ -312,7 +312,7 @@ class Exchange(RegionLocal):
         """See :class:`Local`. A file records it for a restart."""
         if not self._was_removed:
             self._was_removed = reason
-            with suppress(OSError):  # then the others tell it again
+            with suppress(OSError):  # then the other regions report it again
                 write_removal(self._storage, reason)
         super().expelled(reason)
 
@@ -322,7 +322,7 @@ class Exchange(RegionLocal):
             self._was_set_back = reason
             watermark = self.replica.watermark
             agreed = {o: min(n, watermark.get(o, 0)) for o, n in self._began.items()}
-            with suppress(OSError):  # then the others tell it again
+            with suppress(OSError):  # then the other regions report it again
                 write_set_back(self._storage, reason, agreed)
         super().set_back(reason)
 

@@ -14,7 +14,7 @@ first byte            element
 ``0xF1`` ... ``0xF4`` signed integer of 2, 3, 4, 8 bytes (little-endian)
 ====================  ==================================================
 
-Strings that look like integers are stored as integers, so reading cannot tell ``1`` from ``"1"``;
+Strings that look like integers are stored as integers, so ``1`` and ``"1"`` read the same;
 callers that want text use :func:`texts`.
 """
 

@@ -112,7 +112,7 @@ def _id(reader: ChunkReader) -> None:
 
 
 def _walk_stream(reader: ChunkReader, stream_type: StreamType) -> None:
-    """The layout is told in :mod:`.stream_codec` and :mod:`.stream_groups`."""
+    """The layout is described in :mod:`.stream_codec` and :mod:`.stream_groups`."""
     _pairs(reader)  # nodes
     reader.length()
     _id(reader)

@@ -169,8 +169,8 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     yield
     for replica_id, log in stream.logs.items():
         yield from _check_log(log)
-        told = max(log.newest_number, log.deleted_number, log.floor)
-        assert told <= replica.vector.get(replica_id, 0), "effects that were not applied"
+        newest = max(log.newest_number, log.deleted_number, log.floor)
+        assert newest <= replica.vector.get(replica_id, 0), "effects that were not applied"
     for name, group in stream.groups.items():
         assert type(name) is bytes
         assert group.creations

@@ -430,13 +430,13 @@ class DigestExchange:
         starts = range(0, len(message.sums), DIGEST_BYTES)
         packed = [message.sums[at : at + DIGEST_BYTES] for at in starts]
         theirs = dict(zip(buckets, packed, strict=True))
-        told, sums = self._sums(buckets)
+        summed, sums = self._sums(buckets)
         rows = [
             DifferingBucket(bucket, self._digests.last_effects_in(bucket))
-            for bucket, ours in zip(told, sums, strict=True)
+            for bucket, ours in zip(summed, sums, strict=True)
             if ours.to_bytes(DIGEST_BYTES, "little") != theirs[bucket]
         ]
-        busy = sorted(set(buckets).difference(told))
+        busy = sorted(set(buckets).difference(summed))
         vector = dict(self._links.local.vector)
         self._links.send(session, Differing(message.request, vector, rows, busy))
 

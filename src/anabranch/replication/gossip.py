@@ -41,7 +41,7 @@ class Gossip:
         self.watermark: dict[int, int] = {}
         """The watermark that was last passed to the region."""
 
-    # -- telling ------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------
 
     def _own_row(self) -> Row:
         links = self._links
@@ -142,7 +142,7 @@ class Gossip:
                     row.applied.get(row.replica_id, 0),
                     links.local.vector.get(row.replica_id, 0),
                 )
-                links.peer(row.region).receive_lag.told(row.replica_id, theirs, ours, now_ms)
+                links.peer(row.region).receive_lag.reported(row.replica_id, theirs, ours, now_ms)
         for replica_id in {row.replica_id, *row.applied, *row.durable, *row.have}:
             if region_of(replica_id) == links.region and replica_id > links.replica_id:
                 links.outlived(epoch_of(replica_id))

@@ -125,5 +125,5 @@ def check_names(theirs: Hello, names: frozenset[str] | None, membership: Members
     region = theirs.region
     name = membership.name(region) if membership.is_member(region) else theirs.name
     if name.casefold() not in {each.casefold() for each in names}:
-        told = ", ".join(sorted(names)) or "nobody"
-        raise Refusal(Reason.SECRET, f"region {region} is {name}, its certificate is for {told}")
+        allowed = ", ".join(sorted(names)) or "nobody"
+        raise Refusal(Reason.SECRET, f"region {region} is {name}, its certificate is for {allowed}")

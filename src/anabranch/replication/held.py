@@ -1,6 +1,6 @@
 """Reports when too many tags are held, and the conflicts that held tags have found.
 
-Held tags use memory in every region until the last member has them. An operator must be told before
+Held tags use memory in every region until the last member has them. An operator must know before
 the oldest are dropped, because conflicts with dropped tags are not found any more.
 """
 

@@ -78,7 +78,7 @@ class ReceiveLag:
         self._awaited = 0
         self._since_ms = 0.0
 
-    def told(self, replica_id: int, theirs: int, ours: int, now_ms: float) -> None:
+    def reported(self, replica_id: int, theirs: int, ours: int, now_ms: float) -> None:
         """The peer has ``theirs`` effects of its replica ID; ``ours`` of them are applied here."""
         if replica_id != self._replica_id or ours >= self._awaited:
             self._replica_id = replica_id

@@ -94,8 +94,8 @@ class Links:
     def report_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
         """Report an event, unless the same was reported of this subject a short while ago."""
         content = tuple(sorted(facts.items(), key=lambda item: item[0]))
-        told, at_ms = self._noted.get((event, subject), (None, 0.0))
-        if told != content or now_ms - at_ms >= NOTE_AGAIN_MS:
+        last, at_ms = self._noted.get((event, subject), (None, 0.0))
+        if last != content or now_ms - at_ms >= NOTE_AGAIN_MS:
             self._noted[event, subject] = content, now_ms
             self.local.report_event(event, **facts)
 

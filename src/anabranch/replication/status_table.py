@@ -93,8 +93,8 @@ class StatusTable:
     ) -> dict[int, Mapping[int, int] | None]:
         """What each member, this one included, has on its disk; None if unknown."""
         rows = {member: self.rows.get(member) for member in membership.others()}
-        told = {member: None if row is None else row.durable for member, row in rows.items()}
-        return {membership.region: durable, **told}
+        reported = {member: None if row is None else row.durable for member, row in rows.items()}
+        return {membership.region: durable, **reported}
 
     def holding_back(
         self,

@@ -1,7 +1,7 @@
 """Reports for how long tombstones are kept, and when there are too many of them.
 
 Tombstones use memory in every region until the last member has them on its disk. So an operator
-must be told when a member that stays away makes the others keep very many.
+must know when a member that stays away makes the others keep very many.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20
 """The unsent bytes above which a slow peer is disconnected; it must request them again."""
 BACKLOG: Final = 128
-TELL_AGAIN_S: Final = 60.0
+AGAIN_S: Final = 60.0
 """The interval between two reports of the same failure of a handshake."""
-TELL_ANY_S: Final = 1.0
+ANY_S: Final = 1.0
 """The interval for all addresses together: many addresses must not fill the log."""
 ADDRESSES_MAX: Final = 1000
 """Count of refused addresses that are remembered."""
@@ -309,7 +309,7 @@ class Gossip:
         """TLS of later connections; None for none."""
         self.on_tls_refused: Callable[[str, str], None] = lambda address, reason: None
         """Called with an address and why there is no connection with it."""
-        self._told_at = -TELL_ANY_S  # the last report of any address
+        self._reported_at = -ANY_S  # the last report of any address
         self._refused: dict[str, tuple[str, float]] = {}  # by address: the last report and its time
         self.replicator: Replicator
         self.links: dict[int, _Link] = {}
@@ -398,7 +398,7 @@ class Gossip:
         if isinstance(problem, ssl.SSLError):
             self.handshake_failed(address, problem)
         elif self.tls is not None:
-            self.refused(address, "it closed the connection: its log tells what is wrong with us")
+            self.refused(address, "it closed the connection; its log has the reason")
 
     def handshake_failed(self, address: tuple[str, int] | None, problem: OSError) -> None:
         """A TLS handshake has failed."""
@@ -408,10 +408,10 @@ class Gossip:
     def refused(self, address: tuple[str, int] | None, reason: str) -> None:
         """Report a failure, unless the same was reported of this address a short while ago."""
         shown = "?" if address is None else address[0]
-        told, at = self._refused.get(shown, ("", 0.0))
+        last, at = self._refused.get(shown, ("", 0.0))
         now = self.loop.time()
-        if (told != reason or now - at >= TELL_AGAIN_S) and now - self._told_at >= TELL_ANY_S:
-            self._told_at = now
+        if (last != reason or now - at >= AGAIN_S) and now - self._reported_at >= ANY_S:
+            self._reported_at = now
             if len(self._refused) >= ADDRESSES_MAX:
                 self._refused.clear()
             self._refused[shown] = reason, now

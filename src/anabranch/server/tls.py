@@ -268,7 +268,7 @@ def sentence(problem: OSError) -> str:
     if not isinstance(problem, ssl.SSLError):
         return "it broke off the handshake: it has no TLS, or does not accept our certificate"
     reason = (problem.reason or str(problem)).replace("_", " ").lower()
-    _, alert, told = reason.partition("alert ")
+    _, alert, name = reason.partition("alert ")
     if alert:
-        return f"the other side does not accept our certificate or version: {told}"
+        return f"the other side does not accept our certificate or version: {name}"
     return f"no handshake: {reason}; it may have no TLS"

@@ -71,9 +71,9 @@ def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
         if is_known and run.timeline.now_ms < until_ms:
             run.timeline.after(LOOK_MS, look)
             return
-        told = "is taken by another server"
+        refusal = "is taken by another server"
         run.record.reached["number in use refused"] += any(
-            told in line for line in impostor.record.lines
+            refusal in line for line in impostor.record.lines
         )
         impostor.kill()
 

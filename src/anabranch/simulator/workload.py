@@ -51,7 +51,7 @@ class Workload:
     """The clients of a run."""
 
     def __init__(self, chance: random.Random, moving: random.Random) -> None:
-        """``moving`` tells which streams go somewhere else; few runs move any."""
+        """``moving`` are the streams that are copied elsewhere; few runs have any."""
         self.chance = chance
         self._moving = moving
         self.moves = moving.random() < MOVING_SHARE

@@ -1,4 +1,4 @@
-"""``anabranch demo``: several regions with live traffic, told as a story that checks itself."""
+"""``anabranch demo``: several regions with live traffic, in steps that are checked."""
 
 from __future__ import annotations
 

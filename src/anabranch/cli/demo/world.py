@@ -134,7 +134,7 @@ class World:
     # -- asking -------------------------------------------------------------------------------
 
     def client(self, member: Member) -> redis.Redis:
-        """A connection of the one who tells the story."""
+        """The connection of the demonstration itself."""
         if member not in self._clients:
             self._clients[member] = connect(member)
         return self._clients[member]

@@ -187,7 +187,7 @@ class _Tally:
 
 
 class _Thread(threading.Thread):
-    """Works until it is told to end, or fails."""
+    """Works until it is stopped, or fails."""
 
     def __init__(self, client: Any, tally: _Tally, ends: threading.Event) -> None:
         super().__init__(daemon=True)

@@ -159,7 +159,7 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--match", "pattern", help="Only keys that match, as in KEYS."),
             click.option("--replace", is_flag=True, help="Overwrite what exists."),
-            click.option("--dry-run", is_flag=True, help="Write nothing, only tell."),
+            click.option("--dry-run", is_flag=True, help="Write nothing, only report."),
             click.option(
                 "--lossy", is_flag=True, help="Go on without what an older target cannot hold."
             ),

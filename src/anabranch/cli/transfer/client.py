@@ -77,7 +77,7 @@ def rdb_version_of(client: Any, address: Address) -> int:
         text = str(client.info("server")["redis_version"])
     except (redis.ResponseError, KeyError) as problem:
         raise TransferFailed(
-            f"{address} does not tell its version ({message(problem)}): name what it reads "
+            f"{address} does not report its version ({message(problem)}): name what it reads "
             f"with --rdb-version 10 ... {RDB_VERSION}"
         ) from None
     numbers = re.match(r"(\d+)\.(\d+)", text)
@@ -89,7 +89,7 @@ def rdb_version_of(client: Any, address: Address) -> int:
 
 
 def payload_bytes_max(client: Any) -> int:
-    """``proto-max-bulk-len``, or its default where the server does not tell."""
+    """``proto-max-bulk-len``, or its default where the server does not report it."""
     try:
         return int(client.config_get("proto-max-bulk-len")["proto-max-bulk-len"])
     except (redis.ResponseError, KeyError, ValueError):

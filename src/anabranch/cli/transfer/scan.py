@@ -25,7 +25,7 @@ _SCAN_COUNT = 500
 _BATCH_KEYS = 200
 _BATCH_BYTES = 16 << 20
 _UNKNOWN_BYTES = 1 << 20
-"""Taken for the size of a value whose size the server does not tell."""
+"""The assumed size of a value whose size the server does not report."""
 _NO_SUCH_KEY = -2
 _NO_DEADLINE = -1
 

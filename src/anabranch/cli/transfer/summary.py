@@ -74,7 +74,7 @@ class Summary:
 
     @property
     def anything(self) -> bool:
-        """Whether there is more to tell than that it failed."""
+        """Whether there is more to report than the failure."""
         return bool(self._written or self._unsupported or self._refused or self.expired)
 
     @property
@@ -116,7 +116,7 @@ class Summary:
         """Entries of a stream have got other IDs."""
         self._renumbered.append((shown(db, key), entries))
 
-    # -- telling ------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""

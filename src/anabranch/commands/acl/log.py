@@ -1,4 +1,4 @@
-"""What ACL LOG tells: which requests were denied, to whom and why, newest first.
+"""The entries of ACL LOG: which requests were denied, to whom and why, newest first.
 
 Denials that repeat within a minute are counted in one entry, so that a client in a loop cannot
 push everything else out.

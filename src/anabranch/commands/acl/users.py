@@ -198,7 +198,7 @@ def _hashed(rule: bytes) -> bytes:
 
 
 def denial_text(denial: Denial, user: User, *, naming: bool) -> bytes:
-    """A denial in words; ``naming`` tells the key or channel too (ACL DRYRUN)."""
+    """A denial in words; ``naming`` adds the key or channel (ACL DRYRUN)."""
     if denial.reason == "command":
         return b"User %b has no permissions to run the '%b' command" % (user.name, denial.name)
     kind = denial.reason.encode()

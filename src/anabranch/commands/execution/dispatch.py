@@ -212,7 +212,7 @@ class Dispatcher:
 
     @property
     def busy_text(self) -> str:
-        """What others are told while a script takes long."""
+        """The error that other clients get while a script takes long."""
         is_function = self.running is not None and self.running.is_function
         return (
             "BUSY Redis is busy running a script. You can only call "

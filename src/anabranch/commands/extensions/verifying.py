@@ -39,7 +39,7 @@ def verify(ctx: Context, args: list[bytes]) -> bytes | None:
         return None
     if places:
         return ctx.reply([verdict.keys[place] for place in places])
-    told = sorted(verdict.keys.items())
+    listed = sorted(verdict.keys.items())
     found = list(verdict.keys.values())
     return ctx.reply(
         Map(
@@ -47,7 +47,7 @@ def verify(ctx: Context, args: list[bytes]) -> bytes | None:
                 ("equal", verdict.equal),
                 ("differs", found.count("differs")),
                 ("in-flight", verdict.in_flight),
-                ("keys", [[*place, how] for place, how in told[:_SHOWN_MAX]]),
+                ("keys", [[*place, how] for place, how in listed[:_SHOWN_MAX]]),
             ]
         )
     )

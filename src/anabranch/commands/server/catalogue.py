@@ -70,7 +70,7 @@ def _info(row: Command) -> list[Any]:
 
 
 def _legacy_range(specs: Iterable[KeySpec]) -> tuple[int, int, int]:
-    """First key, last key and step, as far as one range can tell."""
+    """First key, last key and step, as far as one range can express them."""
     first = last = step = 0
     for spec in specs:
         if isinstance(spec.begin, int):

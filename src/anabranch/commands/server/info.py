@@ -415,7 +415,7 @@ def _keyspace(ctx: Context, _facts: _Facts) -> _Lines:
         is_shown = keys > 0
         if withheld is not None and withheld.hides_some_of(database.index):
             keys, expires = withheld.keys_left(database)
-            is_shown = True  # or it would tell that nothing is there
+            is_shown = True  # or the reply would say that nothing is there
         if is_shown:
             sample = list(islice(database.deadlines.values(), _DEADLINES_SAMPLED_MAX))
             left_ms = sum(max(at_ms - ctx.now_ms, 0) for at_ms in sample)

@@ -23,7 +23,7 @@ from anabranch.stream.stream import Stream
 __all__ = ["consumers_info", "groups_info", "stream_info"]
 
 FULL_COUNT = 10
-"""Entries and pending entries that XINFO STREAM FULL lists unless told otherwise."""
+"""Entries and pending entries that XINFO STREAM FULL lists without COUNT."""
 
 
 def _existing(ctx: Context, key: bytes) -> Stream:

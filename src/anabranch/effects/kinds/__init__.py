@@ -2,7 +2,7 @@
 
 A command *decides* (validates, picks the ID, picks what to trim) and emits effects that leave
 nothing to choose; ``apply*.py`` carries them out. ``codec.py`` turns them into the arrays a log or
-a peer gets, where ``tag`` tells the kind; a kind only ever grows at its end, with defaults. ``db``
+a peer gets, where ``tag`` is the kind; a kind only ever grows at its end, with defaults. ``db``
 is a database number, times are wall-clock milliseconds. The modules are families of kinds; other
 code takes every kind from this package.
 
