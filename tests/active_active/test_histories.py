@@ -12,6 +12,8 @@ from anabranch.simulator.facts import Added, Cleared, Created, Destroyed, Fact, 
 from anabranch.simulator.formulas import History
 from tests.active_active import histories
 
+pytestmark = pytest.mark.timeout(600)
+
 COUNT = int(os.environ.get("ANABRANCH_HISTORIES", "1000"))
 """``make histories`` goes on behind them."""
 

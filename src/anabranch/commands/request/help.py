@@ -44,7 +44,6 @@ def help_row(since: str, categories: str = "", flags: str = "loading stale") -> 
         since=since,
         group="server",
         summary="Lists the sub-commands.",
-        complexity="O(1)",
     )
 
 

@@ -6,7 +6,7 @@ these rows. Adding a command means writing a function and a row in one family fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ class Command:
 
     ``arity`` counts the name; negative is a minimum. ``flags`` are blank-separated words as COMMAND
     INFO lists them (``write denyoom fast``). The ACL categories are those that the flags imply and
-    the one of the group; ``categories`` replaces the latter.
+    the one of the group; ``categories`` replaces the latter. Without ``complexity`` it is O(1).
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Command:
         since: str = "1.0.0",
         group: str = "generic",
         summary: str = "",
-        complexity: str = "",
+        complexity: str | None = None,
         syntax: str = "",
         tips: Sequence[str] = (),
         history: Sequence[tuple[str, str]] = (),
-        subcommands: Iterable[Command] = (),
+        subcommands: Sequence[Command] = (),
     ) -> None:
         self.name = name  # lower case; a sub-command's own word
         self.full_name = name  # "xgroup|create" once attached to its container
@@ -101,6 +101,8 @@ class Command:
         self.since = since
         self.group = group
         self.summary = summary
+        if complexity is None:
+            complexity = "Depends on the sub-command" if subcommands else "O(1)"
         self.complexity = complexity
         self.syntax = syntax
         self.tips = tuple(tips)

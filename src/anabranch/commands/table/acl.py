@@ -24,7 +24,6 @@ COMMANDS: list[Command] = [
         arity=-2,
         since="6.0.0",
         summary="Commands about users and their rules.",
-        complexity="Depends on the sub-command",
         subcommands=[
             Row(
                 "cat",
@@ -54,7 +53,6 @@ COMMANDS: list[Command] = [
                 flags=_ADMIN,
                 since="7.0.0",
                 summary="Returns whether a user may run a command, without running it.",
-                complexity="O(1)",
                 syntax="username command [arg [arg ...]]",
             ),
             Row(
@@ -64,7 +62,6 @@ COMMANDS: list[Command] = [
                 flags=_ANYBODY,
                 since="6.0.0",
                 summary="Makes up a password that nobody can guess.",
-                complexity="O(1)",
                 syntax="[bits]",
             ),
             Row(
@@ -151,7 +148,6 @@ COMMANDS: list[Command] = [
                 flags=_ANYBODY,
                 since="6.0.0",
                 summary="Returns the user of this connection.",
-                complexity="O(1)",
             ),
             help_row("6.0.0"),
         ],

@@ -175,7 +175,6 @@ COMMANDS: list[Command] = [
         flags="fast",
         since="1.0.0",
         summary="Answers PONG, or the message given.",
-        complexity="O(1)",
         syntax="[message]",
         tips=("request_policy:all_shards", "response_policy:all_succeeded"),
     ),
@@ -186,7 +185,6 @@ COMMANDS: list[Command] = [
         flags="loading stale fast",
         since="1.0.0",
         summary="Answers the message given.",
-        complexity="O(1)",
         syntax="message",
     ),
     Row(
@@ -196,7 +194,6 @@ COMMANDS: list[Command] = [
         flags="noscript loading stale fast no_auth allow_busy",
         since="1.0.0",
         summary="Closes the connection after all replies are written.",
-        complexity="O(1)",
     ),
     Row(
         "reset",
@@ -205,7 +202,6 @@ COMMANDS: list[Command] = [
         flags="noscript loading stale fast no_auth allow_busy",
         since="6.2.0",
         summary="Puts the connection back to the state of a new one.",
-        complexity="O(1)",
     ),
     Row(
         "select",
@@ -214,7 +210,6 @@ COMMANDS: list[Command] = [
         flags="loading stale fast",
         since="1.0.0",
         summary="Chooses the database the connection works on.",
-        complexity="O(1)",
         syntax="index",
     ),
     Row(
@@ -235,7 +230,6 @@ COMMANDS: list[Command] = [
         flags="noscript loading stale fast no_auth allow_busy",
         since="6.0.0",
         summary="Agrees on the protocol and introduces the server.",
-        complexity="O(1)",
         syntax="[protover [AUTH username password] [SETNAME clientname]]",
         history=(("6.2.0", "protover may be left out."),),
     ),
@@ -248,7 +242,6 @@ COMMANDS: list[Command] = [
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
-        complexity="O(1)",
     ),
     Row(
         "readwrite",
@@ -259,7 +252,6 @@ COMMANDS: list[Command] = [
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
-        complexity="O(1)",
     ),
     Row(
         "asking",
@@ -270,7 +262,6 @@ COMMANDS: list[Command] = [
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
-        complexity="O(1)",
     ),
     Row(
         "cluster",
@@ -280,7 +271,6 @@ COMMANDS: list[Command] = [
         since="3.0.0",
         group="cluster",
         summary="Cluster only: refused by this server.",
-        complexity="O(1)",
         syntax="subcommand [argument ...]",
     ),
     # connection/client.py
@@ -291,7 +281,6 @@ COMMANDS: list[Command] = [
         categories="",
         since="2.4.0",
         summary="Commands about connections.",
-        complexity="Depends on the sub-command",
         subcommands=_SUBCOMMANDS,
     ),
 ]

@@ -178,7 +178,6 @@ COMMANDS: list[Command] = [
         arity=-2,
         group="server",
         summary="Commands about the members of an Active-Active cluster.",
-        complexity="Depends on the sub-command",
         subcommands=[
             Row(
                 "list",
@@ -234,7 +233,6 @@ COMMANDS: list[Command] = [
         flags="admin noscript loading stale",
         group="server",
         summary="Injects faults into the link with another region, for tests.",
-        complexity="O(1)",
         syntax="region <PAUSE | RESUME | DELAY ms [jitter] | LOSS percent | RATE bytes-per-second>",
     ),
     # extensions/verifying.py

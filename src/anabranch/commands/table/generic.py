@@ -28,7 +28,6 @@ def _expire_row(
         keys=(KeySpec("RW update"),),
         since=since,
         summary=summary,
-        complexity="O(1)",
         syntax=f"key {argument} [NX | XX | GT | LT]",
         history=(("7.0.0", "Takes NX, XX, GT and LT."),),
     )
@@ -49,7 +48,6 @@ def _time_row(
         keys=(KeySpec("RO access"),),
         since=since,
         summary=summary,
-        complexity="O(1)",
         syntax="key",
         tips=tips,
     )
@@ -113,7 +111,6 @@ COMMANDS: list[Command] = [
         flags="readonly fast",
         keys=(KeySpec("RO"),),
         summary="Names the type of a key's value.",
-        complexity="O(1)",
         syntax="key",
     ),
     Command(
@@ -133,7 +130,6 @@ COMMANDS: list[Command] = [
         flags="write fast",
         keys=(KeySpec("RW access delete"), KeySpec("OW insert", begin=2)),
         summary="Gives a key another name unless that name is taken.",
-        complexity="O(1)",
         syntax="key newkey",
     ),
     Command(
@@ -154,7 +150,6 @@ COMMANDS: list[Command] = [
         flags="write fast",
         keys=(KeySpec("RW access update"),),
         summary="Moves a key to another database.",
-        complexity="O(1)",
         syntax="key db",
     ),
     Command(
@@ -174,7 +169,6 @@ COMMANDS: list[Command] = [
                 keys=_INSPECT,
                 since="2.2.3",
                 summary="Names the internal representation of a value.",
-                complexity="O(1)",
                 syntax="key",
                 tips=_INSPECT_TIPS,
             ),
@@ -186,7 +180,6 @@ COMMANDS: list[Command] = [
                 keys=_INSPECT,
                 since="4.0.0",
                 summary="Would return how often a key is used; not counted by this server.",
-                complexity="O(1)",
                 syntax="key",
                 tips=_INSPECT_TIPS,
             ),
@@ -199,7 +192,6 @@ COMMANDS: list[Command] = [
                 keys=_INSPECT,
                 since="2.2.3",
                 summary="Returns the seconds since a key was last used.",
-                complexity="O(1)",
                 syntax="key",
                 tips=_INSPECT_TIPS,
             ),
@@ -211,7 +203,6 @@ COMMANDS: list[Command] = [
                 keys=_INSPECT,
                 since="2.2.3",
                 summary="Counts the references to a value.",
-                complexity="O(1)",
                 syntax="key",
                 tips=_INSPECT_TIPS,
             ),
@@ -246,7 +237,6 @@ COMMANDS: list[Command] = [
         arity=1,
         flags="readonly fast",
         summary="Counts the keys of the selected database.",
-        complexity="O(1)",
         tips=("request_policy:all_shards", "response_policy:agg_sum"),
     ),
     Command(
@@ -365,7 +355,6 @@ COMMANDS: list[Command] = [
         keys=(KeySpec("RW update"),),
         since="2.2.0",
         summary="Lets a key live for ever.",
-        complexity="O(1)",
         syntax="key",
     ),
     # generic/dump.py

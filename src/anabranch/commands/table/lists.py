@@ -98,7 +98,6 @@ def _move_row(
         keys=(KeySpec("RW access delete"), KeySpec("RW insert", begin=2)),
         since=since,
         summary=summary,
-        complexity="O(1)",
         syntax=" ".join(arguments),
     )
 

@@ -74,7 +74,6 @@ COMMANDS: list[Command] = [
         arity=-2,
         since="2.8.13",
         summary="Commands about latency.",
-        complexity="Depends on the sub-command",
         subcommands=[
             _row("doctor", latency.doctor, 2, "2.8.13", "Tells in sentences what the monitor saw."),
             _row(
@@ -122,7 +121,6 @@ COMMANDS: list[Command] = [
         arity=-2,
         since="4.0.0",
         summary="Commands about memory.",
-        complexity="Depends on the sub-command",
         subcommands=[
             Row(
                 "doctor",
@@ -130,7 +128,6 @@ COMMANDS: list[Command] = [
                 arity=2,
                 since="4.0.0",
                 summary="Describes memory problems in sentences.",
-                complexity="O(1)",
                 tips=_SHARDS,
             ),
             help_row("4.0.0"),
@@ -140,7 +137,6 @@ COMMANDS: list[Command] = [
                 arity=2,
                 since="4.0.0",
                 summary="Answers that the allocator keeps no statistics.",
-                complexity="O(1)",
                 tips=_SHARDS,
             ),
             Row(
@@ -149,7 +145,6 @@ COMMANDS: list[Command] = [
                 arity=2,
                 since="4.0.0",
                 summary="Gives memory that was freed back to the system.",
-                complexity="O(1)",
                 tips=("request_policy:all_shards", "response_policy:all_succeeded"),
             ),
             Row(
@@ -158,7 +153,6 @@ COMMANDS: list[Command] = [
                 arity=2,
                 since="4.0.0",
                 summary="Shows the use of memory.",
-                complexity="O(1)",
                 tips=_SHARDS,
             ),
             Row(
@@ -181,7 +175,6 @@ COMMANDS: list[Command] = [
         arity=-2,
         since="2.2.12",
         summary="Commands about the slow log.",
-        complexity="Depends on the sub-command",
         subcommands=[
             Row(
                 "get",
@@ -202,7 +195,6 @@ COMMANDS: list[Command] = [
                 flags=_FLAGS,
                 since="2.2.12",
                 summary="Counts the entries of the slow log.",
-                complexity="O(1)",
                 tips=(
                     "request_policy:all_nodes",
                     "response_policy:agg_sum",

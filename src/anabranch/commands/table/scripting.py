@@ -42,7 +42,6 @@ _SCRIPT = Row(
     categories="",
     since="2.6.0",
     summary="Commands about scripts.",
-    complexity="Depends on the sub-command",
     subcommands=[
         Row(
             "load",
@@ -84,7 +83,6 @@ _SCRIPT = Row(
             flags="noscript allow_busy",
             since="2.6.0",
             summary="Ends the script that runs, if it has written nothing.",
-            complexity="O(1)",
             tips=_ONE_SHARD,
         ),
         help_row("5.0.0", "scripting"),
@@ -99,7 +97,6 @@ _FUNCTION = Row(
     categories="",
     since="7.0.0",
     summary="Commands about libraries of functions.",
-    complexity="Depends on the sub-command",
     subcommands=[
         Row(
             "load",
@@ -119,7 +116,6 @@ _FUNCTION = Row(
             flags="write noscript",
             since="7.0.0",
             summary="Deletes a library.",
-            complexity="O(1)",
             syntax="library-name",
             tips=_ALL_SHARDS,
         ),
@@ -172,7 +168,6 @@ _FUNCTION = Row(
             flags="noscript allow_busy",
             since="7.0.0",
             summary="Ends the function that runs, if it has written nothing.",
-            complexity="O(1)",
             tips=_ONE_SHARD,
         ),
         Row(
@@ -182,7 +177,6 @@ _FUNCTION = Row(
             flags="noscript allow_busy",
             since="7.0.0",
             summary="Describes the function that runs.",
-            complexity="O(1)",
             tips=(
                 "nondeterministic_output",
                 "request_policy:all_shards",

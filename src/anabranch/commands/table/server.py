@@ -28,7 +28,6 @@ COMMANDS: list[Command] = [
         flags="loading stale fast",
         since="2.6.0",
         summary="Returns the server's time in seconds and microseconds.",
-        complexity="O(1)",
         tips=("nondeterministic_output",),
     ),
     Row(
@@ -39,7 +38,6 @@ COMMANDS: list[Command] = [
         categories="admin dangerous",
         since="2.8.12",
         summary="Returns the role of the server, which is always master.",
-        complexity="O(1)",
     ),
     Row(
         "wait",
@@ -50,7 +48,6 @@ COMMANDS: list[Command] = [
         since="3.0.0",
         group="generic",
         summary="Waits until other regions have applied what this connection has written.",
-        complexity="O(1)",
         syntax="numreplicas timeout",
         tips=_ACKNOWLEDGEMENT_TIPS,
     ),
@@ -63,7 +60,6 @@ COMMANDS: list[Command] = [
         since="7.2.0",
         group="generic",
         summary="Waits until earlier writes are in the log on disk, here or in other regions.",
-        complexity="O(1)",
         syntax="numlocal numreplicas timeout",
         tips=_ACKNOWLEDGEMENT_TIPS,
     ),
@@ -74,6 +70,7 @@ COMMANDS: list[Command] = [
         flags="admin noscript loading stale",
         since="1.0.0",
         summary="Shows every request of every connection from now on.",
+        complexity="",
     ),
     Row(
         "shutdown",
@@ -93,7 +90,6 @@ COMMANDS: list[Command] = [
         flags=_REPLICATION_FLAGS,
         since="5.0.0",
         summary="Accepts NO ONE, which is the case already; refuses all else.",
-        complexity="O(1)",
         syntax="host port | NO ONE",
     ),
     Row(
@@ -103,7 +99,6 @@ COMMANDS: list[Command] = [
         flags=_REPLICATION_FLAGS,
         since="1.0.0",
         summary="The old name of REPLICAOF.",
-        complexity="O(1)",
         syntax="host port | NO ONE",
     ),
     Row(
@@ -113,6 +108,7 @@ COMMANDS: list[Command] = [
         flags="admin noscript no_async_loading no_multi",
         since="2.8.0",
         summary="Refused: there are no read-only replicas.",
+        complexity="",
         syntax="replicationid offset",
     ),
     Row(
@@ -122,6 +118,7 @@ COMMANDS: list[Command] = [
         flags="admin noscript no_async_loading no_multi",
         since="1.0.0",
         summary="Refused: there are no read-only replicas.",
+        complexity="",
     ),
     Row(
         "replconf",
@@ -130,7 +127,6 @@ COMMANDS: list[Command] = [
         flags="admin noscript loading stale allow_busy",
         since="3.0.0",
         summary="Refused: there are no read-only replicas.",
-        complexity="O(1)",
     ),
     Row(
         "failover",
@@ -139,7 +135,6 @@ COMMANDS: list[Command] = [
         flags="admin noscript stale",
         since="6.2.0",
         summary="Refused: there are no read-only replicas.",
-        complexity="O(1)",
         syntax="[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
     ),
     Row(
@@ -148,7 +143,6 @@ COMMANDS: list[Command] = [
         arity=-2,
         since="4.0.0",
         summary="Commands about modules, of which there are none.",
-        complexity="Depends on the sub-command",
         subcommands=[
             Row(
                 "list",
@@ -157,7 +151,6 @@ COMMANDS: list[Command] = [
                 flags="admin noscript",
                 since="4.0.0",
                 summary="Lists the loaded modules: none.",
-                complexity="O(1)",
                 tips=("nondeterministic_output_order",),
             ),
             help_row("5.0.0"),
@@ -170,7 +163,6 @@ COMMANDS: list[Command] = [
         flags="readonly fast",
         since="5.0.0",
         summary="Draws something and names the version.",
-        complexity="O(1)",
         syntax="[VERSION version]",
     ),
     # server/saving.py
@@ -202,7 +194,6 @@ COMMANDS: list[Command] = [
         categories="admin dangerous",
         since="1.0.0",
         summary="Returns the Unix time of the last save.",
-        complexity="O(1)",
         tips=("nondeterministic_output",),
     ),
     Row(
@@ -212,7 +203,6 @@ COMMANDS: list[Command] = [
         flags="admin noscript no_async_loading",
         since="1.0.0",
         summary="Takes a snapshot in the background and drops the log before it.",
-        complexity="O(1)",
     ),
     # server/config.py
     Row(
@@ -254,7 +244,6 @@ COMMANDS: list[Command] = [
                 tips=_EVERYWHERE,
                 since="2.0.0",
                 summary="Sets the statistics of INFO back to zero.",
-                complexity="O(1)",
             ),
             Row(
                 "rewrite",
@@ -264,7 +253,6 @@ COMMANDS: list[Command] = [
                 tips=_EVERYWHERE,
                 since="2.8.0",
                 summary="Writes the present settings into the configuration file.",
-                complexity="O(1)",
             ),
             help_row("5.0.0"),
         ],

@@ -102,7 +102,6 @@ COMMANDS: list[Command] = [
         keys=(KeySpec("RW update"),),
         since="5.0.0",
         summary="Sets the last-generated ID of a stream, and its counters.",
-        complexity="O(1)",
         syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
     ),
     Row(
@@ -113,7 +112,6 @@ COMMANDS: list[Command] = [
         keys=(KeySpec("RO"),),
         since="5.0.0",
         summary="Counts the entries of a stream.",
-        complexity="O(1)",
         syntax="key",
     ),
     # stream/read.py
@@ -184,7 +182,6 @@ COMMANDS: list[Command] = [
                 keys=_key("RW insert"),
                 since="5.0.0",
                 summary="Creates a consumer group.",
-                complexity="O(1)",
                 syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
                 history=(("7.0.0", "Added ENTRIESREAD."),),
             ),
@@ -196,7 +193,6 @@ COMMANDS: list[Command] = [
                 keys=_key("RW update"),
                 since="5.0.0",
                 summary="Sets the last-delivered ID of a consumer group.",
-                complexity="O(1)",
                 syntax="key group <id | $> [ENTRIESREAD entries-read]",
                 history=(("7.0.0", "Added ENTRIESREAD."),),
             ),
@@ -219,7 +215,6 @@ COMMANDS: list[Command] = [
                 keys=_key("RW insert"),
                 since="6.2.0",
                 summary="Creates a consumer in a group.",
-                complexity="O(1)",
                 syntax="key group consumer",
             ),
             Row(
@@ -318,7 +313,6 @@ COMMANDS: list[Command] = [
                 keys=(KeySpec("RO access", begin=2),),
                 since="5.0.0",
                 summary="Shows the figures of a stream.",
-                complexity="O(1)",
                 syntax="key [FULL [COUNT count]]",
                 history=(("6.0.0", "Added FULL."),),
             ),
@@ -357,7 +351,6 @@ COMMANDS: list[Command] = [
         keys=(KeySpec("RW update"),),
         since="8.6.0",
         summary="Sets how long and how many idempotent IDs a stream remembers.",
-        complexity="O(1)",
         syntax="key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]",
     ),
     Row(
@@ -388,7 +381,6 @@ COMMANDS: list[Command] = [
                 keys=(KeySpec("RW update", begin=2),),
                 since="8.6.0",
                 summary="Sets how long and how many idempotent IDs a stream remembers.",
-                complexity="O(1)",
                 syntax="key [DURATION seconds] [MAXSIZE entries]",
             ),
             Row(
@@ -399,7 +391,6 @@ COMMANDS: list[Command] = [
                 keys=(KeySpec("RO access", begin=2),),
                 since="8.6.0",
                 summary="Shows how long and how many idempotent IDs a stream remembers.",
-                complexity="O(1)",
                 syntax="key [DURATION] [MAXSIZE]",
             ),
             help_row(since="8.6.0", categories="stream"),

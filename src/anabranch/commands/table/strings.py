@@ -64,7 +64,6 @@ def _numbers_row(
         keys=(KeySpec("RW access update"),),
         since=since,
         summary=summary,
-        complexity="O(1)",
         syntax=f"key {argument}".strip(),
     )
 
@@ -78,7 +77,6 @@ COMMANDS: list[Command] = [
         flags="write denyoom",
         keys=(KeySpec("RW access update variable_flags"),),
         summary="Sets a key to a string and replaces its value.",
-        complexity="O(1)",
         syntax=f"key value [NX | XX] [GET] [{_EXPIRATION} | KEEPTTL]",
     ),
     _row("get", strings.get, 2, "key", "Gives the string of a key.", reads=True, use="RO access"),

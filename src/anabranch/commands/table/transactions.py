@@ -22,7 +22,6 @@ COMMANDS: list[Command] = [
         flags=_ANYWHERE,
         since="1.2.0",
         summary="Begins a transaction: later commands are queued.",
-        complexity="O(1)",
     ),
     Row(
         "exec",

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-__all__ = ["Effect", "EntryId", "EntryIds"]
+__all__ = ["Effect", "EntryId", "EntryIds", "GroupEffect", "KeyEffect"]
 
 
 EntryId = Annotated[int, Meta(title="entry ID")]
@@ -21,3 +21,16 @@ class Effect(Struct, array_like=True, gc=False):
     """Base of all effects."""
 
     local: ClassVar[bool] = False
+
+
+class KeyEffect(Effect):
+    """An effect on one key."""
+
+    db: int
+    key: bytes
+
+
+class GroupEffect(KeyEffect):
+    """An effect on one consumer group."""
+
+    group: bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from anabranch.effects.kinds.base import Effect, EntryId, EntryIds
+from anabranch.effects.kinds.base import EntryId, EntryIds, GroupEffect
 
 __all__ = [
     "Acknowledge",
@@ -22,89 +22,67 @@ __all__ = [
 ]
 
 
-class CreateGroup(Effect, tag=20):
+class CreateGroup(GroupEffect, tag=20):
     """XGROUP CREATE; entries_read None is unknown.
 
     With several regions ``start`` None means everything that its region had not seen, and
     ``offset`` is the difference between ``entries_read`` and the count.
     """
 
-    db: int
-    key: bytes
-    group: bytes
     start: EntryId | None
     entries_read: int | None
     offset: int = 0
 
 
-class SetGroup(Effect, tag=21):
+class SetGroup(GroupEffect, tag=21):
     """XGROUP SETID. ``last_id`` None, with several regions: after everything seen."""
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     last_id: EntryId | None
     entries_read: int | None
 
 
-class AdvanceGroup(Effect, tag=22):
+class AdvanceGroup(GroupEffect, tag=22):
     """XCLAIM LASTID: the cursor moves, entries-read does not."""
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     last_id: EntryId
 
 
-class DestroyGroup(Effect, tag=23):
+class DestroyGroup(GroupEffect, tag=23):
     """XGROUP DESTROY."""
 
-    db: int
-    key: bytes
-    group: bytes
 
-
-class CreateConsumer(Effect, tag=24):
+class CreateConsumer(GroupEffect, tag=24):
     """Creates a consumer, by XGROUP CREATECONSUMER or its first read."""
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     consumer: bytes
     now_ms: int
 
 
-class DeleteConsumer(Effect, tag=25):
+class DeleteConsumer(GroupEffect, tag=25):
     """XGROUP DELCONSUMER: also removes its pending entries."""
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     consumer: bytes
 
 
-class SeeConsumer(Effect, tag=26):
+class SeeConsumer(GroupEffect, tag=26):
     """A consumer has read; ``active`` if it got entries."""
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     consumer: bytes
     now_ms: int
     active: bool
 
 
-class Deliver(Effect, tag=27):
+class Deliver(GroupEffect, tag=27):
     """XREADGROUP ``>``: new entries of one region were delivered.
 
     ``pending`` is False for NOACK. ``entries_read`` is the group's counter afterwards. With several
@@ -113,9 +91,6 @@ class Deliver(Effect, tag=27):
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     consumer: bytes
     region: int
     ids: EntryIds
@@ -125,7 +100,7 @@ class Deliver(Effect, tag=27):
     numbers: list[int] = field(default_factory=list)
 
 
-class Assign(Effect, tag=28):
+class Assign(GroupEffect, tag=28):
     """Pending entries get a consumer (None: released), a delivery time and a count.
 
     ``rows`` are ``(entry ID, region, delivery ms, delivery count)``; entries that were not
@@ -134,14 +109,11 @@ class Assign(Effect, tag=28):
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     consumer: bytes | None
     rows: list[tuple[EntryId, int, int, int]]
 
 
-class Acknowledge(Effect, tag=29):
+class Acknowledge(GroupEffect, tag=29):
     """Removes pending entries (XACK).
 
     ``dots``, with several regions, are entries that do not exist any more, ``(replica_id,
@@ -150,29 +122,23 @@ class Acknowledge(Effect, tag=29):
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     ids: EntryIds
     dots: list[tuple[int, int]] = field(default_factory=list)
 
 
-class AcknowledgeRuns(Effect, tag=30):
+class AcknowledgeRuns(GroupEffect, tag=30):
     """Runs of entries are acknowledged for all regions, under some creations of a group.
 
     ``creations`` are ``(replica_id, number)``; ``ranges`` ``(replica_id, low, high)``, above low
     and up to high. ``greatest`` is the greatest ID among them.
     """
 
-    db: int
-    key: bytes
-    group: bytes
     creations: list[tuple[int, int]]
     ranges: list[tuple[int, int, int]]
     greatest: EntryId
 
 
-class AdoptGroup(Effect, tag=31):
+class AdoptGroup(GroupEffect, tag=31):
     """The progress of a group in its former stream (RESTORE, COPY), with several regions.
 
     ``last_id`` is its last-delivered-id; ``delivered`` are ``(replica_id, [low, high, ...])``,
@@ -185,9 +151,6 @@ class AdoptGroup(Effect, tag=31):
 
     local = True
 
-    db: int
-    key: bytes
-    group: bytes
     last_id: EntryId
     delivered: list[tuple[int, list[int]]]
     open: list[tuple[int, int]]

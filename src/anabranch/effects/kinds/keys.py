@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from anabranch.effects.kinds.base import Effect
+from anabranch.effects.kinds.base import Effect, KeyEffect
 
 __all__ = [
     "Copy",
@@ -17,56 +17,46 @@ __all__ = [
 ]
 
 
-class Delete(Effect, tag=40):
+class Delete(KeyEffect, tag=40):
     """Removes a key; ``expired`` selects the keyspace event.
 
     With several regions ``positions`` are the ends of the logs as ``(replica_id, position)``;
     counting begins there.
     """
 
-    db: int
-    key: bytes
     expired: bool
     positions: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Expire(Effect, tag=41):
+class Expire(KeyEffect, tag=41):
     """A key's deadline; None for none."""
 
-    db: int
-    key: bytes
     at_ms: int | None
 
 
-class Rename(Effect, tag=42):
+class Rename(KeyEffect, tag=42):
     """The value and deadline move to another key, maybe of another database (MOVE)."""
 
-    db: int
-    key: bytes
     target_db: int
     target: bytes
     incarnation: int = 0
 
 
-class Copy(Effect, tag=43):
+class Copy(KeyEffect, tag=43):
     """An independent copy of value and deadline under another key."""
 
-    db: int
-    key: bytes
     target_db: int
     target: bytes
     incarnation: int = 0
 
 
-class Restore(Effect, tag=44):
+class Restore(KeyEffect, tag=44):
     """A key bound to the value of a DUMP payload.
 
     ``now_ms`` dates what the payload does not (insertion of idempotent IDs); the durations and
     limits are for payloads without idempotency settings.
     """
 
-    db: int
-    key: bytes
     payload: bytes
     at_ms: int | None
     now_ms: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.effects.kinds.base import Effect, EntryId
+from anabranch.effects.kinds.base import EntryId, KeyEffect
 
 __all__ = [
     "Accept",
@@ -15,15 +15,13 @@ __all__ = [
 ]
 
 
-class Remember(Effect, tag=10):
+class Remember(KeyEffect, tag=10):
     """A producer's idempotent ID now stands for an entry.
 
     ``yields``: the entry is removed if another region has accepted the same idempotent ID for an
     entry with a smaller ID.
     """
 
-    db: int
-    key: bytes
     pid: bytes
     iid: bytes
     entry_id: EntryId
@@ -31,7 +29,7 @@ class Remember(Effect, tag=10):
     yields: bool = False
 
 
-class CountDuplicate(Effect, tag=11):
+class CountDuplicate(KeyEffect, tag=11):
     """A producer sent ``count`` retries; nothing was added.
 
     ``accepted`` is the number of idempotent IDs that the stream's former place had counted and
@@ -40,38 +38,30 @@ class CountDuplicate(Effect, tag=11):
 
     local = True
 
-    db: int
-    key: bytes
     count: int = 1
     accepted: int = 0
 
 
-class ConfigureProducers(Effect, tag=12):
+class ConfigureProducers(KeyEffect, tag=12):
     """XCFGSET: new limits, all IDs forgotten. Of concurrent ones the latest stamp counts."""
 
-    db: int
-    key: bytes
     duration_s: int
     maxsize: int
     stamp_ms: int = 0
 
 
-class ForgetProducers(Effect, tag=13):
+class ForgetProducers(KeyEffect, tag=13):
     """The oldest ``count`` idempotent IDs of a producer have expired."""
 
     local = True
 
-    db: int
-    key: bytes
     pid: bytes
     count: int
 
 
-class Accept(Effect, tag=14):
+class Accept(KeyEffect, tag=14):
     """A bulk producer's batch: the number of its rows in the stream, and their CRC-32."""
 
-    db: int
-    key: bytes
     pid: bytes
     batch: int
     rows: int
@@ -79,18 +69,16 @@ class Accept(Effect, tag=14):
     at_ms: int
 
 
-class DropRecords(Effect, tag=15):
+class DropRecords(KeyEffect, tag=15):
     """Removes records of bulk producers that were not used for long.
 
     Concurrent newer records of the same producers stay.
     """
 
-    db: int
-    key: bytes
     pids: list[bytes]
 
 
-class ResolveConflict(Effect, tag=16):
+class ResolveConflict(KeyEffect, tag=16):
     """Resolves a conflict: an idempotent ID of several regions stands for one entry, ``entry_id``.
 
     ``replica_id`` and ``number`` name the losing :class:`Remember`, ``winner`` the winning one;
@@ -98,8 +86,6 @@ class ResolveConflict(Effect, tag=16):
     ``removed`` the losing entry is removed. ``counted``: the tag had not lost before.
     """
 
-    db: int
-    key: bytes
     pid: bytes
     iid: bytes
     entry_id: EntryId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from anabranch.effects.kinds.base import Effect
+from anabranch.effects.kinds.base import Effect, KeyEffect
 
 __all__ = [
     "AddRegion",
@@ -45,7 +45,7 @@ class JoinFullSync(Effect, tag=73):
     partial: bool = False
 
 
-class TakeKey(Effect, tag=75):
+class TakeKey(KeyEffect, tag=75):
     """Repair: the shared state of a key was taken over from a file beside the log.
 
     It repairs a key that differs although both regions had applied the same effects.
@@ -53,8 +53,6 @@ class TakeKey(Effect, tag=75):
 
     local = True
 
-    db: int
-    key: bytes
     file: str
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.effects.kinds.base import Effect
+from anabranch.effects.kinds.base import KeyEffect
 
 __all__ = [
     "AddMembers",
@@ -15,77 +15,63 @@ __all__ = [
 ]
 
 
-class SetString(Effect, tag=50):
+class SetString(KeyEffect, tag=50):
     """Binds a key to a string and replaces its value.
 
     ``keeps_deadline`` is SET KEEPTTL. ``event`` is the keyspace event of a string that was changed,
     and not replaced: ``append``, ``incrby``; ``counted`` is how earlier versions wrote ``incrby``.
     """
 
-    db: int
-    key: bytes
     data: bytes
     keeps_deadline: bool = False
     counted: bool = False
     event: str = ""
 
 
-class Push(Effect, tag=51):
+class Push(KeyEffect, tag=51):
     """Items put at a list's head (or ``tail``), one after the other."""
 
-    db: int
-    key: bytes
     items: list[bytes]
     tail: bool = False
 
 
-class Pop(Effect, tag=52):
+class Pop(KeyEffect, tag=52):
     """Items taken off a list's head (or ``tail``); an empty list's key is removed."""
 
-    db: int
-    key: bytes
     count: int = 1
     tail: bool = False
 
 
-class Splice(Effect, tag=54):
+class Splice(KeyEffect, tag=54):
     """Replaces ``removed`` items of a list from an index on; an empty list's key is removed.
 
     ``event`` is the keyspace event; none if it is empty.
     """
 
-    db: int
-    key: bytes
     index: int
     removed: int
     items: list[bytes]
     event: str = ""
 
 
-class RemoveItems(Effect, tag=55):
+class RemoveItems(KeyEffect, tag=55):
     """The first ``count`` equal items of a list taken out, the last ones if it is negative.
 
     An empty list's key is removed.
     """
 
-    db: int
-    key: bytes
     item: bytes
     count: int
 
 
-class AddMembers(Effect, tag=53):
+class AddMembers(KeyEffect, tag=53):
     """Adds members to a set."""
 
-    db: int
-    key: bytes
     members: list[bytes]
 
 
-class RemoveMembers(Effect, tag=56):
+class RemoveMembers(KeyEffect, tag=56):
     """Removes members; an empty set's key is removed. ``event`` is the keyspace event."""
 
-    db: int
-    key: bytes
     members: list[bytes]
     event: str = "srem"
