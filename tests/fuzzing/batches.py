@@ -128,8 +128,8 @@ class _Local:
     def fingerprint(self, replica_id: int, number: int) -> bytes | None:
         return None
 
-    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
-        self._target.region.merging.apply(unit)
+    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
+        self._target.region.merging.apply(units)
 
     def reopen(self, epoch: int) -> None:
         pass

@@ -96,10 +96,14 @@ class ByHand(Exchange):
         super().taken(batches, position)
         self._node.made(batches)
 
-    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
-        if len(unit) > 1:
-            _check(unit, self._node.mesh.units[raw[0]].dependencies)
-        super().deliver(unit, raw)
+    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
+        at = 0
+        for end, batch in enumerate(units, 1):
+            if not batch.continues:
+                _check(units[at:end], self._node.mesh.units[raw[at]].dependencies)
+                at = end
+        assert at == len(units)
+        super().deliver(units, raw)
         self._node.steps.append(dict(self.replica.vector))
 
 
@@ -311,8 +315,8 @@ class Node:
         for unit in units:
             session = self._link_to(unit.replica_id)
             for raw in unit.batches:
-                self._receiver.batch(session, raw, 0.0)
-            self._apply()
+                self._receiver.batch(session, raw, 0.0, more_follows=True)
+        self._apply()
         self.end_turn()
 
     def _link_to(self, replica_id: int) -> Session:

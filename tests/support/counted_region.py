@@ -192,11 +192,11 @@ class CountedRegion:
         ending = [raw for raw in self.batches.get(replica_id, ()) if span(raw).last == number]
         return fingerprint(ending[0]) if ending else b""
 
-    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
+    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
         if self.trouble:
             raise self.trouble
-        assert [batch.continues for batch in unit] == [True] * (len(unit) - 1) + [False]
-        for batch, data in zip(unit, raw, strict=True):
+        assert not units[-1].continues
+        for batch, data in zip(units, raw, strict=True):
             assert batch.replica_id != self.replica_id
             self._apply(batch, data)
 

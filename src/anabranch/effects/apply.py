@@ -103,7 +103,8 @@ def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
     EFFECTS[type(effect)].apply(keyspace, effect)
     replica = keyspace.replica
     if replica.number and not effect.local and (key := getattr(effect, "key", None)) is not None:
-        replica.last_effects.recent[effect.db, key, replica.replica_id] = replica.number  # type: ignore[attr-defined]
+        last = replica.number + numbers_of(effect) - 1
+        replica.last_effects.recent[effect.db, key, replica.replica_id] = last  # type: ignore[attr-defined]
 
 
 def numbers_of(effect: kinds.Effect) -> int:

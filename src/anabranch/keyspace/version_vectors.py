@@ -13,7 +13,10 @@ __all__ = ["covers", "covers_dot", "maximum", "raise_to"]
 
 def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
     """Whether a version vector covers everything that another one covers."""
-    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())
+    for replica_id, number in other.items():
+        if vector.get(replica_id, 0) < number:
+            return False
+    return True
 
 
 def covers_dot(vector: Mapping[int, int], dot: tuple[int, int]) -> bool:

@@ -15,6 +15,7 @@ from anabranch.oplog.batch import Batch
 from anabranch.oplog.snapshot import FULL_SYNC_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
 from anabranch.region.full_sync_checks import check_full_sync, check_order
+from anabranch.region.joined_runs import joined_runs
 from anabranch.region.sent import SentUnit
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import SEQ_BITS
@@ -38,12 +39,14 @@ class Merging:
         self._waking = waking
 
     def apply(self, batches: Sequence[Batch]) -> None:
-        """Apply the batches of a unit as one; everything in their context must be applied already.
+        """Apply the batches of units as one; everything in their context must be applied already.
 
-        The caller has written the earlier effects of this region to the log, and writes the
+        They are of one replica ID, and each follows the one before. The caller has written the earlier effects of this region to the log, and writes the
         batches afterwards. All batches are checked before the first effect is applied. Raises
         :class:`EffectFormatError` if one contains what no region sends; then nothing has changed.
         """
+        if len(batches) > 1:
+            batches = joined_runs(batches)
         sent = SentUnit(self._region.keyspace)
         effects = [sent.effects(batch) for batch in batches]
         replica = self._region.keyspace.replica

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from anabranch.keyspace.version_vectors import covers
 from anabranch.oplog.batch import Batch
 
 __all__ = ["CausalBuffer", "Held", "Missing"]
@@ -55,6 +56,13 @@ class CausalBuffer:
         """Keep a batch; false if it, or a part of it, is already here."""
         batch = held.batch
         queue = self._held.setdefault(batch.replica_id, [])
+        if queue and batch.first == queue[-1].batch.last + 1:  # as it is usual
+            if self._run_end[batch.replica_id] == batch.first - 1:
+                self._run_end[batch.replica_id] = batch.last
+            queue.append(held)
+            self._count += 1
+            self.bytes_of[held.source] += len(held.raw)
+            return True
         at = bisect_left(queue, batch.first, key=lambda other: other.batch.first)
         if at and queue[at - 1].batch.last >= batch.first:
             return False
@@ -104,18 +112,34 @@ class CausalBuffer:
         at = bisect_left(queue, number, key=lambda held: held.batch.last)
         return queue[at].raw if at < len(queue) and queue[at].batch.last == number else None
 
-    def next_unit(self, vector: Mapping[int, int]) -> list[Held]:
-        """A unit that can be applied; it stays until :meth:`take`. Empty if there is none."""
-        for replica_id in self._held:
-            unit, whole = self._head(replica_id, vector)
-            if whole and next(_lacking(unit, vector), None) is None:
-                return unit
+    def next_units(self, vector: Mapping[int, int], numbers: int = 0) -> list[Held]:
+        """Units of one replica ID that can be applied one after the other; empty if there is none.
+
+        One unit, and more of them until they have so many numbers. They stay until :meth:`take`.
+        """
+        for replica_id, queue in self._held.items():
+            if not queue or queue[0].batch.first != vector.get(replica_id, 0) + 1:
+                continue
+            ready: list[Held] = []
+            whole = 0
+            for held in queue:
+                batch = held.batch
+                if ready and batch.first != ready[-1].batch.last + 1:
+                    break
+                if not covers(vector, batch.dependencies):
+                    break
+                ready.append(held)
+                if not batch.continues:
+                    whole = len(ready)
+                    if batch.last - ready[0].batch.first + 1 >= numbers:
+                        break
+            if whole:
+                return ready[:whole]
         return []
 
-    def take(self, unit: list[Held]) -> None:
-        """Remove a unit that was applied."""
-        replica_id = unit[0].batch.replica_id
-        self._drop(replica_id, len(unit))
+    def take(self, units: list[Held]) -> None:
+        """Remove units that are applied now."""
+        self._drop(units[0].batch.replica_id, len(units))
 
     def missing(self, vector: Mapping[int, int]) -> Iterator[Missing]:
         """The effects for which the first batch of every replica ID waits."""

@@ -89,8 +89,8 @@ class Local(Protocol):
         """Whether the slice of time is over; :meth:`Replicator.go_on` is called later."""
         ...
 
-    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
-        """Apply batches of another replica ID as one, and append their bytes to the log.
+    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
+        """Apply units of another replica ID as one, and append their bytes to the log.
 
         OSError or AnabranchError: nothing was applied; the caller tries again later.
         """

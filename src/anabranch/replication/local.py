@@ -220,13 +220,13 @@ class RegionLocal:
         """See :class:`Local`."""
         return self._region.scheduler.is_over()
 
-    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
+    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
         """See :class:`Local`."""
         journal = self._journal
         journal.commit_own()  # earlier own effects do not have these in their context
         if journal.is_behind:
             raise OSError(0, journal.trouble)
-        self._region.merging.apply(unit)
+        self._region.merging.apply(units)
         kept = [kept_form(data) for data in raw]
         position = journal.append(b"".join(kept))
         for data in kept:

@@ -156,13 +156,13 @@ class Process(Exchange):
         for data in batches:
             self.machine.record.made(data)
 
-    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
+    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
         """See :class:`RegionLocal`."""
         for data in raw:
             self.machine.record.arrives(data)
-        if unit[0].region == self.machine.number:
+        if units[0].region == self.machine.number:
             self.machine.record.reached["effects fetched back"] += 1
-        super().deliver(unit, raw)
+        super().deliver(units, raw)
 
     def full_sync(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]

@@ -23,9 +23,9 @@ def spans(unit: list[Held]) -> list[tuple[int, int, int]]:
 def test_the_next_number_is_ready_and_a_later_one_is_not() -> None:
     buffer = CausalBuffer()
     assert buffer.add(held(1, 6, 2))
-    assert buffer.next_unit({1: 4}) == []
+    assert buffer.next_units({1: 4}) == []
     assert list(buffer.missing({1: 4})) == [Missing(1, 5, 9, 0.0)]
-    assert spans(buffer.next_unit({1: 5})) == [(1, 6, 7)]
+    assert spans(buffer.next_units({1: 5})) == [(1, 6, 7)]
 
 
 def test_a_batch_waits_for_all_it_depends_on() -> None:
@@ -33,19 +33,19 @@ def test_a_batch_waits_for_all_it_depends_on() -> None:
     buffer.add(held(1, 1, dependencies=[(2, 5), (3, 1)]))
     assert list(buffer.missing({2: 4})) == [Missing(2, 5, 9, 0.0), Missing(3, 1, 9, 0.0)]
     assert buffer.lacks_cause(1, {2: 4})
-    assert buffer.next_unit({2: 5}) == []
-    assert spans(buffer.next_unit({2: 5, 3: 7})) == [(1, 1, 1)]
+    assert buffer.next_units({2: 5}) == []
+    assert spans(buffer.next_units({2: 5, 3: 7})) == [(1, 1, 1)]
 
 
 def test_a_unit_is_ready_when_its_last_batch_is_here() -> None:
     buffer = CausalBuffer()
     buffer.add(held(1, 1, 2, continues=True))
     buffer.add(held(1, 3, continues=True))
-    assert buffer.next_unit({}) == []
+    assert buffer.next_units({}) == []
     assert buffer.lacks_rest(1, {})
     assert list(buffer.missing({})) == []
     buffer.add(held(1, 4))
-    assert spans(buffer.next_unit({})) == [(1, 1, 2), (1, 3, 3), (1, 4, 4)]
+    assert spans(buffer.next_units({})) == [(1, 1, 2), (1, 3, 3), (1, 4, 4)]
     assert not buffer.lacks_rest(1, {})
 
 
@@ -53,8 +53,25 @@ def test_a_dependency_of_any_batch_holds_back_the_unit() -> None:
     buffer = CausalBuffer()
     buffer.add(held(1, 1, continues=True))
     buffer.add(held(1, 2, dependencies=[(2, 1)]))
-    assert buffer.next_unit({}) == []
+    assert buffer.next_units({}) == []
     assert list(buffer.missing({})) == [Missing(2, 1, 9, 0.0)]
+
+
+def test_units_of_one_region_are_ready_together() -> None:
+    buffer = CausalBuffer()
+    buffer.add(held(1, 1, 2))
+    buffer.add(held(1, 3, continues=True))
+    buffer.add(held(1, 4))
+    buffer.add(held(1, 5, continues=True))
+    assert spans(buffer.next_units({}, 2)) == [(1, 1, 2)]
+    assert spans(buffer.next_units({}, 4)) == [(1, 1, 2), (1, 3, 3), (1, 4, 4)]
+    assert spans(buffer.next_units({}, 99)) == [(1, 1, 2), (1, 3, 3), (1, 4, 4)]
+    buffer.take(buffer.next_units({}, 99))
+    assert spans(buffer.next_units({1: 4}, 99)) == []
+    buffer.add(held(1, 6))
+    buffer.add(held(1, 7, dependencies=[(2, 1)]))
+    assert spans(buffer.next_units({1: 4}, 99)) == [(1, 5, 5), (1, 6, 6)]
+    assert spans(buffer.next_units({1: 4, 2: 1}, 99)) == [(1, 5, 5), (1, 6, 6), (1, 7, 7)]
 
 
 def test_what_is_here_is_not_kept_twice() -> None:
@@ -75,7 +92,7 @@ def test_bytes_are_counted_for_who_sent_them() -> None:
     buffer.add(one)
     buffer.add(two)
     assert buffer.bytes_of == {7: len(one.raw), 8: len(two.raw)}
-    buffer.take(buffer.next_unit({}))
+    buffer.take(buffer.next_units({}))
     assert buffer.bytes_of[7] == 0
     assert buffer.drop_applied({1: 2}) == 1
     assert buffer.bytes_of[8] == 0
@@ -117,7 +134,7 @@ def test_any_order_of_arrival_ends_in_one_causal_order(seed: int) -> None:
     for each in arriving:
         if each.batch.last > vector.get(each.batch.replica_id, 0):
             buffer.add(each)
-        while unit := buffer.next_unit(vector):
+        while unit := buffer.next_units(vector):
             for ready in unit:
                 assert ready.batch.first == vector.get(ready.batch.replica_id, 0) + 1
                 assert all(vector.get(o, 0) >= n for o, n in ready.batch.dependencies.items())
