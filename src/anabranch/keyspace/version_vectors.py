@@ -13,7 +13,7 @@ __all__ = ["covers", "covers_dot", "maximum", "raise_to"]
 
 def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
     """Whether a version vector covers everything that another one covers."""
-    for replica_id, number in other.items():
+    for replica_id, number in other.items():  # noqa: SIM110 - a generator takes twice as long
         if vector.get(replica_id, 0) < number:
             return False
     return True

@@ -62,7 +62,7 @@ def _is_run(batch: Batch) -> bool:
             and len(ids) == _RUN
             and ids[2] == len(sizes) == len(weights) == batch.numbered
             and sum(sizes) == len(data)
-            and all([type(each) is int and 0 <= each < len(sizes) for each in opens])
+            and all(type(each) is int and 0 <= each < len(sizes) for each in opens)
         )
     except TypeError:
         return False

@@ -41,9 +41,10 @@ class Merging:
     def apply(self, batches: Sequence[Batch]) -> None:
         """Apply the batches of units as one; everything in their context must be applied already.
 
-        They are of one replica ID, and each follows the one before. The caller has written the earlier effects of this region to the log, and writes the
-        batches afterwards. All batches are checked before the first effect is applied. Raises
-        :class:`EffectFormatError` if one contains what no region sends; then nothing has changed.
+        They are of one replica ID, and each follows the one before. The caller has written the
+        earlier effects of this region to the log, and writes the batches afterwards. All batches
+        are checked before the first effect is applied. Raises :class:`EffectFormatError` if one
+        contains what no region sends; then nothing has changed.
         """
         if len(batches) > 1:
             batches = joined_runs(batches)
