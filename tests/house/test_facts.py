@@ -44,6 +44,8 @@ def test_every_event_of_the_log_is_explained() -> None:
 
 def first_words(text: str) -> Iterator[str]:
     """The first words of what is raised as a CommandError, constants looked up in the module."""
+    if "CommandError(" not in text and "RequestRefused(" not in text:  # parsing takes long
+        return
     tree = ast.parse(text)
     constants = {
         target.id: node.value

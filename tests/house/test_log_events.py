@@ -13,14 +13,15 @@ SOURCE = REPOSITORY / "src/anabranch"
 LEVELS = {"debug", "verbose", "info", "warning", "error"}
 PAGES = ("operations.md", "active-active-operating.md")
 
+_LEVEL = re.compile(rf'"(?:{"|".join(sorted(LEVELS))})"')  # parsing takes long
 _NAME = re.compile(r"[a-z_]+\.[a-z_]+")
 _ROW = re.compile(r"^\| ((?:`[a-z_.]+`(?:, )?)+) \| [a-z, ]+ \|", re.MULTILINE)
 
 
 def named() -> Iterator[str]:
     """Names of events in calls that begin with a level: ``emit("info", "server.stopped")``."""
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for text in (path.read_text("utf-8") for path in SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(text)) if _LEVEL.search(text) else ():
             if not isinstance(node, ast.Call):
                 continue
             words = [each.value for each in node.args if isinstance(each, ast.Constant)]

@@ -136,8 +136,9 @@ def names_in_the_code() -> tuple[frozenset[str], dict[str, set[str]]]:
         words.update(re.findall(r"\w+", text))
         if path.suffix == ".py" and path.is_relative_to(REPOSITORY / "src"):
             tree = ast.parse(text)
-            inside.setdefault(path.stem, set()).update(_defined(tree))
-            inside.setdefault(path.parent.stem, set()).update(_defined(tree))
+            defined = _defined(tree)
+            inside.setdefault(path.stem, set()).update(defined)
+            inside.setdefault(path.parent.stem, set()).update(defined)
             for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef):
                     inside.setdefault(node.name, set()).update(_defined(node))

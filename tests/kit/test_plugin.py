@@ -106,7 +106,7 @@ def test_every_fixture_works_where_pytest_finds_the_plugin(tmp_path: Path) -> No
 
 
 def test_every_fixture_works_in_several_processes(tmp_path: Path) -> None:
-    done = run(tmp_path, SUITE, "-n", "3", "--anabranch-set", "hz=42", **ALONE)
+    done = run(tmp_path, SUITE, "-n", "2", "--anabranch-set", "hz=42", **ALONE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 passed" in done.stdout
 
@@ -114,13 +114,13 @@ def test_every_fixture_works_in_several_processes(tmp_path: Path) -> None:
 def test_without_redis_py_clients_are_skipped_and_servers_serve(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("import sys\nsys.modules['redis'] = None\n")
     text = "\n\ndef test_it_serves(anabranch_server):\n    anabranch_server.execute('PING')\n"
-    done = run(tmp_path, FAILING + text)
+    done = run(tmp_path, FAILING + text, **ALONE)
     assert "1 passed, 1 skipped" in done.stdout, done.stdout
     assert "the client fixtures need redis-py" in done.stdout
 
 
 def test_a_test_that_fails_shows_data_commands_and_seed(tmp_path: Path) -> None:
-    done = run(tmp_path, FAILING)
+    done = run(tmp_path, FAILING, **ALONE)
     assert done.returncode == 1
     assert re.search(r"<anabranch.testing.Server redis://127.0.0.1:\d+, seed \d+>", done.stdout)
     assert '"XADD" "orders" "1-1" "total" "17"' in done.stdout
