@@ -25,9 +25,7 @@ import yaml
 
 from tests.support.inspection import wait_until
 from tests.support.servers import REPOSITORY, free_port
-from tests.system.test_metrics import OBSERVABILITY, Pair, pair
-
-__all__ = ["pair"]
+from tests.system.test_metrics import OBSERVABILITY, Pair, pair_at
 
 UNPACKED = REPOSITORY / ".venv/prometheus/usr/bin/prometheus"
 PROGRAM = shutil.which("prometheus") or (str(UNPACKED) if UNPACKED.exists() else None)
@@ -108,10 +106,11 @@ class Prometheus:
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path, pair: Pair) -> Iterator[Prometheus]:
-    made = Prometheus(tmp_path, pair.port)
-    yield made
-    made.close()
+def both(tmp_path: Path) -> Iterator[tuple[Prometheus, Pair]]:
+    """Prometheus takes 5 s until its first scrape; the regions start meanwhile."""
+    port = free_port()
+    with closing(Prometheus(tmp_path, port)) as prometheus, pair_at(port) as pair:
+        yield prometheus, pair
 
 
 def panels() -> Iterator[tuple[str, str]]:
@@ -122,10 +121,8 @@ def panels() -> Iterator[tuple[str, str]]:
             yield panel["title"], re.sub(r"\$\w+", ".+", target["expr"])
 
 
-def test_prometheus_evaluates_dashboard_and_alerts(
-    pair: Pair,
-    prometheus: Prometheus,
-) -> None:
+def test_prometheus_evaluates_dashboard_and_alerts(both: tuple[Prometheus, Pair]) -> None:
+    prometheus, pair = both
     wait_until(prometheus.has_begun, "it has scraped", seconds=60)
     wait_until(
         lambda: not [title for title, asked in panels() if not prometheus.query(asked)],
