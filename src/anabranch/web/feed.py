@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -123,6 +124,7 @@ class Feed:
             **self._status,
             "user": viewer.name,
             "may_act": viewer.may_act,
+            "survey_age_s": round(monotonic() - self.survey.taken_s),
             **await self._streams(viewer),
         }
 

@@ -1,7 +1,7 @@
 """Figures of all streams, taken again and again while somebody looks at the page.
 
 A survey goes through all streams in slices of time. The next one begins after two seconds, or
-later: surveys take a two-hundredth of the time at most. Nobody looks: nothing is done.
+later: surveys take a hundredth of the time at most. Nobody looks: nothing is done.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["AGES_S", "Survey", "keep"]
 
 EVERY_S: Final = 2.0
-SHARE: Final = 200
+SHARE: Final = 100
 """A survey that took one second is followed by a pause of so many."""
 
 AGES_S: Final = (1, 10, 60, 600)
@@ -55,6 +55,8 @@ class Survey:
         self.memory: dict[tuple[int, bytes], dict[str, int]] = {}
         self.heat: list[dict[str, Any]] = []
         self.took_s = 0.0
+        self.taken_s = 0.0
+        """When the latest survey ended, by the monotonic clock."""
         self.count = 0
         """How many surveys are complete."""
         self._turn = asyncio.Lock()
@@ -92,6 +94,7 @@ class Survey:
             spent = Spent()
             await in_slices(self._steps(), spent)
             self.took_s = spent.ns / 1e9
+            self.taken_s = monotonic()
 
     # -- one survey ---------------------------------------------------------------------------
 

@@ -243,6 +243,7 @@ function takeStatus(next) {
   lastSent = new Map([...sent, ["now", state.now_ms]]);
   const s = state.survey;
   totals([[num(state.per_second.commands), "commands/s"], [num(s.added_rate), "entries added/s"], [num(s.entries), "entries"], [num(s.streams), "streams"], [num(s.groups), "groups"], [num(s.lag), "lag of groups"], [num(s.pending), "pending"], [num(state.clients), "clients"]]);
+  $("rate-say").textContent = state.survey_age_s > 5 ? `Figures of streams were taken ${state.survey_age_s} s ago: with many streams they come less often.` : "";
   showRegions();
   if (s.count !== lastSurvey) {
     lastSurvey = s.count;
