@@ -130,7 +130,7 @@ def test_regions_are_cut_killed_and_healed(terminal: Terminal) -> None:
     first = terminal.add(0)
     wait_until(lambda: terminal.ids(2) == [first], "an entry of eu is in ap")
 
-    assert "ap still relay" in terminal.do("partition", "eu", "us")
+    assert "still relaying what eu and us write: ap;" in terminal.do("partition", "eu", "us")
     relayed = terminal.add(0)
     wait_until(lambda: relayed in terminal.ids(1), "ap relays")
     assert "eu - us, eu - ap" in terminal.do("isolate", "eu")

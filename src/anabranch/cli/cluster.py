@@ -272,7 +272,7 @@ def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
     lines = [f"cut: {one} - {other}"]
     if others:
         lines.append(
-            f"{' and '.join(others)} still relay what {one} and {other} write: "
+            f"still relaying what {one} and {other} write: {', '.join(others)}; "
             f"'anabranch cluster isolate {one}' cuts all links of {one}"
         )
     _answer({"cut": [[one, other]], "relays": others}, *lines, as_json=as_json)

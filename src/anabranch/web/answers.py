@@ -16,7 +16,7 @@ __all__ = ["Problem", "as_json", "http_problem", "problem"]
 
 
 class Problem(Exception):
-    """An answer other than 200: ``code`` for programs, the text for people."""
+    """An answer with an error status: ``code`` is for programs, the text for people."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class Problem(Exception):
 def as_json(
     content: Any, status: int = HTTPStatus.OK, headers: dict[str, str] | None = None
 ) -> Response:
-    """A whole answer. Bytes that are not UTF-8 must have been made text before."""
+    """A complete answer in JSON. The content must not contain bytes that are not UTF-8."""
     return Response(
         msgspec.json.encode(content), status, headers=headers, media_type="application/json"
     )
 
 
 async def problem(_request: Request, raised: Exception) -> Response:
-    """What a :class:`Problem` becomes."""
+    """The answer for a :class:`Problem`."""
     assert isinstance(raised, Problem)
     return explained(raised)
 
@@ -53,7 +53,7 @@ def explained(raised: Problem) -> Response:
 
 
 async def http_problem(request: Request, raised: Exception) -> Response:
-    """What no route answers: unknown paths and methods."""
+    """The answer for an unknown path or method."""
     found: HTTPException = raised  # type: ignore[assignment]
     if found.status_code == HTTPStatus.NOT_FOUND:
         text, code = f"there is nothing at {request.url.path}", "not_found"

@@ -1,6 +1,6 @@
-"""What the page asks beside its feed: the list of streams, and single commands.
+"""Requests of the page beside its feed: the list of streams, and single commands.
 
-A command goes through the door of all clients as the user of the request. Without a user or token
+A command runs as that of every other client, as the user of the request. Without a user or token
 only commands run that change nothing, and none that Redis calls dangerous.
 """
 
@@ -39,11 +39,11 @@ __all__ = ["Api"]
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 ANSWER_S: Final = 10.0
-"""A command that blocks is given up after this."""
+"""Seconds after which a blocking command is cancelled."""
 
 PAGE_MAX: Final = 200
 OFFSET_MAX: Final = 2_000
-"""What lies behind is found by a search, or in another order."""
+"""Streams behind this offset are found by a search, or in another order."""
 
 _SORTS: Final = ("added_rate", "length", "lag", "pending", "size", "groups", "key")
 
@@ -133,7 +133,7 @@ class Api:
         return as_json({"reply": plain(reply)})
 
     def _check(self, viewer: Viewer, words: list[bytes]) -> None:
-        """Raise 403 for what may not be asked here. The rules of the user come later."""
+        """Raise 403 for a command that the page may not run. The rules of the user come later."""
         entry = self._node.region.dispatcher.find(words)
         if entry is None:  # an unknown command gets the reply that it always gets
             return

@@ -1,4 +1,4 @@
-"""The availability API: what clients that fail over between regions ask by HTTP.
+"""The availability API: HTTP requests of clients that fail over between regions.
 
 Two requests of the REST API of Redis Enterprise are answered, so that the lag-aware health checks
 of official clients work unchanged::
@@ -45,7 +45,7 @@ def why_not_available(
     refusal: str | None,
     tolerance_ms: int | None,
 ) -> str | None:
-    """Why clients had better use another region, None if they need not.
+    """Why clients should use another region; None if they should use this one.
 
     ``refusal`` is what writing clients are told, if they are; with a tolerance the lag counts.
     """
@@ -83,7 +83,7 @@ class Availability:
 
     @property
     def uid(self) -> int:
-        """Under which number the database is listed."""
+        """The number under which the database is listed."""
         return self._settings.region_id or 1
 
     def _require(self, uid: str) -> None:
@@ -107,7 +107,7 @@ class Availability:
         return as_json(self._described(request))
 
     async def _availability(self, request: Request) -> Response:
-        """503 unless clients may use this region."""
+        """Answer 200 if clients may use this region, otherwise 503."""
         self._require(request.path_params["uid"])
         tolerance_ms = None
         if request.query_params.get("extend_check") == "lag":
@@ -130,7 +130,7 @@ class Availability:
         return Response(b"", media_type="application/json")
 
     def _described(self, request: Request) -> dict[str, object]:
-        """Under every name by which a client may have found us: it looks for the one it used."""
+        """Every name under which a client may have reached this region; it looks for its own."""
         settings = self._settings
         address = str((request.scope.get("server") or ("", 0))[0])
         try:

@@ -1,4 +1,4 @@
-"""A client without a socket: the commands of the page go through the door of all clients.
+"""A client without a socket: commands of the page run as those of every other client.
 
 So users, ACL rules, MONITOR, the slow log and the order of replies hold for the page as for any
 client, and a reply comes when what it tells of is as safe as ``appendfsync`` asks.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["REPLY_BYTES_MAX", "Conversation", "Refused"]
 
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A larger reply is dropped: whoever asked gets an error instead."""
+"""A larger reply is dropped, and the caller gets an error instead."""
 
 _MORE: Final = object()
 
@@ -32,7 +32,7 @@ class Conversation:
     """One session; a :class:`anabranch.node.driver.Client`. Close it with :meth:`close`."""
 
     def __init__(self, node: Node, address: str, local: str, user: User | None) -> None:
-        """``user`` is who asks; None has to log in by ``AUTH`` first."""
+        """``user`` runs the commands; without one (None) ``AUTH`` must come first."""
         self._node = node
         self._region = node.region
         self.session = node.region.open_session(address, local)
@@ -77,7 +77,7 @@ class Conversation:
 
     @property
     def has_more(self) -> bool:
-        """Whether something was asked that is not answered."""
+        """Whether a command has no reply yet."""
         return bool(self.session.backlog)
 
     @property
@@ -86,7 +86,7 @@ class Conversation:
         return bool(self._held)
 
     def go_on_later(self) -> None:
-        """Have a slice in a turn to come."""
+        """Continue in a slice of a later turn."""
         self._works_later = True
         self._region.scheduler.schedule(self._go_on)
 
@@ -98,7 +98,7 @@ class Conversation:
         return self.has_more and self._region.can_go_on(self.session)
 
     def flush(self) -> None:
-        """Hand over the replies in the outbox, or have them held."""
+        """Deliver the replies in the outbox, or let them be held."""
         outbox = self.session.outbox
         if outbox:
             parts = self._node.durability.replies.hold(self, outbox)
@@ -111,14 +111,14 @@ class Conversation:
             self._end("the connection was closed by the server")
 
     def release(self, parts: list[bytes]) -> None:
-        """Hand over replies that were held, the oldest of them."""
+        """Deliver the oldest held replies."""
         self._held.popleft()
         self._take(parts)
         if self.session.closing and not self._held:
             self._end("the connection was closed by the server")
 
     def cut_off(self) -> None:
-        """Answer nothing more."""
+        """Deliver no further replies."""
         self._end("the connection was closed by the server")
 
     def _end(self, reason: str) -> None:

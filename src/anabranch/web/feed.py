@@ -1,8 +1,8 @@
 """``/events``: one stream of server-sent events for each open page, at a bounded rate.
 
 ``status`` comes once a second with everything but the streams' entries, ``entries`` up to four
-times a second if the page shows a stream and something came. Nothing is computed for a page that
-nobody has open, and what all pages show is computed once.
+times a second if the page shows a stream and new entries arrived. Without an open page nothing is
+computed, and what all pages show is computed once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SUMS: Final = (
 )
 
 FRESH_S: Final = 0.2
-"""Pages that ask within this time are shown the same status."""
+"""Pages that ask within this time get the same status."""
 
 
 class Feed:
@@ -64,7 +64,7 @@ class Feed:
         self.routes = [Route("/status.json", self._one), Route("/events", self._events)]
 
     def close(self) -> None:
-        """No more surveys; the connections end with their tasks."""
+        """Stop the surveys. The connections end with their tasks."""
         self.survey.stop()
 
     async def _one(self, request: Request) -> Response:
@@ -107,7 +107,7 @@ class Feed:
                 watch.close()
 
     def _may_stay(self, viewer: Viewer) -> bool:
-        """Rules may have changed since the page was opened."""
+        """Whether the user still has the permission: rules may have changed since the start."""
         region = self._node.region
         if region.acl.users.get(viewer.user.name) is not viewer.user or not viewer.user.enabled:
             return False
@@ -129,7 +129,7 @@ class Feed:
         }
 
     async def _streams(self, viewer: Viewer) -> dict[str, Any]:
-        """The part that depends on which streams the user may see; made once for each survey."""
+        """The part about the streams that the user may see; computed once for each survey."""
         rules = viewer.user.text()
         known = self._seen.get(rules)
         if known is None or known[0] != self.survey.count:

@@ -1,4 +1,4 @@
-"""What stands before every route: where a request comes from, and what its answer may do.
+"""Checks before every route: where a request comes from; and headers that limit its answer.
 
 A page of another site must not reach this server through the browser of somebody who may. So
 ``Host`` must be a name of this machine (else a site could give its own name our address), a request
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["ACT_HEADER", "Guard"]
 
 ACT_HEADER: Final = "x-anabranch-act"
-"""A request that changes something carries it; a form of another site cannot."""
+"""A header of every request that changes something. A form of another site cannot send it."""
 
 _FOR_EVERYBODY: Final = ("/healthz", "/readyz", "/v1/")
-"""Paths that machines ask, by whatever name they know: these tell of no data."""
+"""Paths that programs request under any host name. Their answers contain no data."""
 
 _HEADERS: Final = {
     "content-security-policy": (
@@ -51,7 +51,7 @@ _PROTECTED: Final = (
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application that checks requests before it passes them to another application."""
 
     def __init__(self, app: ASGIApp, settings: Settings, is_open: Callable[[], bool]) -> None:
         """``is_open``: whether the default user needs no password."""
@@ -108,7 +108,7 @@ class Guard:
             )
 
     def _is_ours(self, host: str) -> bool:
-        """An IP address is: only names can be made to point at this machine."""
+        """Whether the host is allowed. An IP address is: an attacker can only redirect names."""
         try:
             name = (urlsplit(f"//{host}").hostname or "").lower()
         except ValueError:
@@ -128,7 +128,7 @@ def _is_ip(name: str) -> bool:
 
 
 def _is_local(scope: Scope) -> bool:
-    """A client of this machine."""
+    """Whether the client runs on this machine."""
     host, _ = scope.get("client") or ("", 0)
     if not _is_ip(host):
         return False

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Health"]
 
 SILENT_S: Final = 5.0
-"""Background work that has not run for so long does not run any more."""
+"""Seconds. If background work has not run for longer, the process does not work."""
 
 
 class Health:
@@ -42,7 +42,7 @@ class Health:
         return _said(why or "ok", ok=why is None)
 
     def why_not_ready(self) -> str | None:
-        """Why clients had better not come here; None if they may."""
+        """Why clients should not use this server; None if they may."""
         if self.is_stopping:
             return "the server is stopping"
         trouble = self._node.durability.trouble

@@ -1,4 +1,4 @@
-"""Who asks by HTTP, and what they may do.
+"""Which user sends an HTTP request, and what the user may do.
 
 A request with a user and a password (basic authentication) acts as this user. A request with
 ``http-token`` (bearer) acts as the default user. Without either a request reads as the default
@@ -29,7 +29,7 @@ _DEFAULT_USER = b"default"
 
 
 class Viewer(NamedTuple):
-    """Who asks. ``may_act``: they have said who they are, so commands that write may run."""
+    """The user of a request. ``may_act``: authenticated, so writing commands may run."""
 
     user: User
     may_act: bool
@@ -53,7 +53,7 @@ def _shown(pair: tuple[str, int] | None) -> str:
 
 
 async def identify(node: Node, request: HTTPConnection) -> Viewer:
-    """Raises :class:`Problem` (401) for wrong credentials, and if some are needed."""
+    """The user of a request; raises :class:`Problem` (401) if credentials are wrong or missing."""
     acl = node.region.acl
     address, local = client_address(request), _shown(request.scope.get("server"))
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -75,7 +75,7 @@ async def identify(node: Node, request: HTTPConnection) -> Viewer:
 
 
 async def _by_password(node: Node, address: str, local: str, given: str) -> User:
-    """By the command ``AUTH``, so that failures are counted and logged as for any client."""
+    """Authenticate by ``AUTH``, so that failures are counted and logged as for any client."""
     try:
         name, found, password = base64.b64decode(given, validate=True).partition(b":")
     except binascii.Error:

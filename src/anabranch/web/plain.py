@@ -1,4 +1,4 @@
-"""Replies as JSON, and commands from it: bytes that are no text keep their value as base64."""
+"""Converts replies to JSON, and JSON to commands. Bytes that are not UTF-8 become base64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["plain", "shown_bytes", "words_of"]
 
 
 def shown_bytes(raw: bytes) -> Any:
-    """Text, or ``{"b64": ...}`` if it is none."""
+    """Text, or ``{"b64": ...}`` if the bytes are not UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -17,7 +17,7 @@ def shown_bytes(raw: bytes) -> Any:
 
 
 def plain(reply: Any) -> Any:
-    """A reply as hiredis gives it, of what JSON has; maps become lists of pairs."""
+    """A reply of hiredis in the types of JSON; maps become lists of pairs."""
     if isinstance(reply, bytes):
         return shown_bytes(reply)
     if isinstance(reply, dict):
@@ -30,7 +30,7 @@ def plain(reply: Any) -> Any:
 
 
 def words_of(command: Any) -> list[bytes]:
-    """The words of a command; raises :class:`ValueError` for what is none."""
+    """The words of a command; raises :class:`ValueError` if the value is not a command."""
     if not isinstance(command, list) or not command:
         raise ValueError("a command is a list of words")
     words = []

@@ -48,11 +48,11 @@ class Connections:
         self.request_s = request_s
 
     def new(self, left: Callable[[], None]) -> HttpConnection:
-        """A protocol for a connection that has come; ``left`` is called when it is gone."""
+        """A protocol for a new connection; it calls ``left`` when the connection is lost."""
         return HttpConnection(self, left)
 
     def close(self) -> None:
-        """End all connections; answers that are under way end where they are."""
+        """Close all connections; unfinished answers are cut off."""
         for task in list(self.state.tasks):
             task.cancel()
         for connection in list(self.state.connections):
@@ -93,7 +93,7 @@ class HttpConnection(H11Protocol):
             self._watch()
 
     def _watch(self) -> None:
-        """Set the deadline while a request is on its way, and only then."""
+        """Set the deadline while a request is incomplete, and only then."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._forget_deadline()
         elif self._deadline is None:

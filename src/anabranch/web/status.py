@@ -1,7 +1,7 @@
-"""``/status.json``: what this region knows of itself and of the others, and since when.
+"""``/status.json``: what this region knows of itself and of the others, and how old it is.
 
-Of other regions a region knows what gossip tells, so each figure of these has an age. The figures
-are those of INFO and AB.PEERS.
+A region knows of other regions what gossip reports, so each figure of another region has an age.
+The figures are those of INFO and AB.PEERS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["status"]
 
 
 def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
-    """All but what streams have; takes a fraction of a millisecond."""
+    """All figures except those of streams; takes a fraction of a millisecond."""
     region = node.region
     settings, stats = region.settings, region.stats
     process: Mapping[str, Any] = region.host.process_info()
@@ -134,7 +134,7 @@ def _age(standings: Mapping[int, Any], holder: int) -> int | None:
 def _missing(
     vector: Mapping[int, int] | None, newest: Mapping[int, int], present: list[int]
 ) -> dict[str, int] | None:
-    """Effects of each region that the holder lacks; None if it has told nothing."""
+    """Effects of each region that the holder lacks; None if it has reported nothing."""
     if vector is None:
         return None
     found = dict.fromkeys(sorted(present), 0)

@@ -1,7 +1,7 @@
-"""Figures of all streams, taken again and again while somebody looks at the page.
+"""Figures of all streams, renewed while a page is open.
 
 A survey goes through all streams in slices of time. The next one begins after two seconds, or
-later: surveys take a hundredth of the time at most. Nobody looks: nothing is done.
+later: surveys take a hundredth of the time at most. Without an open page there is no survey.
 """
 
 from __future__ import annotations
@@ -63,22 +63,22 @@ class Survey:
         self._task: asyncio.Task[None] | None = None
         self._viewers = 0
 
-    # -- while somebody looks -----------------------------------------------------------------
+    # -- while a page is open ------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Somebody looks from now on; call :meth:`end` when they do not any more."""
+        """A page was opened; call :meth:`end` when it is closed."""
         self._viewers += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def end(self) -> None:
-        """Somebody does not look any more."""
+        """A page was closed."""
         self._viewers -= 1
         if not self._viewers:
             self.stop()
 
     def stop(self) -> None:
-        """No more surveys."""
+        """Take no further surveys."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -1,4 +1,4 @@
-"""What a user may see: the same rules as for a client that asks by command."""
+"""What a user may see: the rules are those of the commands that show the same."""
 
 from __future__ import annotations
 

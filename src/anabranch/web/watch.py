@@ -1,4 +1,4 @@
-"""The timeline and the tail of one stream: what has come here, from which region, and when.
+"""The timeline and the tail of one stream: which entries arrived, of which region, and when.
 
 Entries are read as the user, by ``AB.READ``, which misses nothing that other regions send late. An
 entry is *late* if its ID is below one that was here before it: a reader by ``XREAD`` skips it.
@@ -24,7 +24,7 @@ FIRST: Final = 150
 """Entries that are shown at first."""
 
 AT_ONCE: Final = 200
-"""Entries of one message; more of them are passed over, and counted."""
+"""The most entries of one message; further entries are counted and not shown."""
 
 FIELDS_MAX: Final = 16
 VALUE_BYTES_MAX: Final = 200
@@ -45,11 +45,11 @@ class Watch:
         self._added = 0  # entries that the stream had been given at the last look
 
     def close(self) -> None:
-        """Nobody looks any more."""
+        """Release the session."""
         self._conversation.close()
 
     async def look(self) -> dict[str, Any]:
-        """What is new since the last look; ``error`` if the user may not see it."""
+        """Entries that arrived since the last call; ``error`` if the user may not read them."""
         try:
             is_first = not self._cursor
             if is_first:
@@ -83,7 +83,7 @@ class Watch:
         }
 
     async def _first(self) -> list[Any]:
-        """The newest entries; from here on everything is told, once."""
+        """The newest entries. Later calls return every entry that arrives after them, once."""
         self._cursor = await self._read(b"$")
         rows: list[Any] = await self._conversation.call(
             b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"%d" % FIRST
