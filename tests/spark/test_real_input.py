@@ -59,6 +59,7 @@ def told_a_day(
     return {(start // 1000, key): row for (start, key), row in told_in(place / "lake").items()}
 
 
+@pytest.mark.long
 def test_film_ratings(spark: SparkSession, ours: AnabranchServer, tmp_path: Path) -> None:
     if not RATINGS.exists():
         pytest.skip(f"this PySpark has no {RATINGS.name}: FILM RATINGS ARE NOT TRIED")
