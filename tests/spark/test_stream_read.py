@@ -294,18 +294,18 @@ def test_a_frozen_target_is_never_passed(server, reading):
     assert reader.latestOffset(end, ReadAllAvailable()) is end
 
 
-def test_a_run_to_a_frozen_target_ends_while_the_stream_is_trimmed(ours, reading, caplog):
-    fill(ours, "s", 10)
+def test_a_run_to_a_frozen_target_ends_while_the_stream_is_trimmed(server, reading, caplog):
+    fill(server, "s", 10)
 
     def run(start, trim_first):
         """All batches up to what there is now; then more is written and trimmed, five times."""
-        reader = reading(ours, failOnDataLoss="false", pollTimeoutMs="1")
+        reader = reading(server, failOnDataLoss="false", pollTimeoutMs="1")
         reader.prepareForTriggerAvailableNow()
         found = []
         for number in range(5):
             if trim_first or number:
-                fill(ours, "s", 30, first=100 * number)
-                with talking(ours) as client:
+                fill(server, "s", 30, first=100 * number)
+                with talking(server) as client:
                     client.execute_command("XTRIM", "s", "MAXLEN", "=", 5)
             end = reader.latestOffset(start, ReadAllAvailable())
             if end is start:
@@ -315,12 +315,12 @@ def test_a_run_to_a_frozen_target_ends_while_the_stream_is_trimmed(ours, reading
         raise AssertionError("it does not end")
 
     with caplog.at_level(logging.WARNING):
-        found, end = run(reading(ours).initialOffset(), trim_first=False)
+        found, end = run(reading(server).initialOffset(), trim_first=False)
         assert (found, caplog.records) == (list(range(10)), [])
         base = end["s"]["s"][""][0] - 10
         found, end = run(end, trim_first=True)  # all of the target is trimmed before it is read
         assert found == []
-        strict = reading(ours)
+        strict = reading(server)
         with pytest.raises(DataLossError, match=r"(\d+) entries after"):
             strict.latestOffset(end, ReadAllAvailable())
         found, end = run(end, trim_first=False)
