@@ -393,9 +393,9 @@ def lost_end_not_noticed(patch: Patch) -> None:
     begin = exchange.continue_or_open_epoch
     patch.setattr(manifest.Manifest, "absence", lambda *_args, **_more: None)
 
-    def without_cut(local: Any, epoch_file: Any, policy: str, *, was_cut: bool) -> None:
+    def without_cut(*given: Any, was_cut: bool) -> None:
         del was_cut
-        begin(local, epoch_file, policy, was_cut=False)
+        begin(*given, was_cut=False)
 
     patch.setattr(exchange, "continue_or_open_epoch", without_cut)
 

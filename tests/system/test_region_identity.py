@@ -120,24 +120,28 @@ def test_a_region_that_was_set_back_uses_no_number_again(tmp_path: Path) -> None
         for number in range(5):
             here.call("XADD", "s", "*", "f", f"later {number}")
         wait_until(lambda: there.call("XLEN", "s") == (":", 6), "all has arrived")
-    eu.kill()
-    shutil.rmtree(files)
-    shutil.copytree(backup, files)
-    result = CliRunner().invoke(command, ["restore", str(files)])
-    assert result.output == f"{files}: a region that starts from it begins a new epoch\n"
-    with us.client() as there:
-        there.call("AB.LINK", "1", "DELAY", "500")  # it writes before it hears of the others
-    eu.start()
-    assert epoch(eu) > 0
-    with eu.client() as here, us.client() as there:
-        for number in range(5):
-            here.call("XADD", "s", "*", "f", f"new {number}")
-        there.call("AB.LINK", "1", "DELAY", "0")
-        for client in (here, there):
-            wait_until(
-                lambda client=client: client.call("XLEN", "s") == (":", 11), "all is everywhere"
-            )
-        assert here.call("AB.DIGEST", "s") == there.call("AB.DIGEST", "s")
+    epochs = {0}
+    for count in (11, 16):  # the same backup may be restored twice
+        eu.kill()
+        shutil.rmtree(files)
+        shutil.copytree(backup, files)
+        result = CliRunner().invoke(command, ["restore", str(files)])
+        assert result.output == f"{files}: a region that starts from it begins a new epoch\n"
+        with us.client() as there:
+            there.call("AB.LINK", "1", "DELAY", "500")  # it writes before it hears of the others
+        eu.start()
+        assert epoch(eu) not in epochs
+        epochs.add(epoch(eu))
+        with eu.client() as here, us.client() as there:
+            for number in range(5):
+                here.call("XADD", "s", "*", "f", f"new {number}")
+            there.call("AB.LINK", "1", "DELAY", "0")
+            for client in (here, there):
+                wait_until(
+                    lambda client=client, count=count: client.call("XLEN", "s") == (":", count),
+                    "all is everywhere",
+                )
+            assert here.call("AB.DIGEST", "s") == there.call("AB.DIGEST", "s")
 
 
 def test_a_region_that_was_set_back_unnoticed_and_written_to_is_stopped_and_salvaged(
@@ -218,7 +222,7 @@ def test_a_log_that_was_cut_by_hand_begins_a_new_epoch(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["inspect", "log", folder, "--write", "--yes"])
     assert result.exit_code == 0, result.output
     assert not (log.parent / "lifetime").exists()
-    assert epoch(server.start()) == 1
+    assert epoch(server.start()) > 0
 
 
 # -- whether it may write yet ---------------------------------------------------------------------

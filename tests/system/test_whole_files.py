@@ -340,7 +340,7 @@ def test_a_region_goes_on_without_what_is_missing_in_a_new_epoch(tmp_path: Path)
     assert status == 0
     server.start()
     with server.client() as client:
-        assert info(client, "replication")["epoch"] == "1"
+        assert int(info(client, "replication")["epoch"]) > 0
         assert 0 < client.call("XLEN", "s")[1] <= 30
         write(client, 100, 3)
     server.stop()

@@ -18,6 +18,7 @@ from anabranch.keyspace.replica import epoch_of
 
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
+    from anabranch.replication.interface import Chance
     from anabranch.replication.local import RegionLocal
 
 __all__ = ["CLEAN", "EpochFile", "continue_or_open_epoch", "forget_epoch"]
@@ -28,7 +29,7 @@ CLEAN: Final = "clean"
 
 
 def continue_or_open_epoch(
-    local: RegionLocal, epoch_file: EpochFile, policy: str, *, was_cut: bool
+    local: RegionLocal, epoch_file: EpochFile, policy: str, chance: Chance, *, was_cut: bool
 ) -> None:
     """Continue the epoch of the previous process of this region, or open a new one.
 
@@ -36,7 +37,10 @@ def continue_or_open_epoch(
     log. Raises :class:`OSError`; the next attempt does the same.
     """
     if local.cluster_id and (was_cut or not epoch_file.may_continue()):
-        local.reopen(epoch_of(local.replica_id))
+        # The files may be older than epochs that the region has opened since: the same backup may
+        # be restored twice. So the new epoch is not simply the next one.
+        later = 0 if epoch_file.exists else int.from_bytes(chance.randbytes(2))
+        local.reopen(epoch_of(local.replica_id) + later)
     # The file is written last, so that a start that fails before opens an epoch again.
     epoch_file.write(policy)
 
@@ -60,9 +64,14 @@ class EpochFile:
         self._storage = storage
         self._written = ""
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file; no :func:`forget_epoch` has removed it."""
+        return _FILE in self._storage.names()
+
     def may_continue(self) -> bool:
         """Whether the previous process has lost nothing. Raises :class:`OSError`."""
-        if _FILE not in self._storage.names():
+        if not self.exists:
             return False
         with closing(self._storage.open(_FILE)) as file:
             try:

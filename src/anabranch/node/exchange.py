@@ -121,7 +121,8 @@ class Exchange(RegionLocal):
             self._was_set_back = noted[0]
         region = settings.region_id
         self._began = {o: n for o, n in self.replica.vector.items() if region_of(o) == region}
-        continue_or_open_epoch(self, self._epoch_file, settings.appendfsync, was_cut=was_cut)
+        policy = settings.appendfsync
+        continue_or_open_epoch(self, self._epoch_file, policy, self._chance, was_cut=was_cut)
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = self._chance.randbytes(16).hex()
             self.found(cluster_id, self._self())
