@@ -1,8 +1,10 @@
-// What both client scripts share: named checks, run one at a time by name, each on an empty server.
+// What both client scripts share: named checks, run one after the other, each on an empty server.
 //
-//     node ioredis.mjs PORT PROTOCOL NAME
+//     node ioredis.mjs PORT PROTOCOL [NAME]
 //
-// A check fails by throwing; anything left open is a failure too (the process must end by itself).
+// A check fails by throwing, or by leaving a connection open; the process must end by itself, too.
+
+import net from "node:net";
 
 const checks = new Map();
 
@@ -22,10 +24,20 @@ export async function until(question, what) {
   }
 }
 
-export async function run(connect, close) {
-  const name = process.argv[4];
-  const body = checks.get(name);
-  if (body === undefined) throw new Error(`no such check: ${name}`);
+// The reply to one command, over a connection of its own.
+function ask(command) {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect(port, "127.0.0.1", () => socket.write(`${command}\r\n`));
+    socket.once("data", (reply) => {
+      socket.end();
+      resolve(reply.toString());
+    });
+    socket.once("error", reject);
+  });
+}
+
+async function runOne(body, connect, close) {
+  await ask("FLUSHALL");
   const opened = [];
   const another = async () => {
     const client = await connect();
@@ -37,5 +49,19 @@ export async function run(connect, close) {
   } finally {
     for (const client of opened) await close(client);
   }
-  console.log(`ok: ${name}`);
+  const alone = async () => (await ask("INFO clients")).includes("connected_clients:1\r\n");
+  await until(alone, "its connections are closed");
+}
+
+export async function run(connect, close) {
+  const wanted = process.argv[4];
+  for (const [name, body] of checks) {
+    if (wanted !== undefined && wanted !== name) continue;
+    try {
+      await runOne(body, connect, close);
+      console.log(`ok: ${name}`);
+    } catch (problem) {
+      console.log(`failed: ${name}: ${problem.stack}`);
+    }
+  }
 }
