@@ -12,7 +12,7 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.stream.ledger import Accepted
-from anabranch.stream.shared import Dot, Limits, Tag
+from anabranch.stream.shared import Dot, Limits
 from anabranch.stream.stream import Stream
 
 __all__ = ["record_processed"]
@@ -27,8 +27,16 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
     held = _held_tag(replica, stream, effect) if replica.is_regional else None
-    tag = Tag(effect.entry_id, effect.at_ms, effect.yields)
-    stream.shared.remember(stream, replica.dot, effect.pid, effect.iid, tag, replica.knows)
+    stream.shared.remember(
+        stream,
+        (replica.replica_id, replica.number),
+        effect.pid,
+        effect.iid,
+        effect.entry_id,
+        effect.at_ms,
+        effect.yields,
+        replica.knows,
+    )
     if held is not None:
         if replica.replica_id != replica.own:
             # what we add ourselves is made with knowledge of all that is here

@@ -70,7 +70,7 @@ class Waking:
         again, self._again = self._again, deque()
         for waiter in again:
             if waiter in waiters.active:
-                self._retry(waiter)
+                self._retry(waiter, region.clock.now_us() // 1000)
             yield
         keys = list(self._ready)
         self._ready.clear()
@@ -78,9 +78,10 @@ class Waking:
             database = region.keyspace.databases[index]
             for waiter in list(database.waiters.get(key, ())):
                 if waiter in waiters.active:
-                    ctx.enter(waiter.session, region.clock.now_us() // 1000)
+                    now_ms = region.clock.now_us() // 1000
+                    ctx.enter(waiter.session, now_ms)
                     if waiter.wants(ctx.lookup_in(database, key)):
-                        self._retry(waiter)
+                        self._retry(waiter, now_ms)
                 yield
 
     def after(self, session: Session) -> None:
@@ -95,14 +96,14 @@ class Waking:
             session.waiter = None
         self._after.pop(session, None)
 
-    def _retry(self, waiter: Waiter) -> None:
+    def _retry(self, waiter: Waiter, now_ms: int) -> None:
         """Run a blocked command again: it answers, fails, or keeps its place."""
         region = self._region
         session = waiter.session
         if session.closing:  # its reply is not read; other readers get its entries
             return
         ctx = region.context
-        ctx.enter(session, region.clock.now_us() // 1000)
+        ctx.enter(session, now_ms)
         ctx.waiter = waiter
         entry = region.dispatcher.find(waiter.args)
         assert entry is not None
@@ -184,7 +185,7 @@ class Waking:
                     entry.histogram[0] += 1
                 self.time_out(waiter)
             else:
-                self._retry(waiter)
+                self._retry(waiter, region.clock.now_us() // 1000)
             if region.scheduler.is_over():
                 return True
         return False

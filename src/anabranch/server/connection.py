@@ -305,10 +305,13 @@ class ClientConnection(asyncio.Protocol):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        for parts in self._held_replies:
-            parts.clear()
+        if self._held_replies:
+            for parts in self._held_replies:
+                parts.clear()
+            self._clients.buffers.held_bytes -= self._held_reply_bytes
+            self._held_reply_bytes = 0
         self._unread = b""
-        self._held_bytes = self._held_reply_bytes = self._buffered_bytes = 0
+        self._held_bytes = self._buffered_bytes = 0
         self._parser = _NO_REQUESTS
         self._clients.buffers.stalled.discard(self)
         self._count()
@@ -328,9 +331,10 @@ class ClientConnection(asyncio.Protocol):
         if outbox:
             parts = self._replies.hold(self, outbox)
             if parts is not None:
-                self._is_holding = True
+                size = sum(map(len, parts))
                 self._held_replies.append(parts)
-                self._held_reply_bytes += sum(map(len, parts))
+                self._held_reply_bytes += size
+                self._clients.buffers.held_bytes += size
                 if self._held_reply_bytes > HELD_REPLY_BYTES_MAX:
                     self._pause_reading()
             elif outbox:
@@ -353,13 +357,12 @@ class ClientConnection(asyncio.Protocol):
             self._count()
 
     def _count(self) -> None:
-        """Report to the server how many bytes are held here."""
+        """Report to the server how many bytes are held here, without replies."""
         held_bytes = (
             self._buffered_bytes
             + len(self._unread)
             + self.session.transaction_bytes
             + self._held_bytes
-            + self._held_reply_bytes
         )
         if held_bytes != self._counted_bytes:
             self._clients.buffers.held_bytes += held_bytes - self._counted_bytes
@@ -395,9 +398,10 @@ class ClientConnection(asyncio.Protocol):
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""
         self._held_replies.popleft()
-        self._held_reply_bytes -= sum(map(len, parts))
+        size = sum(map(len, parts))
+        self._held_reply_bytes -= size
+        self._clients.buffers.held_bytes -= size
         if not self.transport.is_closing():
-            self._count()
             self._write(parts)
             if self.session.closing:
                 if not self.session.outbox:  # otherwise the flush that writes the outbox closes

@@ -208,13 +208,21 @@ class Shared:
         stream.renew_producers(limits.duration_s, limits.maxsize)
 
     def remember(
-        self, stream: Bearer, dot: Dot, pid: bytes, iid: bytes, tag: Tag, covered: Covered
+        self,
+        stream: Bearer,
+        dot: Dot,
+        pid: bytes,
+        iid: bytes,
+        entry_id: int,
+        at_ms: int,
+        yields: bool,
+        covered: Covered,
     ) -> None:
-        """A producer's idempotent ID stands for an entry."""
+        """A producer's idempotent ID stands for an entry; see :class:`Tag`."""
         dots = self.tags.setdefault(pid, {}).setdefault(iid, {})
         if dots:
             drop_covered(dots, covered)
-        dots[dot] = tag
+        dots[dot] = Tag(entry_id, at_ms, yields)
         stream.remember(pid, iid)
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
@@ -350,9 +358,17 @@ class _Nothing(Shared):
         stream.producers.configure(limits.duration_s, limits.maxsize)
 
     def remember(
-        self, stream: Bearer, dot: Dot, pid: bytes, iid: bytes, tag: Tag, covered: Covered
+        self,
+        stream: Bearer,
+        dot: Dot,
+        pid: bytes,
+        iid: bytes,
+        entry_id: int,
+        at_ms: int,
+        yields: bool,
+        covered: Covered,
     ) -> None:
-        stream.producers.remember(pid, iid, tag.entry_id, tag.at_ms)
+        stream.producers.remember(pid, iid, entry_id, at_ms)
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
         return record

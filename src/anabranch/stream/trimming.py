@@ -49,7 +49,8 @@ def limit_default(node_entries_max: int) -> int:
 
 def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
     """What the rule removes now, None when nothing."""
-    if not stream.length or (rule.maxlen is not None and stream.length <= rule.maxlen):
+    length = stream.length
+    if not length or (rule.maxlen is not None and length <= rule.maxlen):
         return None
     if rule.policy is not Policy.KEEPREF:
         ids = _plan_entries(stream, rule)
@@ -94,14 +95,15 @@ def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
     for region, log in stream.logs.items():
         position = -1
         for block in log.blocks:
+            live = block.live
             if rule.maxlen is not None:
-                qualifies = length - block.live >= rule.maxlen
+                qualifies = length - live >= rule.maxlen
             else:
                 qualifies = block.last_slot_id < (rule.minid or 0)
-            if not qualifies or (rule.limit and removed + block.live > rule.limit):
+            if not qualifies or (rule.limit and removed + live > rule.limit):
                 break
-            removed += block.live
-            length -= block.live
+            removed += live
+            length -= live
             position = block.position(block.count - 1) + 1
         if position >= 0:
             below.append((region, position))

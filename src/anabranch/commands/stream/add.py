@@ -45,25 +45,25 @@ _SEQUENCE_TEXT_MAX = 24  # twenty digits, the line end, and one to count from ze
 
 
 class _AddOptions:
-    """The options between the key and the fields of an XADD."""
+    """The options between the key and the fields of an XADD.
 
-    __slots__ = ("fields_at", "given_id", "iid", "ms", "nomkstream", "pid", "policy", "trim")
+    Defaults stand in the class: most requests set two attributes, and this is a hot path.
+    """
 
-    def __init__(self) -> None:
-        self.nomkstream = False
-        self.policy: Policy | None = None
-        self.trim: TrimRule | None = None
-        self.pid = b""
-        self.iid = b""  # empty with a pid: derive it from the content
-        self.given_id: int | None = None  # None: automatic
-        self.ms: int | None = None  # ms-*
-        self.fields_at = 0
+    nomkstream = False
+    policy: Policy | None = None
+    trim: TrimRule | None = None
+    pid = b""
+    iid = b""  # empty with a pid: derive it from the content
+    given_id: int | None = None  # None: automatic
+    ms: int | None = None  # ms-*
+    fields_at = 0
 
 
 def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
     """Read options until the ID: the first token that is no option is the ID."""
     options = _AddOptions()
-    rule = TrimRule()
+    rule: TrimRule | None = None
     limit: int | None = None
     index = 2
     last = len(args) - 1
@@ -74,6 +74,8 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
         word = raw.upper()
         more = last - index
         if word in (b"MAXLEN", b"MINID") and more:
+            if rule is None:
+                rule = TrimRule()
             index = trim_threshold(rule, word, args, index)
         elif word == b"LIMIT" and more:
             limit = limit_argument(args[index + 1])
@@ -96,8 +98,10 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
             break
     if options.pid and (options.given_id is not None or options.ms is not None):
         raise CommandError(_IDMP_NOT_AUTO)
-    check_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
-    if rule.maxlen is not None or rule.minid is not None:
+    if limit is not None and rule is None:
+        rule = TrimRule()
+    if rule is not None:
+        check_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
         rule.policy = options.policy or Policy.KEEPREF
         options.trim = rule
     options.fields_at = index + 1
