@@ -28,6 +28,7 @@ NAMES = ("eu", "us", "ap")
 FAR_MS = 4_000_000_000_000  # behind all windows
 SECOND_MS = 1_000
 MINUTE_MS = 60_000
+REST = "maxEntriesPerTrigger=100000"  # the slower the machine, the more was written meanwhile
 
 
 def part(cluster: RegionProcesses, *lonely: str) -> None:
@@ -244,7 +245,7 @@ def test_kill_9_while_three_regions_write_and_one_is_cut_off_loses_and_doubles_n
         regions.heal()
         kill_after(start(eu, tmp_path, "stream"), rng.randint(1, 4), rng.random())
     wait_until(regions.converged, "all have applied the same", 300)
-    job = start(eu, tmp_path, "now")
+    job = start(eu, tmp_path, "now", REST)
     _, noise = job.communicate(timeout=600)
     assert job.returncode == 0, noise
     (line,) = noise.splitlines()
@@ -318,7 +319,7 @@ def test_kill_9_while_entries_are_trimmed_doubles_nothing_and_reads_all_that_sta
         kill_after(start(eu, tmp_path, "stream", *forgiving), rng.randint(1, 3), rng.random())
     wait_until(regions.converged, "all have applied the same", 300)
     regions.call(eu, "XTRIM", "s", "MAXLEN", 400)
-    job = start(eu, tmp_path, "now", *forgiving)
+    job = start(eu, tmp_path, "now", REST, *forgiving)
     job.communicate(timeout=600)
     assert job.returncode == 0
     found = read_by(spark, tmp_path / "out")
