@@ -61,9 +61,9 @@ test: setup redis onlookers ## all tests, fast ones first
 
 # The tests of the core on compiled modules. They are not optimized, because that takes longer than
 # the tests. Whatever is a test of the process runs on the interpreted ones alone.
-COMPILED := build/compiled
+COMPILED := $(CURDIR)/build/compiled
 CORE_TESTS := $(addprefix tests/unit/,resp stream keyspace effects commands region) \
-  tests/recorded tests/differential
+  tests/recorded $(addprefix tests/differential/test_,differential.py small_values.py scripts.py)
 test-compiled: setup redis ## the tests of the core on compiled modules; needs a C compiler
 	@command -v cc >/dev/null && test -f "$$($(BIN)/python -c \
 	  'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || { \

@@ -77,6 +77,8 @@ class Image:
         self.base_bytes = _size(root)
         self.buildah("rm", container)
         extra = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
+        # Compiling takes minutes, and this base has no headers of Python.
+        extra += ["--build-arg", "ANABRANCH_COMPILE=0"]
         self.buildah(
             *("build", "--isolation", "chroot", "--pull-never", "--format", "docker", *extra),
             *("--file", str(DOCKERFILE), "--tag", "anabranch", str(REPOSITORY)),
