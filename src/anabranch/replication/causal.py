@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
-from anabranch.keyspace.version_vectors import covers
 from anabranch.oplog.batch import Batch
 
 __all__ = ["CausalBuffer", "Held", "Missing"]
@@ -117,25 +117,29 @@ class CausalBuffer:
 
         One unit, and more of them until they have so many numbers. They stay until :meth:`take`.
         """
-        for replica_id, queue in self._held.items():
-            if not queue or queue[0].batch.first != vector.get(replica_id, 0) + 1:
-                continue
-            ready: list[Held] = []
-            whole = 0
-            for held in queue:
-                batch = held.batch
-                if ready and batch.first != ready[-1].batch.last + 1:
-                    break
-                if not covers(vector, batch.dependencies):
-                    break
-                ready.append(held)
-                if not batch.continues:
-                    whole = len(ready)
-                    if batch.last - ready[0].batch.first + 1 >= numbers:
-                        break
-            if whole:
-                return ready[:whole]
+        for replica_id in self._held:
+            units, whole = self._head(replica_id, vector)
+            if whole and next(_lacking(units, vector), None) is None:
+                self._add_following(units, vector, numbers)
+                return units
         return []
+
+    def _add_following(self, units: list[Held], vector: Mapping[int, int], numbers: int) -> None:
+        """Add the units behind a first one that can be applied after it."""
+        first = units[0].batch
+        whole = len(units)
+        expected = units[-1].batch.last + 1
+        for held in islice(self._held[first.replica_id], whole, None):
+            batch = held.batch
+            if expected - first.first >= numbers and whole == len(units):
+                break
+            if batch.first != expected or next(_lacking([held], vector), None) is not None:
+                break
+            units.append(held)
+            expected = batch.last + 1
+            if not batch.continues:
+                whole = len(units)
+        del units[whole:]
 
     def take(self, units: list[Held]) -> None:
         """Remove units that are applied now."""
