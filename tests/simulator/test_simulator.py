@@ -21,6 +21,8 @@ from tests.simulator.faults import (
     tombstones_at_once,
 )
 
+pytestmark = pytest.mark.timeout(900)
+
 SEEDS = range(1, 33)
 
 
@@ -29,13 +31,11 @@ def outcomes() -> list[Outcome]:
     return [simulate(seed, minutes=MINUTES) for seed in SEEDS]
 
 
-@pytest.mark.timeout(300)
 def test_everything_holds_whatever_goes_wrong(outcomes: list[Outcome]) -> None:
     failed = [f"seed {each.seed}: {each.sentence}" for each in outcomes if each.problem]
     assert not failed, "\n".join(failed)
 
 
-@pytest.mark.timeout(300)
 def test_the_runs_come_to_every_case(outcomes: list[Outcome]) -> None:
     reached: Counter[str] = Counter()
     for outcome in outcomes:
@@ -106,5 +106,5 @@ def test_a_mistake_in_the_product_is_found(mistake: Mistake) -> None:
 
 
 def test_the_table_of_mistakes_is_complete() -> None:
-    assert list(KNOWN) == [mistake.name for mistake in MISTAKES]
+    assert set(KNOWN) == {mistake.name for mistake in MISTAKES}
     assert all(KNOWN[mistake.name] <= mistake.within for mistake in MISTAKES)

@@ -60,9 +60,6 @@ class Seen:
 
     def watch(self, live: LiveServer) -> None:
         """Remember what clients send to this server, where MONITOR would show it."""
-        dispatcher = live.region.dispatcher
-        show = dispatcher.feed_monitors
-        watcher = our_session(live)
 
         def remember(session: Session, args: list[bytes]) -> None:
             if session.address != OURSELVES:
@@ -75,13 +72,8 @@ class Seen:
                         max(len(args) - ARGUMENTS_MAX, 0),
                     )
                 )
-            if len(dispatcher.monitors) > 1:  # somebody uses MONITOR
-                del dispatcher.monitors[watcher]
-                show(session, args)
-                dispatcher.monitors[watcher] = None
 
-        dispatcher.feed_monitors = remember  # type: ignore[method-assign]
-        dispatcher.monitor(watcher)
+        live.region.dispatcher.monitor(our_session(live), remember)
 
     def lines(self) -> list[str]:
         """The commands as MONITOR prints them, oldest first."""

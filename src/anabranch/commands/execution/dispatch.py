@@ -99,7 +99,7 @@ class Dispatcher:
         self._stats = stats
         self.entries: dict[bytes, Entry] = {}
         self.guarded_by: set[str] = set()  # reasons why no session may skip the checks
-        self.monitors: dict[Session, None] = {}
+        self.monitors: dict[Session, Callable[[Session, list[bytes]], None] | None] = {}
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.postponed: dict[Session, None] = {}
@@ -313,9 +313,11 @@ class Dispatcher:
             self._channels.pending[session] = None
         self.postponed.clear()
 
-    def monitor(self, session: Session) -> None:
-        """Add a MONITOR connection."""
-        self.monitors[session] = None
+    def monitor(
+        self, session: Session, see: Callable[[Session, list[bytes]], None] | None = None
+    ) -> None:
+        """Add a MONITOR connection; ``see`` gets each request in place of a line for the client."""
+        self.monitors[session] = see
         self.guarded_by.add("monitor")
 
     def stop_monitoring(self, session: Session) -> None:
@@ -326,17 +328,24 @@ class Dispatcher:
 
     def feed_monitors(self, session: Session, args: list[bytes]) -> None:
         """Show a request to every MONITOR connection."""
+        line = b""
+        for monitor, see in self.monitors.items():
+            if see is not None:
+                see(session, args)
+                continue
+            line = line or self._line_of(session, args)
+            monitor.outbox.append(line)
+            self._channels.pending[monitor] = None
+
+    def _line_of(self, session: Session, args: list[bytes]) -> bytes:
         now_us = self._clock.now_us()
-        line = b"+%d.%06d [%d %b] %b\r\n" % (
+        return b"+%d.%06d [%d %b] %b\r\n" % (
             now_us // 1_000_000,
             now_us % 1_000_000,
             session.db,
             session.address.encode(),
             b" ".join(map(quoted, args)),
         )
-        for monitor in self.monitors:
-            monitor.outbox.append(line)
-            self._channels.pending[monitor] = None
 
     # -- accounting ---------------------------------------------------------------------------
 
