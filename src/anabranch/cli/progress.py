@@ -16,9 +16,9 @@ _BAR_S: Final = 0.1
 
 
 class Progress:
-    """A bar on a terminal, elsewhere a line every few seconds; nothing during the first second.
+    """A bar on a terminal, elsewhere a line every few seconds; use it in a ``with`` statement.
 
-    Use it in a ``with`` statement.
+    Nothing is shown during the first second, but the bar of what is counted in a ``unit``.
     """
 
     def __init__(
@@ -36,8 +36,9 @@ class Progress:
         self._done = 0
         self._shown = 0
         self._on_terminal = sys.stderr.isatty()
-        silent = quiet and self._on_terminal
-        self._next = float("inf") if silent else time.monotonic() + _SHOWN_AFTER_S
+        self._next = time.monotonic() + _SHOWN_AFTER_S
+        if self._on_terminal and (quiet or unit):
+            self._next = float("inf") if quiet else 0.0
 
     def __enter__(self) -> Self:
         """Nothing is shown yet."""
