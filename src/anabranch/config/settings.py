@@ -322,6 +322,11 @@ class Settings(RegionSettings, HttpSettings):
         Memory(), "16mb", group="streams",
         sentence="What compressed nodes that were opened for readers may hold beside.",
     )
+    stream_tiering: bool = row(
+        YesNo(), "no", group="streams",
+        sentence="Move the oldest nodes of streams to a temporary file in dir when data and "
+        "buffers hold three quarters of maxmemory. With no, nodes stay where they are.",
+    )
     stream_idmp_duration: int = row(
         Integer(1, 86400), "100", group="streams", unit="seconds",
         sentence="How long new streams remember idempotent IDs.",

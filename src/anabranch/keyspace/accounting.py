@@ -100,6 +100,13 @@ class Account:
         if measured:
             self._growth_bytes = growth // measured
 
+    def saved(self, value: Value, size: int) -> None:
+        """A value uses so many bytes less, which is known without measuring it."""
+        if value.counted_bytes != UNBOUND:
+            size = min(size, value.counted_bytes)
+            value.counted_bytes -= size
+            self._counted_bytes -= size
+
     def exchange(self, other: Account) -> None:
         """Swap with the account of another keyspace, whose keys are swapped with ours."""
         for name in ("_counted_bytes", "_due", "_growth_bytes"):

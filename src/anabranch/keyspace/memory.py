@@ -16,7 +16,6 @@ from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.block import Block
 from anabranch.stream.group import Group, Run
 from anabranch.stream.ledger import Accepted
-from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
@@ -136,7 +135,7 @@ def _log_bytes(log: RegionLog, samples: int) -> int:
     if not count:
         return getsizeof(log) + getsizeof(blocks)
     spine = getsizeof(blocks) + getsizeof(log.first_ids) + count * _ID_BYTES
-    return getsizeof(log) + spine + _scaled_evenly(blocks, _block_bytes, samples)
+    return getsizeof(log) + spine + _scaled_by_place(log, _block_bytes, samples)
 
 
 def _compressed_bytes(log: RegionLog, samples: int) -> int:
@@ -145,13 +144,23 @@ def _compressed_bytes(log: RegionLog, samples: int) -> int:
     def measure(block: Block) -> int:
         return _block_bytes(block) if block.packed is not None else 0
 
-    return _scaled_evenly(log.blocks, measure, samples)
+    return _scaled_by_place(log, measure, samples)
 
 
-def _scaled_evenly(blocks: list[Block], measure: Callable[[Block], int], samples: int) -> int:
-    count = len(blocks)
+def _scaled_by_place(log: RegionLog, measure: Callable[[Block], int], samples: int) -> int:
+    """The sum over all blocks; those in a file and those in memory have samples of their own."""
+    first, blocks = log.in_memory(), log.blocks
+    return _scaled_evenly(blocks, 0, first, measure, samples) + _scaled_evenly(
+        blocks, first, len(blocks), measure, samples
+    )
+
+
+def _scaled_evenly(
+    blocks: list[Block], low: int, high: int, measure: Callable[[Block], int], samples: int
+) -> int:
+    count = high - low
     step = 1 if not samples else -(-count // samples) or 1
-    measured = [measure(blocks[index]) for index in range(0, count, step)]
+    measured = [measure(blocks[index]) for index in range(low, high, step)]
     return sum(measured) * count // max(len(measured), 1)
 
 
@@ -159,14 +168,7 @@ def _block_bytes(block: Block) -> int:
     size = getsizeof(block) + 2 * _OFFSET_BYTES  # weight and first position
     if block.dead:
         size += getsizeof(block.dead)
-    if block.packed is not None:  # the cache counts what it holds
-        size += getsizeof(block.packed)
-    else:
-        size += getsizeof(block.ids) + getsizeof(block.ends) + getsizeof(block.data)
-        if isinstance(block.ids, PackedIds):
-            size += block.ids.packed_bytes
-        else:
-            size += len(block.ids) * _ID_BYTES
+    size += block.content_bytes
     if block.parts is not None:
         size += getsizeof(block.parts) + sum(map(getsizeof, block.parts))
     if block.numbers is not None:

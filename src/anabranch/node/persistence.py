@@ -95,6 +95,7 @@ class Persistence:
         report = Recovery()
         try:
             for report in recover(storage, self._region.keyspace):
+                self._region.tiering.relieve(self._region.keyspace)
                 now = self._driver.now_s()
                 if now - reported >= PROGRESS_S:
                     reported = now

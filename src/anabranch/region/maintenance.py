@@ -68,6 +68,7 @@ class Maintenance:
         self._merging.maintain()
         self._sweep_later()
         self._compressing.begin_if_due(now_ms)
+        region.tiering.begin_if_due()
         region.keyspace.account.measure_changed(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self) -> bool:

@@ -79,6 +79,7 @@ class Merging:
             len(self._region.keyspace.databases), Replica(replica.own, replica.default_limits)
         )
         for _ in load_snapshot(file, shown, theirs, FULL_SYNC_RECORD_BYTES_MAX):
+            self._region.tiering.relieve(theirs)
             yield
         yield from check_full_sync(theirs, shown)
         check_order(self._region.keyspace, theirs, shown)

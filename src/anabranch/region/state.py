@@ -19,6 +19,7 @@ from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
+from anabranch.region.tiering import Tiering
 from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class RegionState:
             stats=self.stats,
         )
         self.dispatcher.used_memory = lambda: self.keyspace.account.used_bytes
+        self.tiering = Tiering(self)
+        self.dispatcher.make_room = self.tiering.make_room
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
         self.rates = Rates()

@@ -11,8 +11,9 @@ import json
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from anabranch.commands.server import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
@@ -20,6 +21,7 @@ from anabranch.node.identity import recall
 from anabranch.node.node import Node
 from anabranch.server import process
 from anabranch.server.admission import Admission
+from anabranch.server.block_file import DiskBlockFile
 from anabranch.server.clients import Clients
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
@@ -98,6 +100,10 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self.clients.buffers.others.append(self.durability.unwritten_bytes)
         self.region.dispatcher.used_memory = self._used_memory
+        self.block_file: DiskBlockFile | None = None
+        self.region.tiering.open_file = self._open_block_file
+        self.crash: Callable[[str], None] = self.request_stop
+        """Ends the server when its memory is not as it should be; called with the reason."""
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -131,6 +137,17 @@ class Server:
         self.region.abandon_exclusive()
         self.persistence.close()
         self.host.free_machine()
+        if self.block_file is not None:
+            self.block_file.close()
+
+    def _open_block_file(self) -> DiskBlockFile:
+        self.block_file = DiskBlockFile(self.settings.dir, self._lost_a_block)
+        return self.block_file
+
+    def _lost_a_block(self, reason: str) -> None:
+        """Go no further with data in memory that are incomplete: the log has all of them."""
+        emit("error", "tiering.block_lost", reason=reason)
+        self.crash(reason)
 
     def stop_timers(self) -> None:
         """Stop background work."""
@@ -233,6 +250,7 @@ async def _serve(loaded: Loaded, loop_name: str) -> int:
     asyncio.get_running_loop().set_exception_handler(_loop_mistake)
     server = Server(settings, config_file=loaded.file, loop_name=loop_name)
     try:
+        server.crash = _crash
         await server.start()
         install_signal_handlers(server, settings.pidfile)
         if settings.pidfile:
@@ -246,6 +264,12 @@ async def _serve(loaded: Loaded, loop_name: str) -> int:
         process.remove_pid_file(settings.pidfile)
     emit("info", "server.stopped")
     return 0
+
+
+def _crash(_reason: str) -> NoReturn:
+    """End the process at once, as a crash would; the next start recovers what was acknowledged."""
+    close_logs()
+    os._exit(1)
 
 
 def _loop_mistake(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -16,6 +16,7 @@ entry. Objects of a few hundred entries come and go in the same memory: the heap
 
 A closed block may be *compressed* (:meth:`Block.compress`). Whoever reads ``ids``, ``ends`` or
 ``data`` opens it: they are there again, beside the compressed form, until the cache has no room.
+The compressed form may be *offloaded* to a file (:mod:`anabranch.stream.offloading`).
 
 Invariants (see :meth:`Block.check`): IDs ascend strictly; in a closed block ``ends`` are the end
 offsets of the fragments in ``data``; ``dead`` holds indexes of removed entries.
@@ -32,6 +33,7 @@ from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from anabranch.stream.compression import BlockCache, expanded
+from anabranch.stream.offloading import Offloaded
 from anabranch.stream.packed_ids import PackedIds
 
 __all__ = ["Block", "entry_weight", "entry_weights", "full_block"]
@@ -39,6 +41,7 @@ __all__ = ["Block", "entry_weight", "entry_weights", "full_block"]
 _NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_ENDS: array[int] = array("H")
 _CONTENTS = frozenset({"ids", "ends", "data"})
+_ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
 _REWRITE_DEAD_MIN = 64  # below this a rewrite saves less than it costs
 
 
@@ -105,7 +108,7 @@ class Block:
         # Of the live entries while nothing is added, see keyspace/agreement.py; None: not taken.
         self.digest: int | None = None
         # While the block is compressed: its contents, how many entries, and who opens it.
-        self.packed: bytes | None = None
+        self.packed: bytes | Offloaded | None = None
         self._packed_count = 0
         self.cache: BlockCache | None = None
 
@@ -309,16 +312,17 @@ class Block:
 
     # -- compressing --------------------------------------------------------------------------
 
-    def compress(self, cache: BlockCache) -> bool:
+    def compress(self, cache: BlockCache, *, if_smaller: bool = True) -> bool:
         """Hold the contents of a closed block in compressed form; returns whether they are.
 
-        Not if they would hardly be smaller, and not with IDs that do not fit into words.
+        Not if they would hardly be smaller, unless ``if_smaller`` is false, and not with IDs that
+        do not fit into words.
         """
         if self.packed is not None:
             return True
         if self.parts is not None or not isinstance(self.ids, PackedIds):
             return False
-        packed = cache.compress(self.ids, self.ends, self.data)
+        packed = cache.compress(self.ids, self.ends, self.data, if_smaller=if_smaller)
         if packed is None:
             return False
         self._packed_count = len(self.ids)
@@ -326,6 +330,31 @@ class Block:
         self.cache = cache
         self.shut()
         return True
+
+    def offload(self, cache: BlockCache) -> int | None:
+        """Hold the contents of a closed block in a file; returns the bytes of memory that it saves.
+
+        0 if they are there already or cannot be compressed, None if the file has no room.
+        """
+        before = self.content_bytes
+        if not self.compress(cache, if_smaller=False) or isinstance(self.packed, Offloaded):
+            return 0
+        assert self.packed is not None
+        offloaded = cache.offload(self.packed)
+        if offloaded is None:
+            return None
+        self.packed = offloaded
+        return before - self.content_bytes
+
+    @property
+    def content_bytes(self) -> int:
+        """Memory of IDs, end offsets and fragments of a closed block; the cache counts its own."""
+        if self.packed is not None:
+            return getsizeof(self.packed)
+        size = getsizeof(self.ids) + getsizeof(self.ends) + getsizeof(self.data)
+        if isinstance(self.ids, PackedIds):
+            return size + self.ids.packed_bytes
+        return size + len(self.ids) * _ID_BYTES
 
     def shut(self) -> None:
         """Keep the compressed form alone; for the cache that has opened the block."""
@@ -335,8 +364,9 @@ class Block:
     def _open(self) -> None:
         assert self.packed is not None
         assert self.cache is not None
+        contents = expanded(_frame(self.packed))
         self.__class__ = Block
-        self.ids, self.ends, self.data = expanded(self.packed)
+        self.ids, self.ends, self.data = contents
         self.cache.add(self, len(self.data) + self.ids.packed_bytes + getsizeof(self.ends))
 
     def _expand(self) -> BlockCache | None:
@@ -352,7 +382,7 @@ class Block:
     def contents(self) -> tuple[list[int] | PackedIds, array[int], bytes]:
         """IDs, end offsets and fragments, for who reads them once: the cache stays as it is."""
         if self.packed is not None and self.cache is not None and self not in self.cache:
-            return expanded(self.packed)
+            return expanded(_frame(self.packed))
         if self.parts is None:
             return self.ids, self.ends, self.data
         return self.ids, array("Q", self.end_offsets()), b"".join(self.parts)
@@ -383,6 +413,7 @@ class Block:
         """Close the gaps: bytes and IDs of dead entries go, slots and positions stay counted."""
         if not self.live:
             return
+        before = self.packed
         cache = self._expand()
         keep = [index for index in range(len(self.ids)) if index not in self.dead]
         is_closed = self.parts is None
@@ -399,6 +430,8 @@ class Block:
             self.close()
         if cache is not None:
             self.compress(cache)
+            if isinstance(before, Offloaded):
+                self.offload(cache)
 
     def drop_dead(self) -> None:
         """Rewrite at once, whatever the share of dead entries (see ``RegionLog.reopen_at``)."""
@@ -457,6 +490,10 @@ class _ShutBlock(Block):
                 raise AttributeError(name)
             self._open()
             return getattr(self, name)
+
+
+def _frame(packed: bytes | Offloaded) -> bytes:
+    return packed.read() if isinstance(packed, Offloaded) else packed
 
 
 def full_block(ids: Sequence[int], data: bytes, ends: list[int], weight: int) -> Block:

@@ -32,6 +32,7 @@ class BlockSequence:
         "compressed",
         "first_ids",
         "next_position",
+        "offloaded",
         "tail",
     )
 
@@ -45,6 +46,7 @@ class BlockSequence:
         self._gone = first_position  # positions without a live entry
         self._live_sums: list[int] = []  # live entries before each of the first blocks
         self.compressed = 0  # blocks below this position have been compressed
+        self.offloaded = 0  # blocks below this position are in a file
         self._newest = (0, 0)  # number and ID of the newest entry that is in no block any more
 
     # -- adding -------------------------------------------------------------------------------
@@ -381,6 +383,7 @@ class BlockSequence:
             self.tail = self._own(-1)
         self.tail.reopen()
         self.compressed = min(self.compressed, self.tail.first_position)
+        self.offloaded = min(self.offloaded, self.tail.first_position)
         return self.tail
 
     def _drop(self, block: Block) -> None:

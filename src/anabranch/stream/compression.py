@@ -23,6 +23,7 @@ from anabranch.stream.packed_ids import PackedIds
 
 if TYPE_CHECKING:
     from anabranch.stream.block import Block
+    from anabranch.stream.offloading import BlockFile, Offloaded
 
 __all__ = ["BlockCache", "compressed", "expanded"]
 
@@ -39,9 +40,17 @@ _decompress: Final = zstandard.ZstdDecompressor().decompress
 
 
 def compressed(
-    ids: PackedIds, ends: array[int], data: bytes, compressor: zstandard.ZstdCompressor
+    ids: PackedIds,
+    ends: array[int],
+    data: bytes,
+    compressor: zstandard.ZstdCompressor,
+    *,
+    if_smaller: bool = True,
 ) -> bytes | None:
-    """IDs, end offsets and fragments of a block in one piece; None if that saves little."""
+    """IDs, end offsets and fragments of a block in one piece.
+
+    None if that saves little, unless ``if_smaller`` is false.
+    """
     sizes = list(map(sub, ends, [0, *ends]))
     widest = max(sizes)
     form = "B" if widest < 1 << 8 else "H" if widest < 1 << 16 else "Q"
@@ -54,7 +63,7 @@ def compressed(
         planes = [plain[at::_WORD_BYTES] for at in range(_WORD_BYTES)]
     whole = b"".join((head, array(form, sizes).tobytes(), *planes, data))
     smaller: bytes = compressor.compress(whole)
-    if len(smaller) * _GAIN_MIN >= len(whole):
+    if if_smaller and len(smaller) * _GAIN_MIN >= len(whole):
         return None
     return bytes(memoryview(smaller))  # a copy: zstandard leaves all the room it took for the worst
 
@@ -93,7 +102,9 @@ class BlockCache:
         "_opened",
         "bytes_max",
         "compressions",
+        "file",
         "held",
+        "offloads",
         "opens",
         "saved",
     )
@@ -112,6 +123,10 @@ class BlockCache:
         """Bytes that compressing has freed so far."""
         self.opens = 0
         """Compressed blocks opened so far."""
+        self.file: BlockFile | None = None
+        """Where compressed blocks are offloaded to."""
+        self.offloads = 0
+        """Blocks offloaded so far."""
 
     def configure(self, bytes_max: int, level: int) -> None:
         """Change the limit and the level of compression."""
@@ -121,13 +136,22 @@ class BlockCache:
             self._compressor = zstandard.ZstdCompressor(level=level)
         self._shrink()
 
-    def compress(self, ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
-        """The contents of a block in one piece; None if that saves little."""
-        packed = compressed(ids, ends, data, self._compressor)
+    def compress(
+        self, ids: PackedIds, ends: array[int], data: bytes, *, if_smaller: bool = True
+    ) -> bytes | None:
+        """The contents of a block in one piece, as :func:`compressed` makes it."""
+        packed = compressed(ids, ends, data, self._compressor, if_smaller=if_smaller)
         if packed is not None:
             self.compressions += 1
             self.saved += len(data) + ids.packed_bytes - len(packed)
         return packed
+
+    def offload(self, packed: bytes) -> Offloaded | None:
+        """Put the compressed form of a block into the file; None if that has no room."""
+        offloaded = None if self.file is None else self.file.write(packed)
+        if offloaded is not None:
+            self.offloads += 1
+        return offloaded
 
     def __contains__(self, block: Block) -> bool:
         return block in self._opened

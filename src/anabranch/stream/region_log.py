@@ -57,6 +57,19 @@ class RegionLog(BlockSequence):
         self.compressed, self.full = high_position, newest
         return blocks[low:high]
 
+    def in_memory(self) -> int:
+        """The index of the first block that is not in a file."""
+        return bisect_left(self.blocks, self.offloaded, key=_first_position)
+
+    def older_half(self) -> int:
+        """The position where the older half of the full blocks in memory ends; 0: there are none.
+
+        The newest block is not among them.
+        """
+        first = self.in_memory()
+        full = len(self.blocks) - 1 - first
+        return self.blocks[first + (full + 1) // 2].first_position if full > 0 else 0
+
     # -- adding -------------------------------------------------------------------------------
 
     def open_at(self, position: int) -> None:

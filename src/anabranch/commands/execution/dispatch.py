@@ -107,6 +107,7 @@ class Dispatcher:
         self.running: RunningScript | None = None
         self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
         self.reserved_percent: Callable[[], int] = int  # of ``maxmemory``, not for commands
+        self.make_room: Callable[[], bool] = bool  # frees memory; whether enough is free then
         self._write_refusals: dict[str, str] = {}  # the error for writing commands, by reason
         self.withheld: Withheld | None = None  # refuses reads while the disk does not accept writes
         for command in commands:
@@ -264,7 +265,11 @@ class Dispatcher:
             )
 
     def memory_exceeded(self) -> bool:
-        """Whether commands that add data are refused."""
+        """Whether commands that add data are refused, because no room can be made for them."""
+        return self.is_over_maxmemory() and not self.make_room()
+
+    def is_over_maxmemory(self) -> bool:
+        """Whether data and buffers hold more than ``maxmemory`` leaves to commands."""
         limit = self._settings.maxmemory
         limit -= limit * self.reserved_percent() // 100
         return 0 < limit < self.used_memory()

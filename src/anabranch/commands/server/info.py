@@ -148,6 +148,8 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("stream_compressed_blocks_total", cache.compressions),
         ("stream_opened_blocks_total", cache.opens),
         ("stream_opened_bytes", cache.held),
+        ("stream_offloaded_blocks_total", cache.offloads),
+        ("stream_offloaded_bytes", 0 if cache.file is None else cache.file.held),
         ("used_memory_dataset_perc", f"{100 * dataset / max(used, 1):.2f}%"),
         ("total_system_memory", total),
         ("total_system_memory_human", human_bytes(total)),

@@ -1,0 +1,205 @@
+"""Moves the oldest blocks of streams to a file when memory becomes short.
+
+With ``stream-tiering yes`` and a ``maxmemory``, blocks are moved when data and buffers hold more
+than :data:`BEGIN_PERCENT` of it, until they hold less than :data:`END_PERCENT`. Of each log the
+older half of the blocks in memory goes, then the next log has its turn, so the newest blocks of all
+streams stay. That is done in slices of time; a command that ``maxmemory`` would refuse does as much
+as it needs itself. What reads a block finds it as before (:mod:`anabranch.stream.offloading`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.database import Database
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.region.state import RegionState
+    from anabranch.stream.offloading import BlockFile
+    from anabranch.stream.region_log import RegionLog
+
+__all__ = ["Tiering"]
+
+BEGIN_PERCENT: Final = 75
+END_PERCENT: Final = 70
+
+_KEYS: Final = 100
+"""How many are looked at in one step."""
+
+_FRUITLESS_MAX: Final = 20
+"""So many steps in a row that find nothing are enough for one command."""
+
+_REST_MS: Final = 1000
+"""The pause after a round over all streams that found nothing, or when the file has no room."""
+
+_MEASURED_MAX: Final = 200
+_MEASURING_NS: Final = 2_000_000
+
+
+class Tiering:
+    """The rounds of one region, and how far the present one has come."""
+
+    def __init__(self, region: RegionState) -> None:
+        self._region = region
+        self.open_file: Callable[[], BlockFile] | None = None
+        """Makes the file when the first block goes there; None: blocks stay in memory."""
+        self._steps: Iterator[int] | None = None
+        self._rests_until_ms = 0
+
+    @property
+    def _percent_used(self) -> float:
+        region = self._region
+        return 100 * region.dispatcher.used_memory() / region.settings.maxmemory
+
+    @property
+    def _is_possible(self) -> bool:
+        settings = self._region.settings
+        return (
+            settings.stream_tiering
+            and settings.maxmemory > 0
+            and self.open_file is not None
+            and self._now_ms() >= self._rests_until_ms
+        )
+
+    def _now_ms(self) -> int:
+        return self._region.clock.ticks_ns() // 1_000_000
+
+    # -- in the background --------------------------------------------------------------------
+
+    def begin_if_due(self) -> None:
+        """Begin to move blocks if data and buffers hold too much."""
+        file = self._region.keyspace.block_cache.file
+        if file is not None:
+            file.collect()
+        if self._is_possible and self._percent_used > BEGIN_PERCENT and self._go_on():
+            self._region.scheduler.schedule(self._go_on)
+
+    def _go_on(self) -> bool:
+        """A :data:`anabranch.scheduling.Work`."""
+        scheduler = self._region.scheduler
+        if scheduler.is_exclusive:
+            return True
+        while self._is_possible and self._percent_used > END_PERCENT:
+            self._step()
+            if scheduler.is_over():
+                return True
+        return False
+
+    # -- at once ------------------------------------------------------------------------------
+
+    def make_room(self) -> bool:
+        """Move blocks until ``maxmemory`` allows commands to add data; returns whether it does."""
+        fruitless = 0
+        is_exceeded = self._region.dispatcher.is_over_maxmemory
+        while is_exceeded():
+            if fruitless == _FRUITLESS_MAX or not self._is_possible:
+                return False
+            fruitless = 0 if self._step() else fruitless + 1
+        return True
+
+    def relieve(self, loading: Keyspace) -> None:
+        """Move blocks of a keyspace that is being loaded, if it and the others hold too much."""
+        if not self._is_possible:
+            return
+        region = self._region
+        maxmemory = region.settings.maxmemory
+        loading.account.measure_changed(_MEASURED_MAX, region.clock.ticks_ns, _MEASURING_NS)
+
+        def used() -> int:
+            beside = 0 if loading is region.keyspace else loading.account.used_bytes
+            return region.dispatcher.used_memory() + beside
+
+        if 100 * used() <= BEGIN_PERCENT * maxmemory:
+            return
+        saved = 0
+        for each in self._round(loading):
+            saved += each
+            if 100 * used() <= END_PERCENT * maxmemory:
+                return
+        if not saved:
+            self._rest()
+
+    # -- moving -------------------------------------------------------------------------------
+
+    def _step(self) -> int:
+        """Move a block, or look at some keys; returns the bytes that this saved."""
+        if self._steps is None:
+            self._steps = self._rounds()
+        return next(self._steps)
+
+    def _rounds(self) -> Iterator[int]:
+        keyspace = self._region.keyspace
+        saved = 1
+        while saved:
+            saved = 0
+            for each in self._round(keyspace):
+                saved += each
+                yield each
+        self._rest()
+        yield 0
+
+    def _rest(self) -> None:
+        """Do nothing for a while, then begin with the first stream."""
+        self._steps = None
+        self._rests_until_ms = self._now_ms() + _REST_MS
+
+    def _round(self, keyspace: Keyspace) -> Iterator[int]:
+        """Move what can be moved of all streams, in short steps; they may change meanwhile."""
+        for database in keyspace.databases:
+            cursor = 0
+            while database.values:
+                cursor, keys = database.order.page(cursor, _KEYS)
+                for key in keys:
+                    for replica_id in _logs_of(database, key):
+                        yield from self._offload(keyspace, database, key, replica_id)
+                yield 0
+                if not cursor:
+                    break
+
+    def _offload(
+        self, keyspace: Keyspace, database: Database, key: bytes, replica_id: int
+    ) -> Iterator[int]:
+        """Move the older half of the blocks of a log that are in memory.
+
+        Between two steps nothing refers to the stream: it may be deleted, and its memory is free.
+        """
+        log = _log_of(database, key, replica_id)
+        end = 0 if log is None else log.older_half()
+        del log
+        while (saved := self._offload_next(keyspace, database, key, replica_id, end)) is not None:
+            yield saved
+
+    def _offload_next(
+        self, keyspace: Keyspace, database: Database, key: bytes, replica_id: int, end: int
+    ) -> int | None:
+        """Move the oldest block in memory, if its position is below ``end``; None: not one."""
+        log = _log_of(database, key, replica_id)
+        if log is None:
+            return None
+        first = log.in_memory()
+        if first >= len(log.blocks) - 1 or log.blocks[first].first_position >= end:
+            return None
+        block = log.blocks[first]
+        cache = self._region.keyspace.block_cache
+        if cache.file is None and self.open_file is not None:
+            cache.file = self.open_file()
+        saved = block.offload(cache)
+        if saved is None:
+            self._rest()
+            return None
+        log.offloaded = block.first_position + 1
+        keyspace.account.saved(database.values[key], saved)
+        return saved
+
+
+def _logs_of(database: Database, key: bytes) -> list[int]:
+    stream = database.values.get(key)
+    return list(stream.logs) if type(stream) is Stream else []
+
+
+def _log_of(database: Database, key: bytes, replica_id: int) -> RegionLog | None:
+    stream = database.values.get(key)
+    return stream.logs.get(replica_id) if type(stream) is Stream else None

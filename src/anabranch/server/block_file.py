@@ -1,0 +1,105 @@
+"""The file to which compressed blocks are offloaded: temporary, without a name.
+
+The kernel removes the file when the process ends, however it ends. Each block is written behind a
+checksum, which is compared when the block is read back.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from typing import IO, Final
+
+from xxhash import xxh3_64_digest
+
+from anabranch.server.logs import emit_sparingly
+from anabranch.stream.extents import Extents
+from anabranch.stream.offloading import BlockLostError, Offloaded
+
+__all__ = ["DiskBlockFile"]
+
+_CHECKSUM_BYTES: Final = 8
+
+
+class DiskBlockFile:
+    """A :class:`anabranch.stream.offloading.BlockFile` in a directory."""
+
+    def __init__(self, directory: str, on_lost: Callable[[str], None]) -> None:
+        """``on_lost`` is called with the reason before a read fails."""
+        self._directory = directory
+        self._on_lost = on_lost
+        self._file: IO[bytes] | None = None
+        self._extents = Extents()
+        self._freed: deque[tuple[int, int]] = deque()  # appended to by any thread
+        self._is_closed = False
+        self.held = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that the file has on the disk, free parts included."""
+        return self._extents.end
+
+    def write(self, data: bytes) -> Offloaded | None:
+        """Put bytes into the file; None if the disk does not take them, which is logged."""
+        self.collect()
+        whole = xxh3_64_digest(data) + data
+        offset = self._extents.take(len(whole))
+        try:
+            file = self._opened()
+            done = 0
+            while done < len(whole):
+                done += os.pwrite(file.fileno(), whole[done:], offset + done)
+        except OSError as problem:
+            self._extents.give(offset, len(whole))
+            emit_sparingly("error", "tiering.write_failed", reason=str(problem))
+            return None
+        self.held += len(data)
+        return Offloaded(self, offset, len(data))
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes as they were written. Raises :class:`BlockLostError`."""
+        assert self._file is not None
+        try:
+            whole = os.pread(self._file.fileno(), _CHECKSUM_BYTES + size, offset)
+        except (OSError, ValueError) as problem:
+            return self._lost(f"a block cannot be read back from disk: {problem}")
+        data = whole[_CHECKSUM_BYTES:]
+        if len(data) != size or xxh3_64_digest(data) != whole[:_CHECKSUM_BYTES]:
+            return self._lost("a block that was read back from disk is not as it was written")
+        return data
+
+    def _lost(self, reason: str) -> bytes:
+        self._on_lost(reason)
+        raise BlockLostError(reason)
+
+    def free(self, offset: int, size: int) -> None:
+        """Give the room of bytes back; any thread may call it."""
+        self._freed.append((offset, size))
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._is_closed = True
+        if self._file is not None:
+            self._file.close()
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            if self._is_closed:
+                raise OSError("the server is ending")
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115 - open as long as the server runs
+                dir=self._directory, prefix="blocks-", buffering=0
+            )
+        return self._file
+
+    def collect(self) -> None:
+        """Take over what was given back; an empty file gives its room back to the disk."""
+        if not self._freed:
+            return
+        while self._freed:
+            offset, size = self._freed.popleft()
+            self.held -= size
+            self._extents.give(offset, size + _CHECKSUM_BYTES)
+        if not self._extents.end and self._file is not None:
+            os.ftruncate(self._file.fileno(), 0)
