@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.effects.codec import EffectFormatError
 from anabranch.oplog.batch import Batch, decode_batch
 from anabranch.region.joined_runs import joined_runs
 from tests.support.mesh import Mesh, Node
@@ -92,3 +93,20 @@ def test_batches_with_another_context_are_not_joined() -> None:
     one, two = batches[20:22]
     assert len(joined_runs([one, two])) == 1
     assert len(joined_runs([one, two._replace(dependencies={9: 1})])) == 2
+
+
+def test_a_malformed_batch_among_others_changes_nothing() -> None:
+    _, batches = written()
+    node = Mesh(2).nodes[2]
+    node.region.merging.apply(batches[:10])
+    before = state(node)
+    for column, value in ((4, batches[15].effects[0][4][:-2] + b"xx"), (6, [-1]), (5, [3])):
+        bad = batches[15]._replace(effects=[list(batches[15].effects[0])])
+        bad.effects[0][column] = value
+        with pytest.raises(EffectFormatError):
+            node.region.merging.apply([*batches[10:15], bad, *batches[16:20]])
+        assert state(node) == before
+    node.region.merging.apply(batches[10:])
+    other = Mesh(2).nodes[2]
+    other.region.merging.apply(batches)
+    assert state(node) == state(other)

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
-from anabranch.oplog.batch import LOCAL, encode_batch
+from anabranch.oplog.batch import LOCAL, Batch, encode_batch
 from anabranch.oplog.compression import Compressor
 from anabranch.replication import frames
 from anabranch.replication.frames import FrameType, Reason, Row
@@ -261,6 +261,30 @@ def test_what_waited_and_cannot_be_applied_ends_the_link_as_well() -> None:
     node.local.trouble = None
     world.run(1000)
     assert node.local.vector.get(2) is None
+
+
+def test_of_units_that_came_together_those_before_the_malformed_one_are_applied() -> None:
+    world, node, link = linked()
+    deliver = node.local.deliver
+    tried: list[int] = []
+
+    def deliver_sound_ones(units: list[Batch], raw: list[bytes]) -> None:
+        tried.append(len(units))
+        if any(batch.first == 4 for batch in units):
+            raise EffectFormatError("Add: an entry has no names and values")
+        deliver(units, raw)
+
+    node.local.deliver = deliver_sound_ones  # type: ignore[method-assign]
+    for number in (2, 3, 4, 5, 6):
+        receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, number)))
+    assert not tried
+    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
+    assert tried == [6, 1, 1, 1, 1], "all together, then one by one up to the malformed one"
+    assert node.local.vector[2] == 3
+    assert link not in node.wire.ends
+    assert refusal(node)[0] == Reason.BATCH
+    world.run(1000)
+    assert node.local.vector[2] == 3
 
 
 @pytest.mark.parametrize(
