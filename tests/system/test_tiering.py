@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,34 @@ def test_a_kill_and_a_snapshot_lose_nothing(server: AnabranchServer) -> None:
         check(client, 0, ENTRIES)
         write(client, ENTRIES, ENTRIES + 200)
         check(client, 0, ENTRIES + 200)
+
+
+@pytest.mark.long
+def test_kills_at_any_moment_lose_nothing_that_was_answered() -> None:
+    chance = random.Random(7)
+    answered = 0
+    always = ("--appendfsync", "always", "--stream-node-max-bytes", "20000")
+    with AnabranchServer(extra=(*TIERING, *always)) as server:
+        for turn in range(8):
+            with redis.Redis(port=server.port, retry=None) as client:
+                there = client.xlen("s")
+                assert there >= answered
+                if there:
+                    check(client, 0, there)
+                killer = threading.Timer(chance.uniform(0.2, 3.0), server.kill)
+                killer.start()
+                if turn % 2:
+                    client.bgsave()
+                answered = there
+                with suppress(redis.exceptions.ConnectionError):
+                    while True:
+                        write(client, answered, answered + 50)
+                        answered += 50
+                killer.join()
+            server.start()
+        with redis.Redis(port=server.port) as client:
+            assert client.xlen("s") >= answered > ENTRIES
+            check(client, 0, client.xlen("s"))
 
 
 def test_without_tiering_writes_are_refused_and_it_may_be_turned_on() -> None:

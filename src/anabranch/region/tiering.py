@@ -3,13 +3,15 @@
 With ``stream-tiering yes`` and a ``maxmemory``, blocks are moved when data and buffers hold more
 than :data:`BEGIN_PERCENT` of it, until they hold less than :data:`END_PERCENT`. Of each log the
 older half of the blocks in memory goes, then the next log has its turn, so the newest blocks of all
-streams stay. That is done in slices of time; a command that ``maxmemory`` would refuse does as much
-as it needs itself. What reads a block finds it as before (:mod:`anabranch.stream.offloading`).
+streams stay. What readers have opened is shut after that. All this is done in slices of time; a
+command that ``maxmemory`` would refuse does as much as it needs itself. Who reads a block finds it
+as before (:mod:`anabranch.stream.offloading`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from anabranch.stream.stream import Stream
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.region.state import RegionState
+    from anabranch.stream.compression import BlockCache
     from anabranch.stream.offloading import BlockFile
     from anabranch.stream.region_log import RegionLog
 
@@ -29,11 +32,12 @@ END_PERCENT: Final = 70
 _KEYS: Final = 100
 """How many are looked at in one step."""
 
-_FRUITLESS_MAX: Final = 20
+_FRUITLESS_MAX: Final = 5
 """So many steps in a row that find nothing are enough for one command."""
 
 _REST_MS: Final = 1000
-"""The pause after a round over all streams that found nothing, or when the file has no room."""
+"""The pause of the background work after a round over all streams that found nothing, and of all
+work when the file has no room."""
 
 _MEASURED_MAX: Final = 200
 _MEASURING_NS: Final = 2_000_000
@@ -47,7 +51,8 @@ class Tiering:
         self.open_file: Callable[[], BlockFile] | None = None
         """Makes the file when the first block goes there; None: blocks stay in memory."""
         self._steps: Iterator[int] | None = None
-        self._rests_until_ms = 0
+        self._rests_until_ms = 0  # a round has found nothing
+        self._full_until_ms = 0  # the file had no room
 
     @property
     def _percent_used(self) -> float:
@@ -61,8 +66,13 @@ class Tiering:
             settings.stream_tiering
             and settings.maxmemory > 0
             and self.open_file is not None
-            and self._now_ms() >= self._rests_until_ms
+            and self._now_ms() >= self._full_until_ms
         )
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the background work may begin or go on."""
+        return self._is_possible and self._now_ms() >= self._rests_until_ms
 
     def _now_ms(self) -> int:
         return self._region.clock.ticks_ns() // 1_000_000
@@ -74,7 +84,7 @@ class Tiering:
         file = self._region.keyspace.block_cache.file
         if file is not None:
             file.collect()
-        if self._is_possible and self._percent_used > BEGIN_PERCENT and self._go_on():
+        if self._is_due and self._percent_used > BEGIN_PERCENT and self._go_on():
             self._region.scheduler.schedule(self._go_on)
 
     def _go_on(self) -> bool:
@@ -82,7 +92,7 @@ class Tiering:
         scheduler = self._region.scheduler
         if scheduler.is_exclusive:
             return True
-        while self._is_possible and self._percent_used > END_PERCENT:
+        while self._is_due and self._percent_used > END_PERCENT:
             self._step()
             if scheduler.is_over():
                 return True
@@ -102,7 +112,7 @@ class Tiering:
 
     def relieve(self, loading: Keyspace) -> None:
         """Move blocks of a keyspace that is being loaded, if it and the others hold too much."""
-        if not self._is_possible:
+        if not self._is_due:
             return
         region = self._region
         maxmemory = region.settings.maxmemory
@@ -117,7 +127,7 @@ class Tiering:
         saved = 0
         for each in self._round(loading):
             saved += each
-            if 100 * used() <= END_PERCENT * maxmemory:
+            if 100 * used() <= END_PERCENT * maxmemory or not self._is_possible:
                 return
         if not saved:
             self._rest()
@@ -135,14 +145,14 @@ class Tiering:
         saved = 1
         while saved:
             saved = 0
-            for each in self._round(keyspace):
+            for each in chain(self._round(keyspace), _shutting(keyspace.block_cache)):
                 saved += each
                 yield each
         self._rest()
         yield 0
 
     def _rest(self) -> None:
-        """Do nothing for a while, then begin with the first stream."""
+        """Begin with the first stream next time."""
         self._steps = None
         self._rests_until_ms = self._now_ms() + _REST_MS
 
@@ -188,11 +198,19 @@ class Tiering:
             cache.file = self.open_file()
         saved = block.offload(cache)
         if saved is None:
-            self._rest()
+            self._full_until_ms = self._now_ms() + _REST_MS
             return None
         log.offloaded = block.first_position + 1
         keyspace.account.saved(database.values[key], saved)
         return saved
+
+
+def _shutting(cache: BlockCache) -> Iterator[int]:
+    """Shut what readers have opened, oldest first; the bytes that each step saves."""
+    held = cache.held
+    while cache.shut_oldest(cache.opens):
+        yield held - cache.held
+        held = cache.held
 
 
 def _logs_of(database: Database, key: bytes) -> list[int]:

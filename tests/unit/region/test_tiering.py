@@ -81,6 +81,18 @@ def test_a_command_makes_the_room_that_it_needs() -> None:
     harness.check()
 
 
+def test_what_readers_have_opened_makes_room_for_writes() -> None:
+    harness = Tiered()
+    harness.fill(20_000)
+    before = harness.do("XLEN", "s")
+    assert len(harness.do("XRANGE", "s", "-", "+")) == before
+    cache = harness.region.keyspace.block_cache
+    assert cache.held > MAXMEMORY, "the cache may hold 16 MB"
+    harness.fill(2000)
+    assert harness.do("XLEN", "s") == before + 2000
+    assert cache.held < MAXMEMORY
+
+
 def test_writes_are_refused_if_there_is_nothing_to_move_or_no_room() -> None:
     harness = Tiered()
     harness.percent = 101
@@ -92,7 +104,7 @@ def test_writes_are_refused_if_there_is_nothing_to_move_or_no_room() -> None:
     harness.percent = 101
     assert harness.error("XADD", "s", "*", "f", "v").startswith("OOM")
     harness.shelf.room = 1 << 30
-    assert harness.error("XADD", "s", "*", "f", "v").startswith("OOM"), "it rests"
+    assert harness.error("XADD", "s", "*", "f", "v").startswith("OOM"), "it is not asked at once"
     assert not any(harness.offloaded())
     harness.clock.ticks += 2 * 10**9
     harness.error("XADD", "s", "*", "f", "v")
