@@ -315,7 +315,7 @@ class Node:
         for unit in units:
             session = self._link_to(unit.replica_id)
             for raw in unit.batches:
-                self._receiver.batch(session, raw, 0.0, more_follows=True)
+                self._receiver.batch(session, raw, 0.0)
         self._apply()
         self.end_turn()
 

@@ -61,9 +61,9 @@ def memory(client: redis.Redis) -> dict[str, int]:
 
 
 def kept_in_bounds(client: redis.Redis) -> None:
-    figures = memory(client)
-    assert figures["used_memory"] <= MAXMEMORY
-    assert figures["stream_offloaded_bytes"] > 2 * MAXMEMORY
+    """What is used is measured some times a second: a fast writer is ahead of that."""
+    wait_until(lambda: memory(client)["used_memory"] <= MAXMEMORY, "blocks move")
+    assert memory(client)["stream_offloaded_bytes"] > 2 * MAXMEMORY
 
 
 @pytest.fixture

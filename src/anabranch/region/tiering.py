@@ -40,7 +40,8 @@ _REST_MS: Final = 1000
 work when the file has no room."""
 
 _MEASURED_MAX: Final = 200
-_MEASURING_NS: Final = 2_000_000
+_MEASURED_AT_ONCE: Final = 20
+_MEASURING_NS: Final = 1_000_000
 
 
 class Tiering:
@@ -103,8 +104,15 @@ class Tiering:
     def make_room(self) -> bool:
         """Move blocks until ``maxmemory`` allows commands to add data; returns whether it does."""
         fruitless = 0
-        is_exceeded = self._region.dispatcher.is_over_maxmemory
+        region = self._region
+        is_exceeded = region.dispatcher.is_over_maxmemory
         while is_exceeded():
+            # What changed since it was measured is extrapolated: measure it.
+            region.keyspace.account.measure_changed(
+                _MEASURED_AT_ONCE, region.clock.ticks_ns, _MEASURING_NS
+            )
+            if not is_exceeded():
+                break
             if fruitless == _FRUITLESS_MAX or not self._is_possible:
                 return False
             fruitless = 0 if self._step() else fruitless + 1

@@ -115,7 +115,8 @@ class CausalBuffer:
     def next_units(self, vector: Mapping[int, int], numbers: int = 0) -> list[Held]:
         """Units of one replica ID that can be applied one after the other; empty if there is none.
 
-        One unit, and more of them until they have so many numbers. They stay until :meth:`take`.
+        One unit, and more of them while all have at most so many numbers. They stay until
+        :meth:`take`.
         """
         for replica_id in self._held:
             units, whole = self._head(replica_id, vector)
@@ -125,21 +126,23 @@ class CausalBuffer:
         return []
 
     def _add_following(self, units: list[Held], vector: Mapping[int, int], numbers: int) -> None:
-        """Add the units behind a first one that can be applied after it."""
+        """Add the units behind a first one that can be applied after it.
+
+        A unit of several batches is long: it is applied alone.
+        """
         first = units[0].batch
-        whole = len(units)
         expected = units[-1].batch.last + 1
-        for held in islice(self._held[first.replica_id], whole, None):
+        for held in islice(self._held[first.replica_id], len(units), None):
             batch = held.batch
-            if expected - first.first >= numbers and whole == len(units):
-                break
-            if batch.first != expected or next(_lacking([held], vector), None) is not None:
+            if (
+                batch.first != expected
+                or batch.last - first.first >= numbers
+                or batch.continues
+                or next(_lacking([held], vector), None) is not None
+            ):
                 break
             units.append(held)
             expected = batch.last + 1
-            if not batch.continues:
-                whole = len(units)
-        del units[whole:]
 
     def take(self, units: list[Held]) -> None:
         """Remove units that are applied now."""

@@ -57,8 +57,8 @@ FETCH_TIMEOUT_MS: Final = 2000.0
 
 GRANTS_PER_WINDOW: Final = 16
 
-TOGETHER_NUMBERS: Final = 256
-"""Waiting units of one replica ID are applied together until they have so many numbers.
+TOGETHER_NUMBERS: Final = 64
+"""Waiting units of one replica ID are applied together while all have at most so many numbers.
 
 A log entry, waiting clients and the checks of a unit then cost about as much as for one unit."""
 
@@ -153,13 +153,8 @@ class Receiver:
 
     # -- batches ------------------------------------------------------------------------------
 
-    def batch(
-        self, session: Session, raw: bytes, now_ms: float, *, more_follows: bool = False
-    ) -> None:
-        """A batch has arrived: keep it until :meth:`deliver`, unless it is here already.
-
-        A batch that can be applied is applied at once, unless more have arrived behind it.
-        """
+    def batch(self, session: Session, raw: bytes, now_ms: float) -> None:
+        """A batch has arrived: keep it until :meth:`deliver`, unless it is here already."""
         links = self._links
         counters = links.peer(session.region).counters
         batch = self._checked(session, raw, now_ms)
@@ -172,7 +167,7 @@ class Receiver:
         applied = links.local.vector.get(batch.replica_id, 0)
         if batch.last <= applied:
             counters.duplicates += 1
-        elif not more_follows and self._is_next(batch, applied):
+        elif self._is_next(batch, applied):
             self._apply([Held(batch, raw, session.region, now_ms)], now_ms)
         elif batch.first <= applied:
             self._alarm(

@@ -147,19 +147,8 @@ class Replicator:
 
     # -- frames -------------------------------------------------------------------------------
 
-    def receive(
-        self,
-        link: int,
-        frame_type: int,
-        payload: bytes,
-        now_ms: float,
-        *,
-        more_follows: bool = False,
-    ) -> None:
-        """A frame has arrived; ``more_follows`` if the next one of the link has, too.
-
-        Batches that follow one another are applied together.
-        """
+    def receive(self, link: int, frame_type: int, payload: bytes, now_ms: float) -> None:
+        """A frame has arrived."""
         session = self._links.sessions.get(link)
         if session is None:
             return
@@ -171,11 +160,9 @@ class Replicator:
         try:
             if len(payload) >= self.frame_bytes_max(link):
                 raise Refusal(Reason.PROTOCOL, f"a frame of {len(payload)} bytes is not accepted")
-            self._handle(session, frame_type, payload, now_ms, more_follows=more_follows)
+            self._handle(session, frame_type, payload, now_ms)
         except Refusal as refusal:
             self._sessions.refuse(link, refusal, now_ms)
-        if more_follows and frame_type == FrameType.BATCH:
-            return  # the rest is done with the next frame
         self._end_rejected(now_ms)
         self._sessions.follow_epochs(now_ms)
         if session.stage is Stage.UP:
@@ -188,15 +175,7 @@ class Replicator:
                 self._receiver.want(now_ms)
             self._gossip.send_due(now_ms)
 
-    def _handle(
-        self,
-        session: Session,
-        frame_type: int,
-        payload: bytes,
-        now_ms: float,
-        *,
-        more_follows: bool,
-    ) -> None:
+    def _handle(self, session: Session, frame_type: int, payload: bytes, now_ms: float) -> None:
         try:
             if session.opening is not None:
                 payload = session.opening.open(frame_type, payload)
@@ -207,7 +186,7 @@ class Replicator:
             raise
         is_up = session.stage is Stage.UP
         if is_up and frame_type == FrameType.BATCH:
-            self._receiver.batch(session, body, now_ms, more_follows=more_follows)
+            self._receiver.batch(session, body, now_ms)
         elif is_up and frame_type == FrameType.FULL_SYNC:
             self._receiver.joiner.full_sync_chunk(session, body)
         elif frame_type == FrameType.BYE:

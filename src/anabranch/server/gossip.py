@@ -179,8 +179,8 @@ class _Link(asyncio.Protocol):
         gossip = self._gossip
         is_over = gossip.scheduler.is_over
         at = 0
-        goes_on = self._has_frame(0)
-        while goes_on and not self._is_paused():
+        is_left = False
+        while len(self._buffer) - at >= _LENGTH.size and not self._is_paused():
             (size,) = _LENGTH.unpack_from(self._buffer, at)
             if not 0 < size <= gossip.replicator.frame_bytes_max(self.number):
                 if self._buffer.startswith(TLS_BEGINS, at):
@@ -193,32 +193,21 @@ class _Link(asyncio.Protocol):
                 self.transport.abort()
                 return False
             end = at + _LENGTH.size + size
-            if len(self._buffer) < end:  # since the handshake is complete, frames may be longer
+            if len(self._buffer) < end:
+                break
+            if at and is_over():
+                is_left = True
                 break
             kind = self._buffer[at + _LENGTH.size]
             payload = bytes(self._buffer[at + _LENGTH.size + 1 : end])
             at = end
-            goes_on = self._has_frame(at) and not is_over()
-            gossip.replicator.receive(
-                self.number, kind, payload, gossip.now_ms(), more_follows=goes_on
-            )
-        is_left = not goes_on and self._has_frame(at)
+            gossip.replicator.receive(self.number, kind, payload, gossip.now_ms())
         del self._buffer[:at]
         if self._handshake_timer is not None and gossip.replicator.is_up(self.number):
             self._is_known()
         if at:
             gossip.on_heard()
         return is_left
-
-    def _has_frame(self, at: int) -> bool:
-        """Whether a frame, or what cannot be one, is at this offset."""
-        buffer = self._buffer
-        if len(buffer) - at < _LENGTH.size:
-            return False
-        (size,) = _LENGTH.unpack_from(buffer, at)
-        return len(buffer) - at >= _LENGTH.size + size or not (
-            0 < size <= self._gossip.replicator.frame_bytes_max(self.number)
-        )
 
     def _is_paused(self) -> bool:
         fault = self._gossip.fault_of(self.number)

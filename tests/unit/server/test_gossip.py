@@ -37,9 +37,7 @@ class FakeReplicator:
     def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
         self.failed.set()
 
-    def receive(
-        self, link: int, kind: int, payload: bytes, now_ms: float, *, more_follows: bool
-    ) -> None:
+    def receive(self, link: int, kind: int, payload: bytes, now_ms: float) -> None:
         self.received.append(payload)
         self.news.set()
 
