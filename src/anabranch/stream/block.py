@@ -27,8 +27,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise, repeat
-from operator import add, rshift, sub
+from itertools import accumulate, pairwise
+from operator import sub
 from sys import getsizeof
 from typing import TYPE_CHECKING
 
@@ -36,33 +36,13 @@ from anabranch.stream.compression import BlockCache, expanded
 from anabranch.stream.offloading import Offloaded
 from anabranch.stream.packed_ids import PackedIds
 
-__all__ = ["Block", "entry_weight", "entry_weights", "full_block"]
+__all__ = ["Block", "full_block"]
 
 _NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_ENDS: array[int] = array("H")
 _CONTENTS = frozenset({"ids", "ends", "data"})
 _ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
 _REWRITE_DEAD_MIN = 64  # below this a rewrite saves less than it costs
-
-
-def entry_weight(fields_bytes: int, words: int) -> int:
-    """What an entry adds to the weight of its block.
-
-    ``fields_bytes`` are those of ``*2n $field $value ...`` in its fragment, ``words`` is their 2n.
-    That is roughly what a Redis node would spend: two bytes of framing where a word on the wire
-    carries six; and of several fields a node keeps the names, half of the bytes, once for all its
-    entries. XADD has this formula inline, in terms of its own.
-    """
-    return fields_bytes - 4 if words == 2 else (fields_bytes + 4 - 4 * words) >> 1
-
-
-def entry_weights(sizes: list[int], words: int | list[int]) -> list[int]:
-    """The same for many entries, of as many words each or of a number for each."""
-    if isinstance(words, list):
-        return list(map(entry_weight, sizes, words))
-    if words == 2:
-        return [size - 4 for size in sizes]
-    return list(map(rshift, map(add, sizes, repeat(4 - 4 * words)), repeat(1)))
 
 
 class Block:

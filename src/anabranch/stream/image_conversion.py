@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hiredis import Reader, pack_command
 
 from anabranch.scheduling import Steps
-from anabranch.stream.block import Block, entry_weight
+from anabranch.stream.block import Block
 from anabranch.stream.counters import estimate
 from anabranch.stream.entry_id import SEQ_BITS, text
 from anabranch.stream.frozen_log import FrozenLog
@@ -32,6 +32,7 @@ from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.producer import Producers
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream
+from anabranch.stream.weight import entry_weight
 
 __all__ = ["ImageBuilder", "ImageLoader"]
 

@@ -11,9 +11,9 @@ import pytest
 
 from anabranch.commands.extensions.bulk_rows import added
 from anabranch.stream import rows as rows_module
-from anabranch.stream.block import entry_weight
 from anabranch.stream.entry_id import make, text
 from anabranch.stream.rows import RowError, Rows, rows_in
+from anabranch.stream.weight import entry_weight
 
 WORDS = (
     *(b"", b"a", b"bb", b"*4", b"*2", b"$1", b"\r\n", b"\r", b"\n", b"x" * 1500),

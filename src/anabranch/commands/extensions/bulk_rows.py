@@ -15,9 +15,9 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
-from anabranch.stream.block import entry_weights
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.rows import RowError, Rows, rows_in
+from anabranch.stream.weight import entry_weights
 
 __all__ = ["added", "content_of", "rows_of"]
 
