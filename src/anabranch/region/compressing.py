@@ -37,9 +37,6 @@ class Compressing:
 
     def begin_if_due(self, now_ms: int) -> None:
         """Begin a round, unless one is under way or the last one was not long ago."""
-        settings = self._region.settings
-        cache = self._region.keyspace.block_cache
-        cache.configure(settings.stream_compression_cache, settings.stream_compression_level)
         if self._steps is not None or now_ms < self._due_ms:
             return
         self._spent_ns = 0

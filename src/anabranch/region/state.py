@@ -61,6 +61,9 @@ class RegionState:
             lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
         )
         self.keyspace = Keyspace(settings.databases, self.replica)
+        self.keyspace.block_cache.configure(
+            settings.stream_compression_cache, settings.stream_compression_level
+        )
         self.stats = Stats()
         self.stats.started_ms = clock.now_us() // 1000
         self.acl = AclRegistry(settings.requirepass, commands)

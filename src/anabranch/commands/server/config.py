@@ -67,6 +67,13 @@ def _memory(ctx: Context) -> None:
         guards.discard("maxmemory")
 
 
+def _block_cache(ctx: Context) -> None:
+    settings = ctx.settings
+    ctx.keyspace.block_cache.configure(
+        settings.stream_compression_cache, settings.stream_compression_level
+    )
+
+
 _EFFECTS: dict[str, Callable[[Context], None]] = {
     "requirepass": _requirepass,
     "acl-pubsub-default": _acl_defaults,
@@ -75,6 +82,8 @@ _EFFECTS: dict[str, Callable[[Context], None]] = {
     "slowlog-max-len": _slowlog,
     "latency-monitor-threshold": _latency,
     "maxmemory": _memory,
+    "stream-compression-cache": _block_cache,
+    "stream-compression-level": _block_cache,
 }
 
 
