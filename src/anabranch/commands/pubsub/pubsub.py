@@ -6,6 +6,8 @@ shard.
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.commands.execution.context import Context
 from anabranch.commands.execution.session import Session
 from anabranch.commands.request.help import wrong_subcommand
@@ -56,8 +58,8 @@ class Kind:
         return len(session.shard_channels) if self is SHARDS else session.subscriptions
 
 
-PATTERNS = Kind("p", "patterns", "patterns")
-SHARDS = Kind("s", "shards", "shard_channels")
+PATTERNS: Final[Kind] = Kind("p", "patterns", "patterns")
+SHARDS: Final[Kind] = Kind("s", "shards", "shard_channels")
 
 
 def _acknowledged(ctx: Context, messages: list[list[object]]) -> bytes:
