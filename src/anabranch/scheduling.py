@@ -80,8 +80,8 @@ class Scheduler:
         self._first: OrderedDict[Work, None] = OrderedDict()
         self._queue: OrderedDict[Work, None] = OrderedDict()
         self._gives_way = False  # the queue pauses in this turn, and not in the next one
-        self._newcomers_ns = 0  # the time of those served at once, since the last turn
-        self._newcomers_end_ns = 0  # when they will have used up the turn; 0 below MUCH_NS
+        self._immediate_ns = 0  # the time of those served at once, since the last turn
+        self._immediate_end_ns = 0  # when they will have used up the turn; 0 below MUCH_NS
 
     def drive(self, wake: Callable[[], None]) -> None:
         """Cut work from now on. ``wake`` must arrange that :meth:`run_turn` is called soon.
@@ -112,7 +112,7 @@ class Scheduler:
     def begin_at(self, now: int) -> int:
         """Begin a slice at a time that was read from the clock already; returns the deadline."""
         deadline = now + SLICE_NS
-        end = self._newcomers_end_ns
+        end = self._immediate_end_ns
         if end and end < deadline:
             deadline = max(end, now + LEAST_NS)
         self.deadline_ns = deadline
@@ -125,18 +125,18 @@ class Scheduler:
     def end(self, began_ns: int) -> None:
         """End the slice of :meth:`begin`."""
         outside = self.deadline_ns = self._outside_ns
-        if outside or self._newcomers_end_ns:
+        if outside or self._immediate_end_ns:
             return
         now = self.ticks_ns()
-        spent = self._newcomers_ns = self._newcomers_ns + now - began_ns
+        spent = self._immediate_ns = self._immediate_ns + now - began_ns
         if spent >= MUCH_NS:  # a turn costs something: there is none after each short request
-            self._newcomers_end_ns = max(now + TURN_NS - spent, 1)
+            self._immediate_end_ns = max(now + TURN_NS - spent, 1)
             self._ask_for_turn()
 
     @property
     def is_used_up(self) -> bool:
         """Whether those served at once have used up the turn."""
-        return 0 < self._newcomers_end_ns <= self.ticks_ns()
+        return 0 < self._immediate_end_ns <= self.ticks_ns()
 
     # -- work that is left over ---------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class Scheduler:
         """Do unfinished work until the time of a turn is used up; request another if needed."""
         self._is_awake = True
         # After a long step of a client served at once, serve the sockets before the queue.
-        self._gives_way = self._newcomers_ns > TURN_NS and not self._gives_way
-        self._newcomers_ns = self._newcomers_end_ns = 0
+        self._gives_way = self._immediate_ns > TURN_NS and not self._gives_way
+        self._immediate_ns = self._immediate_end_ns = 0
         try:
             for _ in range(len(self._first)):
                 self._run_next(self._first)

@@ -54,8 +54,8 @@ def test_the_log_tells_of_a_state_before_it_tells_of_what_follows() -> None:
     eu.do("XADD", "s", "IDMP", "p", "i", "*", "f", "v")
     us.do("XADD", "s", "IDMP", "p", "i", "*", "f", "v")
     recorded: list[kinds.Effect] = []
-    taken = us.turn.take_batches
-    us.turn.take_batches = lambda wall_ms, **_: [  # type: ignore[method-assign]
+    taken = us.turn.drain_batches
+    us.turn.drain_batches = lambda wall_ms, **_: [  # type: ignore[method-assign]
         data for data in taken(wall_ms) if recorded.extend(effects_in(decode_batch(data))) is None
     ]
     us.join(state_of(eu), eu)

@@ -58,7 +58,7 @@ class KeptLife:
         if self.turn.effects and self.log.synced > self._noted:
             self._noted = self.log.synced
             self.turn.effects.append(kinds.Synced(self._noted))
-        data = self.turn.take(self.recorder.server.clock.us // 1000)
+        data = self.turn.drain(self.recorder.server.clock.us // 1000)
         if data:
             self.log.append(data)
             self.states[self.log.end] = self.everything()
@@ -105,5 +105,5 @@ def go_on(storage: Storage, keyspace: Keyspace, report: Recovery, name: bytes) -
     effect = kinds.SetString(0, name, b"v" * 10)
     apply(keyspace, effect)
     turn.effects.append(effect)
-    log.append(turn.take(1))
+    log.append(turn.drain(1))
     log.close()

@@ -17,7 +17,7 @@ __all__ = ["ClusterView", "LinkView", "RegionView", "duration", "table"]
 
 _WORST_FIRST: Final = ("removed", "cut", "unreachable", "alive_via", "catching_up", "in_sync")
 
-_Origin = tuple[int, int]
+_ReplicaId = tuple[int, int]
 """Region and epoch."""
 
 
@@ -30,7 +30,7 @@ class RegionView:
     state: str = "down"
     """``up``, ``down``, ``waiting`` (it takes no writes yet), or ``silent`` (no answer)."""
     waits_for: str = ""
-    vector: dict[_Origin, int] = field(default_factory=dict)
+    vector: dict[_ReplicaId, int] = field(default_factory=dict)
     """The effects that it has applied."""
     peers: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Its rows of ``AB.PEERS``, by region."""
@@ -120,16 +120,16 @@ class ClusterView:
 
         A region that is down is counted by what the others have of it.
         """
-        known: dict[_Origin, int] = {}
+        known: dict[_ReplicaId, int] = {}
         for region in self.regions:
-            for origin, number in region.vector.items():
-                known[origin] = max(number, known.get(origin, 0))
+            for replica_id, number in region.vector.items():
+                known[replica_id] = max(number, known.get(replica_id, 0))
         return {
             holder.member.name: {
                 writer.member.name: sum(
-                    number - holder.vector.get(origin, 0)
-                    for origin, number in known.items()
-                    if origin[0] == writer.member.number
+                    number - holder.vector.get(replica_id, 0)
+                    for replica_id, number in known.items()
+                    if replica_id[0] == writer.member.number
                 )
                 for writer in self.regions
                 if writer is not holder

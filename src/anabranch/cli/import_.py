@@ -84,9 +84,9 @@ def command(
         with ExitStack() as open_ends:
             # A file is verified before the server is bothered; a synchronisation begins only when
             # there is somewhere to put it.
-            origin: Source | None = None
+            opened: Source | None = None
             if there is None:
-                origin = open_ends.enter_context(closing(file_source(source)))
+                opened = open_ends.enter_context(closing(file_source(source)))
             target = open_ends.enter_context(
                 closing(
                     LiveTarget(
@@ -95,9 +95,9 @@ def command(
                 )
             )
             if there is not None:
-                origin = open_ends.enter_context(closing(_live(there, selection, scan=scan)))
-            assert origin is not None
-            carry(origin, target, selection, summary, lossy=lossy)
+                opened = open_ends.enter_context(closing(_live(there, selection, scan=scan)))
+            assert opened is not None
+            carry(opened, target, selection, summary, lossy=lossy)
 
     conclude(ctx, summary, transfer, as_json=as_json)
 

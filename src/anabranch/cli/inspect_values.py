@@ -225,7 +225,7 @@ def record_fields(record: SeenRecord, *, full: bool) -> tuple[str, dict[str, Any
     found: dict[str, Any] = {}
     if record.key is not None:
         found |= {"db": record.database, "key": record.key}
-    if kind == records.ORIGIN:
+    if kind == records.REPLICA:
         names = ("region", "epoch", "next_number", "taken", "next_incarnation")
         found |= dict(zip(names, values, strict=False))
         found["taken"] = when(found["taken"])

@@ -148,8 +148,8 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     if effect.counted:
         log = stream.logs.get(replica_id)
         goes = 0 if log is None else log.id_upto(number)
-        news = Resolved(effect.db, effect.key, effect.pid, effect.iid, effect.entry_id, goes)
-        conflicts.news.append(news)
+        resolved = Resolved(effect.db, effect.key, effect.pid, effect.iid, effect.entry_id, goes)
+        conflicts.resolved.append(resolved)
     if effect.removed and number:
         log = stream.log_of(replica_id)
         for group in stream.groups.values():
@@ -189,6 +189,6 @@ def record_processed(
         if (
             (where, goes) in replica.conflicts.processed
             and group.has_processed(*goes)
-            and not group.is_settled(*stays)
+            and not group.is_acknowledged(*stays)
         ):
             replica.apply_stats.processed.append((*where, stays, entry_id))

@@ -26,13 +26,13 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
     With ``partial`` it lacks keys on which the other region knows of nothing that we do not have.
     """
     mine, other = ours.replica, theirs.replica
-    news = {
+    new = {
         replica_id: number
         for replica_id, number in other.vector.items()
         if number > mine.vector.get(replica_id, 0)
     }
     if not partial:
-        mine.last_effects.record_all(news)
+        mine.last_effects.record_all(new)
     for database, there in zip(ours.databases, theirs.databases, strict=True):
         db = database.index
         flushes = (
@@ -52,7 +52,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             renew_producers(ours, stream)
             bind_by_state(ours, db, key, stream)
             if partial:
-                mine.last_effects.record((db, key), news)
+                mine.last_effects.record((db, key), new)
             else:
                 mine.last_effects.mark_changed((db, key))
             database.changed(key)

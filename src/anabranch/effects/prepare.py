@@ -192,7 +192,7 @@ def _remember(writer: Writer, effect: kinds.Remember) -> Iterator[kinds.Effect]:
 # -- groups -----------------------------------------------------------------------------------
 
 
-def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
+def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
     """Acknowledge the entries whose run of deliveries is complete up to there."""
     yield effect
     stream = _stream(writer, effect.db, effect.key)
@@ -221,7 +221,7 @@ def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
     """The entries are named by their effect numbers as well."""
     stream = _stream(writer, effect.db, effect.key)
     effect.numbers = stream.logs[effect.region].numbers_of(effect.ids)
-    return (effect,) if effect.pending else _then_settle(writer, effect)
+    return (effect,) if effect.pending else _then_acknowledge_runs(writer, effect)
 
 
 def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.Effect]:
@@ -415,7 +415,7 @@ _PREPARE: _Prepare = {
     kinds.SetLastId: _set_last_id,
     kinds.ConfigureProducers: _configure,
     kinds.Remember: _remember,
-    kinds.Acknowledge: _then_settle,
+    kinds.Acknowledge: _then_acknowledge_runs,
     kinds.CreateGroup: _create_group,
     kinds.Deliver: _deliver,
     kinds.Delete: _delete,

@@ -290,7 +290,7 @@ def _runs(views: _Views, gap: _Prepared | _Gap, renumbering: Renumbering) -> Ite
                 renumbering.follow(run.renumbering)
                 yield run
                 run = _Run(renumbering.last)
-            run.take(replica_id, block, low, high)
+            run.add_run(replica_id, block, low, high)
     if run.ids:
         renumbering.follow(run.renumbering)
         yield run
@@ -340,9 +340,9 @@ class _Run:
         """Whether the effect has enough entries."""
         return len(self.ids) >= RUN_ENTRIES_MAX or self._size >= RUN_BYTES_MAX
 
-    def take(self, replica_id: int, block: Block, low: int, high: int) -> None:
+    def add_run(self, replica_id: int, block: Block, low: int, high: int) -> None:
         """Neighbouring entries of a block, whose node they are to share if there is room."""
-        given = self.renumbering.take(replica_id, block, low, high)
+        given = self.renumbering.assign(replica_id, block, low, high)
         self.oldest = self.oldest or block.ids[low]
         self.newest = block.ids[high - 1]
         slots = block.slots

@@ -16,7 +16,7 @@ from anabranch.keyspace.processed import Place, Processed
 
 __all__ = ["Conflicts", "Due", "Resolved"]
 
-NEWS_MAX: Final = 1000
+RESOLVED_MAX: Final = 1000
 """Conflicts kept for reports; older ones are dropped."""
 
 Rank = tuple[int, int, int, int]
@@ -55,8 +55,8 @@ class Conflicts:
         "heard",
         "held",
         "is_stale",
-        "news",
         "processed",
+        "resolved",
     )
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Conflicts:
         self.counts: dict[int, int] = {}  # by replica ID, how many conflicts it has resolved
         self.due: dict[Dot, Due] = {}
         self.dropped = 0  # count of tags dropped because there were too many
-        self.news: deque[Resolved] = deque(maxlen=NEWS_MAX)
+        self.resolved: deque[Resolved] = deque(maxlen=RESOLVED_MAX)
         self.processed = Processed()
         self.is_stale = (
             False  # whether all tags must be checked again: other regions may resolve now
@@ -222,10 +222,10 @@ class Conflicts:
         winning one.
         """
         self.heard += 1
-        news = []
+        resolved = []
         for dot, rank in other.beaten.items():
             if self.beaten.get(dot) != rank:
-                news.append((dot, rank[2:]))
+                resolved.append((dot, rank[2:]))
             self.record_beaten(dot, rank)
         for replica_id, count in other.counts.items():
             self.counts[replica_id] = max(self.counts.get(replica_id, 0), count)
@@ -233,7 +233,7 @@ class Conflicts:
             for tag in held.after(ours.get(replica_id, 0)):
                 self.hold(tag)
                 self.detect(tag, cares)
-        pairs = [(self.tag_of(goes), self.tag_of(stays)) for goes, stays in news]
+        pairs = [(self.tag_of(goes), self.tag_of(stays)) for goes, stays in resolved]
         return [(goes, stays) for goes, stays in pairs if goes is not None and stays is not None]
 
     def tag_of(self, dot: Dot) -> HeldTag | None:

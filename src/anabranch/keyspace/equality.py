@@ -98,7 +98,7 @@ class Digests:
             work -= prepared(stream, work)
         if work > 0:
             del places[place]
-            self._take(bucket, place, stream)
+            self._update(bucket, place, stream)
         return work
 
     def _stream(self, place: Place) -> Stream | None:
@@ -106,7 +106,7 @@ class Digests:
         assert value is None or type(value) is Stream
         return value
 
-    def _take(self, bucket: int, place: Place, stream: Stream | None) -> None:
+    def _update(self, bucket: int, place: Place, stream: Stream | None) -> None:
         known = self._keys[bucket]
         older = known.pop(place, None)
         total = self._sums[bucket]
@@ -132,7 +132,7 @@ class Digests:
         self._last_effects.absorb()
         bucket = bucket_of(place)
         if self._last_effects.changed[bucket].pop(place, self) is not self:
-            self._take(bucket, place, self._stream(place))
+            self._update(bucket, place, self._stream(place))
         return self._keys[bucket].get(place)
 
     def last_effects_in(self, bucket: int) -> dict[int, int]:

@@ -77,8 +77,8 @@ class DiskTrouble:
         if self.reason is None:
             self._hold_what_was_made()
         now = self._driver.now_s()
-        is_news = self.reason != reason or now - self._logged_at >= LOG_EVERY_S
-        if is_news:
+        is_new = self.reason != reason or now - self._logged_at >= LOG_EVERY_S
+        if is_new:
             self._logged_at = now
         self.reason = reason
         dispatcher = self._region.dispatcher
@@ -86,7 +86,7 @@ class DiskTrouble:
         dispatcher.refuse_writes("disk", refusal)
         self.withheld.say(refusal, "a restart" if self.is_final else "the disk accepts writes")
         dispatcher.withheld = self.withheld
-        return is_news
+        return is_new
 
     def _hold_what_was_made(self) -> None:
         """Hold the replies that were made before the trouble: they may report unsafe effects."""

@@ -179,7 +179,7 @@ class Durability:
     def _write_turn(self, log: OpLog, turn: Turn) -> None:
         """Write the recorded effects behind the bytes that already wait."""
         if turn.effects:
-            batches = turn.take_batches(
+            batches = turn.drain_batches(
                 self._region.clock.now_us() // 1000,
                 compress=self._region.settings.oplog_compression,
             )

@@ -440,7 +440,7 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
         facts.users += 1
     elif kind == records.LIBRARY:
         facts.libraries += 1
-    elif kind == records.ORIGIN:
+    elif kind == records.REPLICA:
         facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]
         regions = fields[6] if len(fields) > 6 else None
         if regions is None:

@@ -86,14 +86,14 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
         ``newest`` is the position of its newest file of the log that has a header, ``snapshot``
         that of its newest snapshot; None without such a file.
         """
-        is_same_life = boot == self.boot != ""
-        due = self.written if is_same_life else self.synced
+        is_same_boot = boot == self.boot != ""
+        due = self.written if is_same_boot else self.synced
         lacks_newest = self.newest is not None and (newest is None or newest < self.newest)
         # A snapshot of a server without a log stands for the log before it, as a whole.
         is_covered = snapshot is not None and snapshot > self.written
-        if end >= due and not (is_same_life and lacks_newest and not is_covered):
+        if end >= due and not (is_same_boot and lacks_newest and not is_covered):
             return None
-        if self.newest is not None and lacks_newest and (is_same_life or due > self.newest):
+        if self.newest is not None and lacks_newest and (is_same_boot or due > self.newest):
             return Absence(segment_name(self.newest), f"is missing, and {MANIFEST} names it")
         if self.snapshot is not None and (snapshot is None or snapshot < self.snapshot):
             return Absence(snapshot_name(self.snapshot), f"is missing, and {MANIFEST} names it")

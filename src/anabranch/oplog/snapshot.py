@@ -67,7 +67,9 @@ _READ_BYTES: Final = 1 << 20
 """Memory is allocated in such pieces, whatever length a frame announces."""
 
 # Record types and what follows them in the array.
-ORIGIN: Final = 0  # region, epoch, next number, wall ms, next incarnation, what is known of regions
+REPLICA: Final = (
+    0  # region, epoch, next number, wall ms, next incarnation, what is known of regions
+)
 STRING: Final = 1  # database, key, deadline or None, bytes
 LIST: Final = 2  # database, key, deadline or None, items
 SET: Final = 3  # database, key, deadline or None, members
@@ -210,20 +212,20 @@ class Snapshot:
         database: int = effect.db  # type: ignore[attr-defined]
         value = self._waiting[database].pop(effect.key, None)  # type: ignore[attr-defined]
         if value is not None:
-            self._taken.append(self._take(database, effect.key, value))  # type: ignore[attr-defined]
+            self._taken.append(self._binding(database, effect.key, value))  # type: ignore[attr-defined]
 
     def _take_all(self) -> None:
         for database, waiting in enumerate(self._waiting):
             while waiting:
                 key, value = waiting.popitem()
-                self._taken.append(self._take(database, key, value))
+                self._taken.append(self._binding(database, key, value))
 
     def _swap(self, first: int, second: int) -> None:
         tables: tuple[list[Any], ...] = (self._numbers, self._waiting, self._deadlines)
         for table in tables:
             table[first], table[second] = table[second], table[first]
 
-    def _take(self, database: int, key: bytes, value: Value) -> _Taken:
+    def _binding(self, database: int, key: bytes, value: Value) -> _Taken:
         deadline = self._deadlines[database].get(key)
         return _Taken(self._numbers[database], key, deadline, value)
 
@@ -250,7 +252,7 @@ class Snapshot:
     def _records(self) -> Iterator[list[Any]]:
         contents = self.contents
         yield [
-            ORIGIN,
+            REPLICA,
             contents.region,
             contents.epoch,
             contents.next_number,
@@ -273,7 +275,7 @@ class Snapshot:
         for database, waiting in enumerate(self._waiting):
             if waiting:
                 key, value = waiting.popitem()
-                return self._take(database, key, value)
+                return self._binding(database, key, value)
         return None
 
     def release(self) -> None:
@@ -393,7 +395,7 @@ def _load(
         assert builder is not None
         builder.add_pending(fields)
         return builder
-    if kind == ORIGIN:
+    if kind == REPLICA:
         contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
         contents.next_incarnation = keyspace.incarnations.next = fields[4]
         contents.regions = fields[5]

@@ -327,9 +327,9 @@ class Region(RegionState):
         if len(hooks) < 2:
             self.effects.before = hooks[0] if hooks else None
         else:
-            self.effects.before = self._tell_all
+            self.effects.before = self._observe_all
 
-    def _tell_all(self, effect: kinds.Effect) -> None:
+    def _observe_all(self, effect: kinds.Effect) -> None:
         for before in self._before:
             before(effect)
 

@@ -60,11 +60,11 @@ class Turn:
         body = body_of([effect], self._dependencies())
         effect.encoded = pack(body, self._compressor if compress else None)
 
-    def take(self, wall_ms: int, *, compress: bool = True) -> bytes:
+    def drain(self, wall_ms: int, *, compress: bool = True) -> bytes:
         """The bytes of the batches of the turn; the next turn begins empty."""
-        return b"".join(self.take_batches(wall_ms, compress=compress))
+        return b"".join(self.drain_batches(wall_ms, compress=compress))
 
-    def take_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
+    def drain_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
         """The same, one by one."""
         effects = self.effects
         if not effects:

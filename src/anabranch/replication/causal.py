@@ -144,7 +144,7 @@ class CausalBuffer:
             units.append(held)
             expected = batch.last + 1
 
-    def take(self, units: list[Held]) -> None:
+    def remove(self, units: list[Held]) -> None:
         """Remove units that are applied now."""
         self._drop(units[0].batch.replica_id, len(units))
 

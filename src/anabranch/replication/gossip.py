@@ -71,7 +71,7 @@ class Gossip:
         due = [
             session
             for session in waiting
-            if now_ms - session.row_sent_ms >= HEARTBEAT_MS or self._has_news(session, own)
+            if now_ms - session.row_sent_ms >= HEARTBEAT_MS or self._has_changed(session, own)
         ]
         if due:
             self._version = max(self._version + 1, links.config.wall_ms())
@@ -79,7 +79,7 @@ class Gossip:
         for session in due:
             self._send(session, own, now_ms)
 
-    def _has_news(self, session: Session, own: Row) -> bool:
+    def _has_changed(self, session: Session, own: Row) -> bool:
         """Whether a row has changed that the other side does not get from another region."""
         sent = session.rows_sent.get(own.region)
         if sent is None or not sent.equals_but_version(own):

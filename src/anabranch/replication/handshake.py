@@ -228,7 +228,7 @@ class Handshaker:
         expected = None if session.dialled is None else self.region_at(session.dialled)
         self._check_removals(theirs, now_ms)
         self._check_facts(session, theirs, expected, now_ms)
-        self._check_own_life(theirs)
+        self._check_own_epoch(theirs)
         if not self._config.secret:
             self._links.send(session, frames.Proof(b""))
         if self._local.cluster_id:
@@ -264,12 +264,12 @@ class Handshaker:
             raise Refusal(
                 Reason.UNKNOWN, "this region has not joined a cluster yet", UNKNOWN_RETRY_MS
             )
-        self._check_own_life(theirs)
+        self._check_own_epoch(theirs)
         if not theirs.cluster_id:
             self._admit(session, theirs, now_ms)
         self._on_up(session, now_ms)
 
-    def _check_own_life(self, theirs: Hello) -> None:
+    def _check_own_epoch(self, theirs: Hello) -> None:
         """Refuse the link if the other side knows a later epoch of this region.
 
         A region that has not joined yet has no former epoch; if others know one, its disk was lost.

@@ -48,16 +48,16 @@ class HeldTagWatch:
 
     def _report_conflicts(self, conflicts: Conflicts, report: Note) -> None:
         """Report the newest conflict that was resolved since the last call, and their count."""
-        news = conflicts.news
-        if news:
-            last = news[-1]
+        resolved = conflicts.resolved
+        if resolved:
+            last = resolved[-1]
             report(
                 "idmp_conflict",
-                conflicts=len(news),
+                conflicts=len(resolved),
                 db=last.db,
                 key=last.key.decode(errors="backslashreplace"),
                 producer=last.pid.decode(errors="backslashreplace"),
                 stays=text(last.stays).decode(),
                 goes=text(last.goes).decode() if last.goes else "unknown",
             )
-            news.clear()
+            resolved.clear()

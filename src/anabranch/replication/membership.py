@@ -23,7 +23,7 @@ class Membership:
         self._addresses: dict[int, Address] = {}
         self._removals: dict[int, dict[int, int]] = {}
         self._seen: set[int] = set()  # removed regions that had a link since
-        self.has_news = False
+        self.has_changed = False
         """Whether a newer epoch became known that was not handled yet."""
         self.notice_removals()
 
@@ -72,7 +72,7 @@ class Membership:
             region = region_of(replica_id)
             if replica_id > self._latest.get(region, -1):
                 self._latest[region] = replica_id
-                self.has_news = True
+                self.has_changed = True
 
     def known_epoch(self, region: int) -> int:
         """The newest epoch of a region that is known or was removed; -1 if there is none."""

@@ -250,7 +250,7 @@ class Receiver:
         local = self._links.local
         numbers = TOGETHER_NUMBERS
         while self.refused is None and (units := self.buffer.next_units(local.vector, numbers)):
-            self.buffer.take(units)
+            self.buffer.remove(units)
             if not self._apply(units, now_ms):
                 numbers = 0  # one of them is malformed: find it
             if local.is_over:
@@ -344,7 +344,7 @@ class Receiver:
         for missing in self.buffer.missing(vector):
             self._want_cause(missing, now_ms)
         if self.refused is None:
-            self._want_news(now_ms)
+            self._want_unheard(now_ms)
 
     def _want_cause(self, missing: Missing, now_ms: float) -> None:
         links = self._links
@@ -367,7 +367,7 @@ class Receiver:
         if session is not None:
             self._fetch(session, replica_id, upto, now_ms)
 
-    def _want_news(self, now_ms: float) -> None:
+    def _want_unheard(self, now_ms: float) -> None:
         links = self._links
         newest: dict[int, int] = {}
         for session in links.up():

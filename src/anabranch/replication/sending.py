@@ -239,7 +239,7 @@ class Sender:
         transfer = session.outgoing
         while transfer is not None and _has_full_sync_to_send(session) and budget > 0:
             try:
-                chunk = transfer.take()
+                chunk = transfer.next_chunk()
             except OSError as problem:
                 session.outgoing = None
                 raise Refusal(

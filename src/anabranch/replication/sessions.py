@@ -255,9 +255,9 @@ class Sessions:
     def follow_epochs(self, now_ms: float) -> None:
         """End sessions with former epochs of regions, and forget their batches."""
         membership = self._links.membership
-        if not membership.has_news:
+        if not membership.has_changed:
             return
-        membership.has_news = False
+        membership.has_changed = False
         for session in self._links.up():
             if membership.is_former(session.replica_id):
                 epoch = membership.known_epoch(session.region)

@@ -39,7 +39,7 @@ class Transfer:
         self._kept_bytes = 0
         self._again: deque[bytes] = deque()  # sent, and to be sent again after a link has ended
 
-    def take(self) -> bytes | None:
+    def next_chunk(self) -> bytes | None:
         """The next bytes to send; empty if the slice of time is over, None at the end.
 
         Raises :class:`OSError`.

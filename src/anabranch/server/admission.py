@@ -24,7 +24,7 @@ SPARE_FILES: Final = 192
 SPARE_FILES_MIN: Final = 32
 """The same where it allows only a few: listeners, log and event loop need about twenty."""
 
-DOOR_SHARE: Final = 3
+UNIDENTIFIED_SHARE: Final = 3
 """The part of the reserve for unidentified regions and for HTTP: one in so many."""
 
 REFUSED_AT_ONCE: Final = 16
@@ -107,13 +107,13 @@ class Admission:
         """So many descriptors may be open."""
         spare = spare_files(files)
         clients = files - spare
-        at_the_door = max(spare // DOOR_SHARE // 2, PLACES_MIN)
+        unidentified = max(spare // UNIDENTIFIED_SHARE // 2, PLACES_MIN)
         self._limits = {
             Kind.CLIENT: clients + min(REFUSED_AT_ONCE, spare // 4),
             Kind.HANDSHAKE: max(clients // HANDSHAKES_SHARE, PLACES_MIN),
-            Kind.STRANGER: at_the_door,
+            Kind.STRANGER: unidentified,
             Kind.PEER: sys.maxsize,
-            Kind.HTTP: at_the_door,
+            Kind.HTTP: unidentified,
         }
 
     def limit(self, kind: Kind) -> int:

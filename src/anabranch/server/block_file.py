@@ -45,14 +45,14 @@ class DiskBlockFile:
         """Put bytes into the file; None if the disk does not take them, which is logged."""
         self.collect()
         whole = xxh3_64_digest(data) + data
-        offset = self._extents.take(len(whole))
+        offset = self._extents.allocate(len(whole))
         try:
             file = self._opened()
             done = 0
             while done < len(whole):
                 done += os.pwrite(file.fileno(), whole[done:], offset + done)
         except OSError as problem:
-            self._extents.give(offset, len(whole))
+            self._extents.free(offset, len(whole))
             emit_sparingly("error", "tiering.write_failed", reason=str(problem))
             return None
         self.held += len(data)
@@ -100,6 +100,6 @@ class DiskBlockFile:
         while self._freed:
             offset, size = self._freed.popleft()
             self.held -= size
-            self._extents.give(offset, size + _CHECKSUM_BYTES)
+            self._extents.free(offset, size + _CHECKSUM_BYTES)
         if not self._extents.end and self._file is not None:
             os.ftruncate(self._file.fileno(), 0)

@@ -54,15 +54,15 @@ class Connection(Protocol):
 
 
 def refusal(
-    settings: Settings, session: Session, connected: int, *, open_door: bool
+    settings: Settings, session: Session, connected: int, *, no_password: bool
 ) -> bytes | None:
     """The error reply for a new client that is refused, or None.
 
-    ``open_door``: the default user needs no password.
+    ``no_password``: the default user needs no password.
     """
     if connected >= settings.maxclients:
         return _TOO_MANY
-    if settings.protected_mode and open_door and not session.is_local:
+    if settings.protected_mode and no_password and not session.is_local:
         return _PROTECTED
     return None
 
@@ -158,7 +158,7 @@ class Clients:
             self.settings,
             session,
             len(self.connections),
-            open_door=region.acl.initial_user() is not None,
+            no_password=region.acl.initial_user() is not None,
         )
         if error is not None:
             region.stats.connections_received -= 1

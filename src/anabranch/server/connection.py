@@ -147,12 +147,12 @@ class ClientConnection(asyncio.Protocol):
             if self._piece_end(data, 0) < size:
                 self._unread = data
                 self._is_holding = True
-                self._take_pieces()
+                self._run_in_pieces()
             else:
-                self._take(data)
+                self._run_requests(data)
         else:
             scheduler.begin_with_request()
-            self._take(data)
+            self._run_requests(data)
         self.flush()
         if session.backlog or self._unread:
             self._see_what_is_left()
@@ -160,7 +160,7 @@ class ClientConnection(asyncio.Protocol):
         if is_large:  # the others take too little time to read the clock again
             scheduler.end(began_ns)
 
-    def _take_pieces(self) -> None:
+    def _run_in_pieces(self) -> None:
         """Process received bytes until the slice is over or too many requests are kept."""
         is_over = self._region.scheduler.is_over
         session = self.session
@@ -169,7 +169,7 @@ class ClientConnection(asyncio.Protocol):
             if (at and is_over()) or (session.backlog and self._region.can_go_on(session)):
                 break
             end = self._piece_end(unread, at)
-            self._take(unread[at:end] if at or end < len(unread) else unread)
+            self._run_requests(unread[at:end] if at or end < len(unread) else unread)
             at = end
         self._unread = b"" if session.closing or self._parser.error is not None else unread[at:]
 
@@ -185,7 +185,7 @@ class ClientConnection(asyncio.Protocol):
                 end = at + PIECE_BYTES
         return end
 
-    def _take(self, data: bytes) -> None:
+    def _run_requests(self, data: bytes) -> None:
         """Parse some bytes, and run the requests that they complete."""
         session = self.session
         region = self._region
@@ -220,7 +220,7 @@ class ClientConnection(asyncio.Protocol):
             return False
         self._region.resume(self.session)
         if self._unread:
-            self._take_pieces()
+            self._run_in_pieces()
         self.flush()
         self._replies.end_turn()
         self._see_what_is_left()

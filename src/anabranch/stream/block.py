@@ -259,7 +259,7 @@ class Block:
         if self.parts is None:
             return
         assert isinstance(self.ids, list)
-        self._hold(self.ids, b"".join(self.parts), accumulate(map(len, self.parts)))
+        self._store(self.ids, b"".join(self.parts), accumulate(map(len, self.parts)))
         numbers = self.numbers
         if (
             numbers is not None
@@ -271,10 +271,10 @@ class Block:
 
     def fill(self, ids: Sequence[int], data: bytes, ends: list[int], weight: int) -> None:
         """Take the entries of an empty block in one piece, and close it."""
-        self._hold(ids, data, ends)
+        self._store(ids, data, ends)
         self.weight = weight
 
-    def _hold(self, ids: Sequence[int], data: bytes, ends: Iterable[int]) -> None:
+    def _store(self, ids: Sequence[int], data: bytes, ends: Iterable[int]) -> None:
         self.ids = PackedIds.pack(ids) or list(ids)
         self.data = data
         self.ends = array("H" if len(data) < 1 << 16 else "Q", ends)

@@ -27,7 +27,7 @@ class Extents:
         self.taken = 0
         """Bytes that are taken, in whole units."""
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """Return the offset of a part of at least so many bytes."""
         units = -(-size // UNIT)
         self.taken += units * UNIT
@@ -43,7 +43,7 @@ class Extents:
             return at * UNIT
         return self._pop(units) * UNIT
 
-    def give(self, offset: int, size: int) -> None:
+    def free(self, offset: int, size: int) -> None:
         """Give back the part at an offset that :meth:`take` returned for this size."""
         units = -(-size // UNIT)
         self.taken -= units * UNIT

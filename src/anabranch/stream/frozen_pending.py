@@ -49,13 +49,13 @@ class FrozenPending:
         """
         try:
             while self._next <= self._end:
-                piece = self._take()
+                piece = self._next_interval()
                 if piece:
                     yield piece
         finally:
             self.release()
 
-    def _take(self) -> list[PendingEntry]:
+    def _next_interval(self) -> list[PendingEntry]:
         """The entries of the next interval of IDs, which may be none."""
         found, upto = self._list.some_between(self._next, self._end, _PIECE)
         kept = list(islice(self._kept.irange(self._next, upto), _PIECE))

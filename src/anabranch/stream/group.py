@@ -336,7 +336,7 @@ class Group(GroupProgress):
         pending = self.pending.get(replica_id)
         return pending is None or all(entry.number != number for entry in pending.entries.values())
 
-    def is_settled(self, replica_id: int, number: int) -> bool:
+    def is_acknowledged(self, replica_id: int, number: int) -> bool:
         """Whether an entry counts as acknowledged."""
         return number in self._acknowledged_numbers(replica_id)
 

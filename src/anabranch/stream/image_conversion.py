@@ -97,7 +97,7 @@ class ImageBuilder:
         node = NodeImage([], 0)
         sources = {replica_id: log.spans() for replica_id, log in self._logs.items()}
         for replica_id, (block, low, high) in merge_labelled(sources):
-            ids = renumbering.take(replica_id, block, low, high)
+            ids = renumbering.assign(replica_id, block, low, high)
             for entry in _entries(block, low, high, ids):
                 if node.slots == _MERGED_NODE_ENTRIES:
                     yield node

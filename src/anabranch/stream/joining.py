@@ -1,7 +1,7 @@
 """Two states of one stream as one, without the effects that made them.
 
 Each state comes with the vector of its region, and that is enough: what one has and the other has
-seen but does not have was removed there; what the other has not seen is news. So the result is
+seen but does not have was removed there; what the other has not seen is unseen. So the result is
 what both would hold if each had applied what the other had.
 """
 
@@ -24,7 +24,7 @@ Vector = Mapping[int, int]
 
 
 def join_dots(ours: dict[Dot, _T], theirs: dict[Dot, _T], our: Vector, their: Vector) -> None:
-    """Take over what is news of a table by dots, and drop what the other side has dropped."""
+    """Take over what is unseen of a table by dots, and drop what the other side has dropped."""
     for dot in [dot for dot in ours if dot not in theirs and dot[1] <= their.get(dot[0], 0)]:
         del ours[dot]
     for dot, value in theirs.items():
@@ -102,11 +102,11 @@ def _keep_places(stream: Stream) -> None:
         group.place(stream.logs)
 
 
-def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, news: Ranges) -> None:
+def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ranges) -> None:
     """Numbers of a replica ID were acknowledged somewhere."""
-    if news:
-        group.drop_acknowledged(replica_id, news)
-        group.see(log.id_upto(news.highs[-1]))
+    if unseen:
+        group.drop_acknowledged(replica_id, unseen)
+        group.see(log.id_upto(unseen.highs[-1]))
 
 
 def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
@@ -184,9 +184,9 @@ def _join_groups(
                     known = mine.acknowledged.setdefault(dot, {})
                     for replica_id, ranges in by_replica_id.items():
                         before = known.setdefault(replica_id, Ranges())
-                        news = ranges.without(before)
+                        unseen = ranges.without(before)
                         before.update(ranges)
-                        _drop_acknowledged(mine, ours.log_of(replica_id), replica_id, news)
+                        _drop_acknowledged(mine, ours.log_of(replica_id), replica_id, unseen)
 
 
 def _surviving(

@@ -38,7 +38,7 @@ class Renumbering:
         self.ids: set[int] = set()
         """The latter."""
 
-    def take(self, replica_id: int, block: Block, low: int, high: int) -> Sequence[int]:
+    def assign(self, replica_id: int, block: Block, low: int, high: int) -> Sequence[int]:
         """The IDs that the next entries, ``[low, high)`` of a block, get."""
         ids = block.ids[low:high]
         if ids[0] > self.last:  # within a block they ascend
@@ -90,7 +90,7 @@ def counted(stream: Stream) -> Steps[int]:
     try:
         sources = {replica_id: log.spans() for replica_id, log in logs.items()}
         for index, (replica_id, span) in enumerate(merge_labelled(sources)):
-            renumbering.take(replica_id, *span)
+            renumbering.assign(replica_id, *span)
             if not index % _STEP:
                 yield
     finally:

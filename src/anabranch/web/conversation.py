@@ -105,7 +105,7 @@ class Conversation:
             if parts is not None:
                 self._held.append(parts)
             else:
-                self._take(outbox)
+                self._answer(outbox)
             outbox.clear()
         if self.session.closing and not self._held:
             self._end("the connection was closed by the server")
@@ -113,7 +113,7 @@ class Conversation:
     def release(self, parts: list[bytes]) -> None:
         """Deliver the oldest held replies."""
         self._held.popleft()
-        self._take(parts)
+        self._answer(parts)
         if self.session.closing and not self._held:
             self._end("the connection was closed by the server")
 
@@ -127,7 +127,7 @@ class Conversation:
                 answer.set_exception(Refused(f"ERR {reason}"))
         self._waiting.clear()
 
-    def _take(self, parts: list[bytes]) -> None:
+    def _answer(self, parts: list[bytes]) -> None:
         for part in parts:
             self._size += len(part)
             if self._size > REPLY_BYTES_MAX:

@@ -48,7 +48,7 @@ def replayed(effects: list[kinds.Effect], rng: random.Random) -> Keyspace:
     while rest:
         turn.effects = rest[: (length := rng.choice((1, 2, 20, 200)))]
         rest = rest[length:]
-        data = turn.take(1234)
+        data = turn.drain(1234)
         at = 0
         while at < len(data):
             batch = decode_batch(data, at)

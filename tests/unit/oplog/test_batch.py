@@ -106,7 +106,7 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
         replica.vector[replica.own] = 99 + effects.count(NUMBERED)
         turn = Turn(replica)
         turn.effects += effects
-        found = batches(turn.take(77))
+        found = batches(turn.drain(77))
     assert turn.effects == []
     assert [effect for batch in found for effect in effects_in(batch)] == effects
     number = 100
@@ -122,7 +122,7 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
 
 
 def test_an_empty_turn_is_nothing() -> None:
-    assert Turn(Replica.alone()).take(1) == b""
+    assert Turn(Replica.alone()).drain(1) == b""
 
 
 def test_a_turn_is_read_as_one_however_many_batches_it_has(
@@ -133,7 +133,7 @@ def test_a_turn_is_read_as_one_however_many_batches_it_has(
     data = b" " * 32  # where a file has its header
     for count in (5, 1, 2):
         turn.effects += [NUMBERED] * count
-        data += turn.take(1)
+        data += turn.drain(1)
     read = [item[1] for item in turns_in(data)]
     assert [len(batches) for batches in read if isinstance(batches, list)] == [3, 1, 1]
 

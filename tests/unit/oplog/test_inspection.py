@@ -431,7 +431,7 @@ def test_an_effect_number_that_is_not_due_is_damage_where_its_turn_begins() -> N
         turn.next_number = number
         turn.effects.append(kinds.SetString(0, b"k", b"v"))
         end = len(data)
-        data += turn.take(1)
+        data += turn.drain(1)
     storage = restored({segment_name(0): data})
     survey = survey_of(storage)
     (facts,) = survey.segments

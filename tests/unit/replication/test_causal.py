@@ -66,7 +66,7 @@ def test_units_of_one_region_are_ready_together() -> None:
     assert spans(buffer.next_units({}, 2)) == [(1, 1, 2)]
     assert spans(buffer.next_units({}, 3)) == [(1, 1, 2), (1, 3, 3)]
     assert spans(buffer.next_units({}, 99)) == [(1, 1, 2), (1, 3, 3), (1, 4, 4)], "a long one waits"
-    buffer.take(buffer.next_units({}, 99))
+    buffer.remove(buffer.next_units({}, 99))
     assert spans(buffer.next_units({1: 4}, 99)) == []
     buffer.add(held(1, 6))
     buffer.add(held(1, 7, dependencies=[(2, 1)]))
@@ -92,7 +92,7 @@ def test_bytes_are_counted_for_who_sent_them() -> None:
     buffer.add(one)
     buffer.add(two)
     assert buffer.bytes_of == {7: len(one.raw), 8: len(two.raw)}
-    buffer.take(buffer.next_units({}))
+    buffer.remove(buffer.next_units({}))
     assert buffer.bytes_of[7] == 0
     assert buffer.drop_applied({1: 2}) == 1
     assert buffer.bytes_of[8] == 0
@@ -140,7 +140,7 @@ def test_any_order_of_arrival_ends_in_one_causal_order(seed: int) -> None:
                 assert all(vector.get(o, 0) >= n for o, n in ready.batch.dependencies.items())
                 vector[ready.batch.replica_id] = ready.batch.last
             applied += unit
-            buffer.take(unit)
+            buffer.remove(unit)
         waiting = [
             other
             for other in made

@@ -192,17 +192,17 @@ def test_only_as_much_as_may_be_lost_is_kept_to_be_sent_again(
             ended.append("let go")
 
     snapshot = Transfer(FullSyncBegin({}), chunks(), is_whole=True)
-    assert [snapshot.take() for _ in range(4)] == [bytes([n]) * 10 for n in range(4)]
+    assert [snapshot.next_chunk() for _ in range(4)] == [bytes([n]) * 10 for n in range(4)]
     assert snapshot.go_back(20)
-    assert [snapshot.take() for _ in range(3)] == [bytes([n]) * 10 for n in (2, 3, 4)]
-    assert (snapshot.take(), snapshot.is_sent, snapshot.sent) == (None, True, 50)
+    assert [snapshot.next_chunk() for _ in range(3)] == [bytes([n]) * 10 for n in (2, 3, 4)]
+    assert (snapshot.next_chunk(), snapshot.is_sent, snapshot.sent) == (None, True, 50)
     assert snapshot.go_back(30)
     assert not snapshot.is_sent
     assert not snapshot.go_back(35), "within a chunk"
     assert not snapshot.go_back(0), "too long ago"
     assert ended == ["let go"]
     begun = Transfer(FullSyncBegin({}), chunks(), is_whole=True)
-    begun.take()
+    begun.next_chunk()
     begun.close()
     assert ended == ["let go", "let go"]
 

@@ -27,15 +27,15 @@ class Connection:
         self.transport = Transport()
 
 
-def door(
-    address: str, *, connected: int = 0, open_door: bool = True, **settings: Any
+def refused(
+    address: str, *, connected: int = 0, no_password: bool = True, **settings: Any
 ) -> bytes | None:
-    return refusal(Settings(**settings), session(address), connected, open_door=open_door)
+    return refusal(Settings(**settings), session(address), connected, no_password=no_password)
 
 
 def test_only_so_many_clients() -> None:
-    assert door("127.0.0.1:1", connected=4, maxclients=5) is None
-    assert door("127.0.0.1:1", connected=5, maxclients=5) == b"ERR max number of clients reached"
+    assert refused("127.0.0.1:1", connected=4, maxclients=5) is None
+    assert refused("127.0.0.1:1", connected=5, maxclients=5) == b"ERR max number of clients reached"
 
 
 def test_protected_mode_lets_this_machine_in() -> None:
@@ -46,18 +46,18 @@ def test_protected_mode_lets_this_machine_in() -> None:
         "/run/a.sock:0",
         "[::ffff:127.0.0.1]:1",
     ):
-        assert door(address) is None, address
+        assert refused(address) is None, address
 
 
 def test_protected_mode_refuses_others_while_there_is_no_password() -> None:
-    text = door("10.0.0.1:1")
+    text = refused("10.0.0.1:1")
     assert text is not None
     assert text.startswith(b"DENIED ")
     for way_out in (b"requirepass", b"protected-mode no", b"from this machine"):
         assert way_out in text
-    assert door("[fe80::1]:1") == text
-    assert door("10.0.0.1:1", open_door=False) is None
-    assert door("10.0.0.1:1", protected_mode=False) is None
+    assert refused("[fe80::1]:1") == text
+    assert refused("10.0.0.1:1", no_password=False) is None
+    assert refused("10.0.0.1:1", protected_mode=False) is None
 
 
 def test_idle_clients_are_those_that_neither_ask_nor_listen() -> None:

@@ -99,7 +99,7 @@ def test_parts_that_are_taken_never_overlap(sizes: list[int], chance: random.Ran
     extents = Extents()
     taken: dict[int, int] = {}
     for size in sizes:
-        offset = extents.take(size)
+        offset = extents.allocate(size)
         assert all(
             offset + size <= other or other + length <= offset for other, length in taken.items()
         )
@@ -107,19 +107,19 @@ def test_parts_that_are_taken_never_overlap(sizes: list[int], chance: random.Ran
         taken[offset] = size
         if chance.random() < 0.5:
             gone = chance.choice(list(taken))
-            extents.give(gone, taken.pop(gone))
+            extents.free(gone, taken.pop(gone))
     for offset, size in taken.items():
-        extents.give(offset, size)
+        extents.free(offset, size)
     assert extents.end == extents.taken == 0
 
 
 def test_room_that_was_given_back_is_taken_again() -> None:
     extents = Extents()
-    offsets = [extents.take(3 * UNIT) for _ in range(10)]
+    offsets = [extents.allocate(3 * UNIT) for _ in range(10)]
     end = extents.end
     for offset in offsets[:5]:
-        extents.give(offset, 3 * UNIT)
+        extents.free(offset, 3 * UNIT)
     for _ in range(5):
-        extents.take(UNIT)
-        extents.take(2 * UNIT)
+        extents.allocate(UNIT)
+        extents.allocate(2 * UNIT)
     assert extents.end == end, "larger parts are cut"

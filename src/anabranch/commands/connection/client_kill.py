@@ -101,8 +101,8 @@ def _by_age(ctx: Context, value: bytes) -> _Test:
     seconds = integer(value, "ERR maxage is not an integer or out of range")
     if seconds < 1:
         raise CommandError("ERR maxage should be greater than 0")
-    born_before_ms = ctx.now_ms - seconds * 1000
-    return lambda session: session.created_ms <= born_before_ms
+    created_before_ms = ctx.now_ms - seconds * 1000
+    return lambda session: session.created_ms <= created_before_ms
 
 
 _FILTERS: dict[bytes, Callable[[Context, bytes], _Test]] = {

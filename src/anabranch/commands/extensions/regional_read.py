@@ -81,7 +81,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
         seen = _applied(ctx, stream) if raw == b"$" else _vector(ctx, raw, _NO_CURSOR)
         part = _Part(key, write_token(seen))
         if stream is not None and (budget is None or not budget.exhausted):
-            part = _take(ctx, stream, part, seen, request.count, budget)
+            part = _read_part(ctx, stream, part, seen, request.count, budget)
         parts.append(part)
     reply = _reply(ctx, parts)
     if request.block_ms is None or ctx.in_exec or any(part.found for part in parts):
@@ -91,7 +91,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
     return None
 
 
-def _take(
+def _read_part(
     ctx: Context,
     stream: Stream,
     part: _Part,
@@ -159,7 +159,9 @@ def waitfor(ctx: Context, args: list[bytes]) -> bytes | None:
     wanted = _vector(ctx, args[1], _NO_TOKEN)
     timeout_ms = timeout_argument(args[2], ctx.now_ms)
     # A region alone has applied everything that it has shown.
-    wanted = {origin: last for origin, last in wanted.items() if region_of(origin) != ALONE}
+    wanted = {
+        replica_id: last for replica_id, last in wanted.items() if region_of(replica_id) != ALONE
+    }
     if covers(ctx.replica.vector, wanted):
         return OK
     nothing = null(ctx.resp3)

@@ -25,8 +25,8 @@ __all__ = [
     "lset",
     "ltrim",
     "pop",
+    "pop_items",
     "push",
-    "take",
 ]
 
 _ZERO_RANK = (
@@ -66,13 +66,13 @@ def pop(name: str, *, tail: bool) -> CommandFunction:
             return null(ctx.resp3) if count is None else null_array(ctx.resp3)
         if count == 0:
             return EMPTY_ARRAY
-        taken = take(ctx, args[1], value, 1 if count is None else count, tail=tail)
+        taken = pop_items(ctx, args[1], value, 1 if count is None else count, tail=tail)
         return bulk(taken[0]) if count is None else ctx.reply(taken)
 
     return run
 
 
-def take(ctx: Context, key: bytes, value: ListValue, count: int, *, tail: bool) -> list[bytes]:
+def pop_items(ctx: Context, key: bytes, value: ListValue, count: int, *, tail: bool) -> list[bytes]:
     """Take items off one end of a list that a command has looked up."""
     taken = list(islice(reversed(value.items) if tail else value.items, count))
     ctx.emit(kinds.Pop(ctx.db.index, key, len(taken), tail))

@@ -7,7 +7,7 @@ from math import ceil
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.values import peek_as, write_as
-from anabranch.commands.list.lists import take
+from anabranch.commands.list.lists import pop_items
 from anabranch.commands.request import texts
 from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
@@ -15,7 +15,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, Value
 from anabranch.resp.encode import bulk, null, null_array
 
-__all__ = ["blmove", "brpoplpush", "lmove", "rpoplpush", "take_first"]
+__all__ = ["blmove", "brpoplpush", "lmove", "pop_or_wait", "rpoplpush"]
 
 _TIMEOUT_NOT_FLOAT = "ERR timeout is not a float or out of range"
 _TIMEOUT_MAX_MS = (1 << 63) - 1
@@ -47,7 +47,7 @@ def _wait(ctx: Context, keys: list[bytes], args: list[bytes], timeout_ms: int) -
     ctx.block(keys, args, deadline_ms, _is_list, null_array(ctx.resp3))
 
 
-def take_first(*, tail: bool) -> CommandFunction:
+def pop_or_wait(*, tail: bool) -> CommandFunction:
     """BLPOP or BRPOP."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -58,7 +58,7 @@ def take_first(*, tail: bool) -> CommandFunction:
                 continue  # what is no list when the wait ends does not concern the waiting
             value = write_as(ctx, key, ListValue)
             if value is not None:
-                return ctx.reply([key, *take(ctx, key, value, 1, tail=tail)])
+                return ctx.reply([key, *pop_items(ctx, key, value, 1, tail=tail)])
         if ctx.in_exec:
             return null_array(ctx.resp3)
         _wait(ctx, keys, args, timeout_ms)

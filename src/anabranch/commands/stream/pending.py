@@ -241,7 +241,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
             else:
                 count = before if options.justid else min(before + 1, MAX_DELIVERIES)
             delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
-            claim.take(found, entry_id, delivery_ms, count, justid=options.justid)
+            claim.assign(found, entry_id, delivery_ms, count, justid=options.justid)
     return claim.reply()
 
 
@@ -277,7 +277,7 @@ class _Claim:
             ctx.emit(kinds.CreateConsumer(db, key, name, consumer, ctx.now_ms))
             ctx.changes += 1
 
-    def take(
+    def assign(
         self, found: tuple[int, object, int], entry_id: int, at_ms: int, count: int, *, justid: bool
     ) -> None:
         """Assign one entry to the consumer and list it."""
@@ -295,7 +295,7 @@ class _Claim:
         ctx.changes += 1
         self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))  # type: ignore[attr-defined]
 
-    def take_all(self, rows: list[tuple[int, int, int, int]], parts: list[bytes]) -> None:
+    def assign_all(self, rows: list[tuple[int, int, int, int]], parts: list[bytes]) -> None:
         """The same for many that have different IDs: their rows, and what lists them."""
         ctx = self._ctx
         if not rows:
@@ -354,7 +354,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         region, block, index = found
         rows.append((entry.entry_id, region, ctx.now_ms, deliveries))
         parts.append(bulk(text(entry.entry_id)) if justid else block.fragment(index))
-    claim.take_all(rows, parts)
+    claim.assign_all(rows, parts)
     if ghosts:
         ctx.emit(_forgotten(ctx, key, name, group, ghosts))
         ctx.changes += len(ghosts)

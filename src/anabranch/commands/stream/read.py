@@ -124,7 +124,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
                 spans = stream.spans(beyond + 1, MAX_ID, limit)
             else:
                 spans = _unseen(stream, seen, limit)
-            chunks, count = (budget or ReplyBudget(request)).take(key, spans)
+            chunks, count = (budget or ReplyBudget(request)).fitting(key, spans)
         if count:
             served.append((key, chunks, count))
     if served:

@@ -208,7 +208,7 @@ class ReplyBudget:
         if self._left is not None:
             self._left -= count
 
-    def take(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes], int]:
+    def fitting(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes], int]:
         """The bytes and number of entries of these spans that fit.
 
         Entries with one ID stay together, as they do where COUNT cuts.

@@ -74,7 +74,7 @@ _WALK = "O(N), N being the items of the list."
 def _moves_pop_row(name: str, where: str, *, tail: bool) -> Command:
     return Row(
         name,
-        moves.take_first(tail=tail),
+        moves.pop_or_wait(tail=tail),
         arity=-3,
         flags="write blocking",
         keys=(KeySpec("RW access delete", last=-2),),
