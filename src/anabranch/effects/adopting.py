@@ -1,9 +1,9 @@
-"""The consumer groups of a stream that is written again in a region: RESTORE, COPY, MOVE.
+"""Writes the consumer groups of a stream again in a region, for RESTORE, COPY and MOVE.
 
-Entries get new numbers, of this region; what the group had done with each is said in these. Other
-regions get a group that begins at the last-delivered-id, or below the lowest entry that nobody has
-processed, and to which all that is processed counts as acknowledged. Who holds what, and since
-when, is this region's own affair, as always.
+Entries get new numbers of this region, and the progress of each group is expressed in these
+numbers. Other regions get a group that begins at the last-delivered-id, or below the lowest entry
+that nobody has processed; in it all processed entries count as acknowledged. Pending entries and
+consumers concern this region alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Row = tuple[int, int, int, int, int, int]
 def groups_again(
     db: int, key: bytes, source: Stream, target: Stream, renumbering: Renumbering
 ) -> Iterator[kinds.Effect]:
-    """Effects that give ``target``, which has the entries, all groups of ``source``."""
+    """Effects that give all groups of ``source`` to ``target``, which has the entries."""
     for name, group in list(source.groups.items()):
         yield from _group_again(db, key, name, _Standing(source, group, target, renumbering))
 
@@ -115,9 +115,9 @@ class _Standing:
         return sorted({number for number in numbers if number is not None})
 
     def _pending(self) -> list[_Row]:
-        """In the order in which consumers got them, then in that in which they were released.
+        """Pending entries in the order of delivery, then released ones in the order of release.
 
-        Entries that have gone are numbered by their IDs.
+        Deleted entries are numbered by their IDs.
         """
         group = self.group
         places: dict[int, tuple[int, int, int]] = {}
@@ -135,7 +135,7 @@ class _Standing:
                 places[id(entry)] = entry_id, self.replica_id, number
         held = [entry for entry in group.between(MIN_ID, MAX_ID) if entry.consumer is not None]
         owners = {name: index for index, name in enumerate(group.consumers)}
-        rows: dict[tuple[int, int], _Row] = {}  # of entries with one ID the first
+        rows: dict[tuple[int, int], _Row] = {}  # the first of the entries with one ID
         for entry in [*sorted(held, key=_stamp), *group.released]:
             entry_id, replica_id, number = places[id(entry)]
             owner = -1 if entry.consumer is None else owners[entry.consumer.name]

@@ -1,9 +1,9 @@
-"""The one way by which a keyspace changes: own effects, and those of other regions.
+"""The one way by which a keyspace changes: by own effects and those of other regions.
 
-:meth:`Applier.emit` takes what was decided here. With several regions the decision is said in
-effects that every region applies alike (:mod:`anabranch.effects.prepare`). Each effect is
-applied, recorded for the log and published. :meth:`Applier.apply_remote` takes an effect of
-another region.
+:meth:`Applier.emit` gets a decision of this region. With several regions it expresses the decision
+in effects that every region applies alike (:mod:`anabranch.effects.prepare`). It applies each
+effect, records it for the log and publishes its keyspace events. :meth:`Applier.apply_remote`
+applies an effect of another region.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Applier:
     def create_stream(self, database: Database, key: bytes) -> Stream:
         """Bind a key that does not exist to a new empty stream.
 
-        With several regions the first addition does that; until then nobody can see the stream.
+        With several regions the first addition does this; until then no client can see the stream.
         """
         return self.mode.create_stream(self, database, key)
 

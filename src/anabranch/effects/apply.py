@@ -1,7 +1,8 @@
-"""The table of effects, through which alone data changes, and the function that applies one.
+"""The table of effects, and the function that applies one: all changes of data go through it.
 
-Local execution, recovery and replication all come through here, so they cannot disagree. Apply
-functions have no clock, no options and no error replies; an exception in one is our bug.
+Local execution, recovery and replication use the same table, so they cannot disagree. Apply
+functions have no clock, no options and no error replies; an exception in one is a bug of the
+server.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Row(NamedTuple):
     alone: bool = True
     """Whether it occurs in a region alone."""
     regional: bool = True
-    """Where several regions write. If not, other effects say the same there
+    """Whether it occurs where several regions write. If not, other effects express the same there
     (:mod:`anabranch.effects.prepare`), or the command is refused."""
 
 

@@ -1,7 +1,8 @@
 """Applies effects on consumer groups and their pending entries; decides nothing.
 
-Where several regions write, a removal of a group beats every creation that was made without knowing
-of it, in whatever order they arrive: it leaves a tombstone until all members have it.
+Where several regions write, a removal of a group beats every creation that does not have the
+removal in its context, whatever the order of arrival. So a removal leaves a tombstone until all
+members have it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
 
 
 def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
-    """Whether a concurrent removal, which arrived before this creation, beats it."""
+    """Whether a concurrent removal that arrived before this creation beats it."""
     replica = keyspace.replica
     for dot, database in replica.flushes.items():
         if database in (None, effect.db) and not replica.knows(dot):
@@ -48,7 +49,7 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     creation = Creation(replica.context_now(), effect.start, effect.offset)
     group.begin(stream, replica.dot, creation, effect.entries_read)
     bind_by_state(keyspace, effect.db, effect.key, stream)
-    keyspace.databases[effect.db].signal(effect.key)  # there may be more to read
+    keyspace.databases[effect.db].signal(effect.key)  # there may be more to deliver
 
 
 def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
@@ -68,8 +69,8 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     """See :class:`kinds.DestroyGroup`. Its blocked readers get an error."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     database = keyspace.databases[effect.db]
-    # Causal delivery: a creation with this removal in its context arrives after the removal. So
-    # no creation that is here knew of it, and all of them are removed.
+    # Causal delivery: a creation with this removal in its context arrives after the removal. So no
+    # creation that is here has it in its context, and all of them are removed.
     gone = stream.groups.pop(effect.group, None)
     if gone is not None:
         keyspace.deferred_free.defer(gone)

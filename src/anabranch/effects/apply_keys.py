@@ -22,11 +22,11 @@ __all__ = ["bind", "copy_value"]
 def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     """See :class:`kinds.Delete`: removes everything that is in its context.
 
-    Among several regions only that is. DEL beats groups that it has not seen; expiry, which any
-    region may repeat, does not.
+    Where several regions write, nothing else is removed, except for concurrent groups: DEL removes
+    them. Expiry does not, because any region may repeat it.
     """
     replica = keyspace.replica
-    if not replica.is_regional:  # it knew of all, whatever type that has
+    if not replica.is_regional:  # everything is in its context, whatever type the value has
         gone = keyspace.databases[effect.db].discard(effect.key)
         if gone is not None:
             keyspace.deferred_free.defer(gone)
@@ -52,7 +52,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     stream.recount()
     renew_producers(keyspace, stream)
     if not stream.exists:
-        # counters of this region alone begin anew, whenever the rest is forgotten
+        # these counters of this region alone begin again when the rest is forgotten
         stream.producers.iids_added = stream.producers.duplicates = 0
     bind_by_state(keyspace, effect.db, effect.key, stream)
     keyspace.databases[effect.db].changed(effect.key)
@@ -131,7 +131,7 @@ def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
 def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     """See :class:`kinds.Flush`."""
     emptied = [each for each in keyspace.databases if effect.db in (None, each.index)]
-    if keyspace.replica.is_regional:  # each key that it knew of was deleted before
+    if keyspace.replica.is_regional:  # each key in its context was deleted before
         _destroy_unseen_groups(keyspace, emptied, effect.db)
         return
     for database in emptied:

@@ -1,6 +1,7 @@
 """Applies effects on idempotent producers and on conflicts between their IDs; decides nothing.
 
-Of what regions did concurrently all is kept, and one of it counts (:mod:`anabranch.stream.shared`).
+What regions did concurrently is all kept, and one part of it counts
+(:mod:`anabranch.stream.shared`).
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     )
     if held is not None:
         if replica.replica_id != replica.own:
-            # what we add ourselves is made with knowledge of all that is here
+            # the context of an own effect is everything that is here
             replica.conflicts.detect(held, replica.resolves_for)
         replica.conflicts.hold(held)
 
 
 def _held_tag(replica: Replica, stream: Stream, effect: kinds.Remember) -> HeldTag:
-    """The held tag, by which conflicts with concurrent effects are found."""
+    """The held tag, which conflicts with concurrent effects are found by."""
     replica_id, number = replica.dot
     return HeldTag(
         replica_id,
@@ -109,7 +110,7 @@ def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
 
 
 def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:
-    """The dot of the entry with an ID: mostly that of the newest effect of its replica ID."""
+    """The dot of the entry with an ID: usually that of the newest effect of its replica ID."""
     log = stream.logs.get(replica_id)
     if log is not None and log.newest_id == entry_id:
         return replica_id, log.newest_number
@@ -162,7 +163,7 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
 
 
 def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
-    """From now on the tag that lost answers with the ID of the entry that stays."""
+    """Answer retries of the tag that lost with the ID of the entry that stays, from now on."""
     dots = stream.shared.tags.get(effect.pid, {}).get(effect.iid)
     if dots is None:
         return

@@ -1,7 +1,7 @@
-"""Effects on entries and counters. No policy: only carrying out.
+"""Applies effects on entries and counters; decides nothing.
 
-What an effect was made with knowledge of (its *context*) decides what it takes away and what it
-replaces; what it did not know stays beside it. In a region alone every effect knows of all.
+The *context* of an effect determines what the effect removes and replaces; what is not in its
+context stays beside it. In a region alone everything is in the context of every effect.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def append_entry(
     opens: bool,
     number: int,
 ) -> None:
-    """Add an entry to a log of a stream: whatever adds a single entry ends here.
+    """Add an entry to a log of a stream; every addition of a single entry ends here.
 
     ``number`` is that of the effect, 0 if effects have none.
     """
@@ -53,19 +53,19 @@ def append_entry(
         log.append(entry_id, fragment, weight, opens, number)
         if not stream.is_due:
             database.account.changed(stream)
-    else:  # RegionLog.append written out for the usual case: this runs once per entry ever added
+    else:  # RegionLog.append inlined for the usual case: this runs once for each added entry
         tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
         tail.ids.append(entry_id)  # type: ignore[union-attr]
         tail.weight += weight
         log.next_position += 1
-    if not number or entry_id > stream.last_id:  # what other regions added may come late
+    if not number or entry_id > stream.last_id:  # entries of other regions may come late
         stream.last_id = entry_id
     if database.watchers or database.waiters or (number and database.remembered):
         _observe(keyspace, database, key, stream)
 
 
 def _observe(keyspace: Keyspace, database: Database, key: bytes, stream: Stream) -> None:
-    """Entries were added: a key that did not exist does now, and others may wait for them."""
+    """Entries were added: the key exists now, and clients may wait for the entries."""
     if key in database.remembered:
         bind_by_state(keyspace, database.index, key, stream)
     else:
@@ -73,7 +73,7 @@ def _observe(keyspace: Keyspace, database: Database, key: bytes, stream: Stream)
 
 
 def log_at(stream: Stream, replica_id: int, position: int) -> RegionLog:
-    """The log of a replica ID, ready for an entry of that position; -1 is the next one."""
+    """The log of a replica ID, ready for an entry at a position; -1: the next one."""
     log = stream.log_of(replica_id)
     if position not in (-1, log.next_position):
         stream.added_surplus -= position - log.next_position
@@ -82,7 +82,10 @@ def log_at(stream: Stream, replica_id: int, position: int) -> RegionLog:
 
 
 def _count_duplicates(replica: Replica, stream: Stream, ids: Sequence[int]) -> None:
-    """Count entries, about to be added, whose IDs others have. ``ids`` ascend."""
+    """Count entries that are about to be added and have an ID that another entry has.
+
+    ``ids`` ascend.
+    """
     stats = replica.apply_stats
     stats.newest_id = max(stats.newest_id, ids[-1])
     if ids[0] > stream.last_id:
@@ -116,7 +119,7 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
 
 
 def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number: int = 0) -> None:
-    """Put the entries into their log; ``number`` is that of the first, if they have numbers."""
+    """Add the entries to their log; ``number`` is that of the first one, if they have numbers."""
     nodes, effect.nodes = effect.nodes, None
     for node in nodes or ():
         log.append_block(node, number)
@@ -136,7 +139,7 @@ def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number:
 
 
 def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
-    """Which of its entries belong to one node: from, to, their bytes, where each ends, opens it.
+    """The nodes of a run: from, to, bytes, end offsets, whether the entries open a node.
 
     No entries are added to a node that another one follows.
     """

@@ -1,9 +1,12 @@
-"""Keyspace events as values: the events of each kind of effect, and their classes.
+"""The keyspace events of each kind of effect, as values with their classes.
 
-Local and remote changes publish the same events because both are effects. Where several regions
-write, the events here are those of what a command has decided, and elsewhere those of what that
-was said as: a RENAME arrives as additions and a deletion, FLUSHALL as deletions. Class letters
-follow ``notify-keyspace-events``. FLUSHDB, FLUSHALL and SWAPDB publish nothing, as in Redis.
+Local and remote changes publish the same events, because both are effects. Where several regions
+write, the region of a command publishes the events of its decision. The other regions publish the
+events of the effects that express the decision: a RENAME arrives there as additions and a deletion,
+FLUSHALL as deletions.
+
+Class letters are those of ``notify-keyspace-events``. FLUSHDB, FLUSHALL and SWAPDB publish nothing,
+as in Redis.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _PAYLOAD_TYPES = {
     **dict.fromkeys((1, 10, 14, 18), ListValue.type_name),
     **dict.fromkeys((2, 11, 20), SetValue.type_name),
 }
-"""Type of the value by the first byte of a payload; streams have what is left (rdb/values.py)."""
+"""The type of the value by the first byte of a payload; all others are streams (rdb/values.py)."""
 
 
 def _value(keyspace: Keyspace, db: int, key: bytes) -> Value | None:
@@ -76,7 +79,7 @@ def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Eve
         if replica_id in stream.logs
         for low, high in zip(edges[::2], edges[1::2], strict=True)
     ):
-        return []  # others have removed all of it already
+        return []  # other regions have removed all of it already
     return [("t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key)]
 
 
@@ -126,8 +129,8 @@ def _expire(keyspace: Keyspace, effect: kinds.Expire) -> list[Event]:
     return [("g", "persist" if effect.at_ms is None else "expire", effect.db, effect.key)]
 
 
-# RENAME, MOVE, COPY and RESTORE replace a key by deleting it first, so that the new one is "new"
-# even where it overwrites.
+# RENAME, MOVE, COPY and RESTORE replace a key by deleting it first, so "new" is published even if
+# they overwrite a key.
 
 
 def _rename(keyspace: Keyspace, effect: kinds.Rename) -> list[Event]:
@@ -191,7 +194,7 @@ def _items(keyspace: Keyspace, db: int, key: bytes) -> Sequence[bytes]:
 
 
 def _shrunk(kind: str, event: str, effect: Any, *, to_nothing: bool) -> list[Event]:
-    """The event of a list or set that loses items, and ``del`` if the key goes."""
+    """The event of a list or set that loses items, and ``del`` if the key is removed."""
     events: list[Event] = [(kind, event, effect.db, effect.key)] if event else []
     if to_nothing:
         events.append(("g", "del", effect.db, effect.key))

@@ -1,7 +1,7 @@
 """Joins a full sync of another region with the own data.
 
-What follows is as if we had applied every effect that the other region had applied. Nothing of ours
-is lost; our own part of consumer groups (what was delivered here, who holds what) stays.
+The result is as if this region had applied every effect that the other region had applied. No own
+data is lost; the own part of consumer groups (deliveries and pending entries) stays.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["join_keyspaces", "take_key"]
 
 
 def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
-    """Join the data of another region with the own; the other keyspace is used up.
+    """Join the data of another region with the own; do not use the other keyspace afterwards.
 
-    With ``partial`` it lacks keys on which the other region knows of nothing that we do not have.
+    With ``partial`` it lacks the keys on which the other region has no effect that this one lacks.
     """
     mine, other = ours.replica, theirs.replica
     new = {
@@ -80,9 +80,9 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
 
 
 def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
-    """Take over the part of a key that regions share; the other stream is used up.
+    """Take over the part of a key that regions share; do not use the other stream afterwards.
 
-    Both must have applied the same effects on it: then only a mistake made them differ.
+    Both regions must have applied the same effects on the key, so only a bug made them differ.
     """
     mine, other = ours.replica, theirs.replica
     there = theirs.databases[db]

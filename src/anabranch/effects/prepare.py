@@ -73,7 +73,7 @@ class Mode(NamedTuple):
     reserved_percent: Callable[[Settings], int]
     """Of ``maxmemory``, what is kept for entries that others add before they know of the limit."""
     rewrites: bool
-    """RENAME, COPY, MOVE and RESTORE add the entries again, and bind no value as it is."""
+    """Whether RENAME, COPY, MOVE and RESTORE add the entries again. If not, they bind the value."""
 
 
 def mode_of(replica: Replica) -> Mode:
@@ -85,8 +85,8 @@ def mode_of(replica: Replica) -> Mode:
 def rewriting(writer: Writer, source: Value, db: int, key: bytes) -> Iterator[Steps[None]]:
     """The steps that prepare a decision to write a value to a key again.
 
-    The decision is to be emitted at once when the steps are done. Nothing is prepared where a value
-    is bound to another key as it is.
+    Emit the decision at once when the steps are done. In a mode that binds the value to the other
+    key nothing is prepared.
     """
     if not writer.mode.rewrites or type(source) is not Stream:
         yield _no_steps()
@@ -130,7 +130,7 @@ def _add(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
 
 
 def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
-    """The numbers of all entries with these IDs, of all regions."""
+    """Name all entries with these IDs, of all regions, by their numbers."""
     stream = _stream(writer, effect.db, effect.key)
     ranges: dict[int, Ranges] = {}
     newest: dict[int, tuple[int, int]] = {}
@@ -150,7 +150,7 @@ def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
 
 
 def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
-    """Everything of a replica ID up to the newest entry that goes; all of that was seen here."""
+    """Remove everything up to the newest trimmed entry of each replica ID: all was seen here."""
     logs = _stream(writer, effect.db, effect.key).logs
     yield kinds.RemoveNumbers(
         effect.db,
@@ -166,13 +166,13 @@ def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
 
 
 def _dereference(writer: Writer, effect: kinds.Dereference) -> Iterator[kinds.Effect]:
-    """Split, so that each effect fits into what another region accepts."""
+    """Split the effect into effects of a size that another region accepts."""
     for at in range(0, len(effect.ids), SENT_IDS_MAX):
         yield kinds.Dereference(effect.db, effect.key, effect.ids[at : at + SENT_IDS_MAX])
 
 
 def _set_last_id(writer: Writer, effect: kinds.SetLastId) -> Iterator[kinds.Effect]:
-    """Counters only rise: the command has checked it."""
+    """The effect contains differences: counters only rise, which the command has checked."""
     stream = _stream(writer, effect.db, effect.key)
     if effect.entries_added is not None:
         effect.entries_added -= stream.entries_added
@@ -193,7 +193,7 @@ def _remember(writer: Writer, effect: kinds.Remember) -> Iterator[kinds.Effect]:
 
 
 def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
-    """Acknowledge the entries whose run of deliveries is complete up to there."""
+    """Acknowledge the entries up to which the run of deliveries is acknowledged as a whole."""
     yield effect
     stream = _stream(writer, effect.db, effect.key)
     group = stream.groups[effect.group]
@@ -218,14 +218,14 @@ def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect
 
 
 def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
-    """The entries are named by their effect numbers as well."""
+    """Name the entries by their effect numbers, too."""
     stream = _stream(writer, effect.db, effect.key)
     effect.numbers = stream.logs[effect.region].numbers_of(effect.ids)
     return (effect,) if effect.pending else _then_acknowledge_runs(writer, effect)
 
 
 def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.Effect]:
-    """Regions differ in what they have: how far ENTRIESREAD is off what is counted holds in all."""
+    """Express ENTRIESREAD as a difference to the count, because regions have different entries."""
     stream = known_stream(writer.keyspace, effect.db, effect.key)
     if effect.entries_read is not None and stream is not None:
         group = Group(0)
@@ -246,7 +246,7 @@ def _delete(writer: Writer, effect: kinds.Delete) -> Iterator[kinds.Effect]:
 
 
 def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
-    """Clear a key: the value, and what other regions set for a value that was deleted here."""
+    """Clear a key: delete its value, or settings of other regions for a deleted value."""
     database = writer.keyspace.databases[db]
     known = database.remembered.get(key)
     if key in database.values:
@@ -256,7 +256,7 @@ def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
 
 
 def _flush(writer: Writer, effect: kinds.Flush) -> Iterator[kinds.Effect]:
-    """Known keys are deleted one by one; the flush itself is for keys that are not known here."""
+    """Delete known keys one by one; the flush itself is for keys that are not known here."""
     for database in writer.keyspace.databases:
         if effect.db is None or effect.db == database.index:
             for key in [*database.values, *database.remembered]:
@@ -265,7 +265,7 @@ def _flush(writer: Writer, effect: kinds.Flush) -> Iterator[kinds.Effect]:
 
 
 def _rename(writer: Writer, effect: kinds.Rename) -> Iterator[kinds.Effect]:
-    """Entries move. Groups do not: other regions may use them under the old name."""
+    """Move the entries, but not the groups: other regions may use them under the old name."""
     source = _stream(writer, effect.db, effect.key)
     check_ids(source)
     deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
@@ -308,7 +308,7 @@ def _written_again(
 ) -> Iterator[kinds.Effect]:
     """Write a stream under another name: entries with IDs, counters, tags, deadline, groups.
 
-    Within one log IDs ascend: entries with equal IDs get others (:class:`Renumbering`).
+    Within one log IDs ascend, so entries with equal IDs get other IDs (:class:`Renumbering`).
     """
     rewriting = writer.rewriting
     if rewriting is None or rewriting.source is not source:
@@ -362,7 +362,7 @@ def _create_alone(writer: Writer, database: Database, key: bytes) -> Stream:
 def _create_among(writer: Writer, database: Database, key: bytes) -> Stream:
     known = database.remembered.get(key)
     if known is not None and not known.has_only_tombstones:
-        # What others set for the key that was deleted here does not concern the new one.
+        # Settings of other regions for the deleted key do not apply to the new one.
         writer.emit(kinds.Delete(database.index, key, True))
     return begun_stream(writer.keyspace, database.index, key)
 
@@ -371,7 +371,7 @@ def _create_among(writer: Writer, database: Database, key: bytes) -> Stream:
 
 
 def _start(writer: Writer, effect: kinds.CreateGroup) -> Iterable[kinds.Effect]:
-    """``$`` is the last ID."""
+    """Replace ``$`` by the last ID."""
     if effect.start is None:
         effect.start = stream_of(writer.keyspace, effect.db, effect.key).last_id
     return (effect,)

@@ -1,4 +1,4 @@
-"""The value inside a DUMP payload, as :class:`kinds.Restore` binds it."""
+"""Decodes the value in a DUMP payload, for :class:`kinds.Restore`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["value_of"]
 
 
 def value_of(effect: kinds.Restore) -> Steps[Value]:
-    """Made in short steps; raises :class:`anabranch.rdb.errors.PayloadError`."""
+    """The value, in short steps; raises :class:`anabranch.rdb.errors.PayloadError`."""
     maker = ImageLoader(effect.now_ms, effect.idmp_duration_s, effect.idmp_maxsize)
     decoded = yield from decode_payload_steps(effect.payload, maker.add_node)
     if isinstance(decoded, StreamImage):

@@ -34,17 +34,18 @@ __all__ = ["Rewriting"]
 
 RUN_ENTRIES_MAX: Final = 3000
 RUN_BYTES_MAX: Final = 1 << 20
-"""An effect that writes this many entries again ends with the block of the last one."""
+"""An effect with at least so many entries ends with the block of the last one."""
 
 LITTLE: Final = 2000
 """Fewer entries than this are not prepared."""
 
 ROUNDS_MAX: Final = 8
-"""The most rounds. Each prepares what changed during the round before; the rest is done at once."""
+"""The most rounds. Each prepares what changed during the round before; the rest is prepared in one
+step."""
 
 
 class Rewriting:
-    """Writes the entries of a stream to a key again, as they are at one moment."""
+    """Writes the entries of a stream to a key again, in the state of one moment."""
 
     def __init__(self, writer: Writer, source: Stream, db: int, key: bytes) -> None:
         self.source = source
@@ -56,12 +57,12 @@ class Rewriting:
         self._prepared: list[_Prepared] = []  # ascending
         self._frozen: list[FrozenLog] = []
         self._target: Stream | None = None  # kept, so that its positions are not forgotten
-        self._floor = 0  # no position from here on was in use when preparing began
+        self._floor = 0  # when preparing began, no position from here on was in use
 
     # -- before the moment --------------------------------------------------------------------
 
     def prepare(self) -> Steps[None]:
-        """Prepare effects in short steps; :meth:`release` has to follow."""
+        """Prepare effects in short steps; call :meth:`release` afterwards."""
         writer = self._writer
         for _ in range(ROUNDS_MAX):
             segments = self._segments()
@@ -89,7 +90,7 @@ class Rewriting:
         return sum(log.count(gap.low + 1, gap.high) for log in self.source.logs.values())
 
     def _segments(self) -> list[_Prepared | _Gap]:
-        """The effects that are still valid, ascending, and the intervals of IDs without one."""
+        """The valid effects, ascending, and the intervals of IDs without a valid effect."""
         views = _views(self.source)
         segments: list[_Prepared | _Gap] = []
         low = 0
@@ -138,7 +139,7 @@ class Rewriting:
     # -- at the moment ------------------------------------------------------------------------
 
     def effects(self) -> Iterator[kinds.AddRun]:
-        """Effects that add all entries as they are now; the key has none, and nothing counts."""
+        """Effects that add all entries in their present state; the key must have none."""
         segments = self._segments()
         views = _views(self.source)
         position = self._begin(segments, self._least())
@@ -162,12 +163,12 @@ class Rewriting:
     # -- positions ----------------------------------------------------------------------------
 
     def _most(self) -> int:
-        """The number of the next effect. All positions that were ever used are below it."""
+        """The number of the next effect; it is above all positions that were ever used."""
         replica = self._writer.keyspace.replica
         return replica.vector.get(replica.own, 0) + 1
 
     def _least(self) -> int:
-        """The lowest position that the key may go on with; a new log's begin at a number."""
+        """The lowest position that may come next for the key; a new log begins at a number."""
         database = self._writer.keyspace.databases[self._db]
         target = database.values.get(self._key) or database.remembered.get(self._key)
         if type(target) is Stream and target.local.next_position:
@@ -175,7 +176,7 @@ class Rewriting:
         return self._floor if target is self._target and target is not None else self._most()
 
     def _begin(self, segments: Sequence[_Prepared | _Gap], otherwise: int) -> int:
-        """The position to begin at: what was encoded first for one keeps it, if that may be."""
+        """The first position: that of the effect which was encoded first, if the key allows it."""
         for each in segments:
             if isinstance(each, _Prepared) and each.effect.encoded is not None:
                 before = self._count(_Gap(0, each.low))
@@ -217,7 +218,7 @@ _Views = dict[int, _View]
 
 
 def _views(source: Stream) -> _Views:
-    """The entries of a stream at this moment; useless after the next change."""
+    """The entries of a stream at this moment; invalid after the next change."""
     logs = ((replica_id, source.logs[replica_id]) for replica_id in source.ranked())
     return {replica_id: _View(log.blocks, log.first_ids) for replica_id, log in logs}
 
@@ -250,7 +251,7 @@ class _Prepared:
         self.remember(views)
 
     def remember(self, views: _Views) -> None:
-        """Keep the blocks of these views that have the entries; the logs share the blocks."""
+        """Keep the blocks of these views that have the entries, as shared blocks."""
         self._blocks = {
             replica_id: view.between(self.low, self.high) for replica_id, view in views.items()
         }
@@ -266,7 +267,7 @@ class _Prepared:
         return True
 
     def fits(self, last: int) -> bool:
-        """Whether its entries keep the same new IDs if the entry before them got ``last``."""
+        """Whether its entries keep their new IDs if the entry before them got ``last``."""
         return last == self._last or (not self.renumbering.moved and last < self._oldest)
 
 
@@ -281,7 +282,7 @@ def _nodes(effect: kinds.AddRun) -> Iterator[Block]:
 
 
 def _runs(views: _Views, gap: _Prepared | _Gap, renumbering: Renumbering) -> Iterator[_Run]:
-    """The entries of an interval, ascending; those with equal IDs are in one run."""
+    """The entries of an interval, ascending; entries with equal IDs are in one run."""
     run = _Run(renumbering.last)
     sources = {replica_id: view.spans(gap.low, gap.high) for replica_id, view in views.items()}
     for replica_id, span in merge_labelled(sources):
@@ -326,7 +327,7 @@ class _Run:
         """``last`` is the new ID of the entry before."""
         self.last = last
         self.oldest = 0
-        self.newest = 0  # these two are IDs that the entries had
+        self.newest = 0  # these two are former IDs of entries
         self.renumbering = Renumbering(last)
         self.ids: list[int] = []
         self._data: list[bytes] = []
@@ -341,7 +342,7 @@ class _Run:
         return len(self.ids) >= RUN_ENTRIES_MAX or self._size >= RUN_BYTES_MAX
 
     def add_run(self, replica_id: int, block: Block, low: int, high: int) -> None:
-        """Neighbouring entries of a block, whose node they are to share if there is room."""
+        """Add neighbouring entries of a block; they share a node if it has room."""
         given = self.renumbering.assign(replica_id, block, low, high)
         self.oldest = self.oldest or block.ids[low]
         self.newest = block.ids[high - 1]
@@ -350,7 +351,7 @@ class _Run:
         opens_at = self._opens[-1] + slots if self._opens else 0
         self._opens += range(max(opens_at, count), count + high - low, slots)
         self.ids += given
-        if given[0] == block.ids[low]:  # then all have kept theirs
+        if given[0] == block.ids[low]:  # then all have kept their IDs
             self._add(block.slice(low, high), block.sizes(low, high))
         else:
             for fragment, entry_id in zip(block.fragments(low, high), given, strict=True):
@@ -364,6 +365,6 @@ class _Run:
         self._size += len(data)
 
     def effect(self, db: int, key: bytes) -> kinds.AddRun:
-        """The effect that adds them."""
+        """The effect that adds these entries."""
         data = b"".join(self._data)
         return kinds.AddRun(db, key, self.ids, data, self._sizes, self._weights, self._opens)

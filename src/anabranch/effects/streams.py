@@ -1,4 +1,4 @@
-"""Finds the stream of a key for effects, and keeps whether the key exists."""
+"""Finds the stream of a key for effects, and binds or unbinds the key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["begun_stream", "bind_by_state", "known_stream", "renew_producers", "
 
 
 def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
-    """The stream of a key that must exist; its absence is a bug of the server."""
+    """The stream of a key that must exist; if it does not, the server has a bug."""
     value = keyspace.databases[db].values[key]
     assert type(value) is Stream
     if not value.is_due:  # the caller is going to change it
@@ -19,7 +19,7 @@ def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
 
 
 def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
-    """The stream of a key, even if the key does not exist and only tombstones or tags are left."""
+    """The stream of a key, also if the key does not exist and only tombstones or tags are left."""
     database = keyspace.databases[db]
     value = database.values.get(key) or database.remembered.get(key)
     assert value is None or type(value) is Stream
@@ -29,7 +29,7 @@ def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
 
 
 def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
-    """The same, or a new stream; the key of a new stream does not exist yet for commands.
+    """The known stream, or a new one; a new stream is not visible to commands at first.
 
     A region alone begins a stream by :class:`kinds.CreateStream`.
     """
@@ -43,7 +43,7 @@ def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
 
 
 def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
-    """Bind the key to a stream if the stream exists, or unbind it if not."""
+    """Bind the key to a stream if the stream exists; otherwise unbind it."""
     database = keyspace.databases[db]
     shared = stream.shared
     if shared.tombstones:
@@ -69,5 +69,5 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
 
 
 def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
-    """Compute the table of idempotent IDs, in which XADD looks, from the tags."""
+    """Compute the table of idempotent IDs, which XADD uses, from the tags."""
     stream.renew_producers(*keyspace.replica.default_limits())

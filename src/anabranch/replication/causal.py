@@ -115,8 +115,8 @@ class CausalBuffer:
     def next_units(self, vector: Mapping[int, int], numbers: int = 0) -> list[Held]:
         """Units of one replica ID that can be applied one after the other; empty if there is none.
 
-        One unit, and more of them while all have at most so many numbers. They stay until
-        :meth:`take`.
+        One unit, and more of them while all have at most so many numbers. They stay
+        until :meth:`remove`.
         """
         for replica_id in self._held:
             units, whole = self._head(replica_id, vector)

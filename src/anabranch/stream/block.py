@@ -69,32 +69,34 @@ class Block:
     )
 
     def __init__(self, first_id: int, first_position: int, shift: int = 1) -> None:
-        self.first_id = first_id  # key in the region log; stays when the first entry dies
+        self.first_id = first_id  # key in the region log; stays when the first entry is deleted
         self.first_position = first_position
         self.ids: list[int] | PackedIds = []
         self.parts: list[bytes] | None = []  # None once closed
         self.data = b""
         self.ends = _NO_ENDS
         self.dead: set[int] | frozenset[int] = _NONE
-        self.gaps = 0  # deleted entries that a rewrite has closed up
+        self.gaps = 0  # deleted entries whose room a rewrite has removed
         self.weight = 0
         self.shared = 0  # snapshots that still have to read it: RegionLog copies before changing
-        # Positions relative to the first, once they are not simply 0, 1, 2 ... any more.
+        # Positions relative to the first one, as soon as they are not simply 0, 1, 2 ...
         self.positions: list[int] | None = None
-        # The number of each entry, once numbers and positions do not ascend alike any more. Until
-        # then ``shift`` is how far a number lies above its position.
+        # The number of each entry, as soon as numbers and positions do not ascend alike. Before,
+        # ``shift`` is the difference between number and position.
         self.numbers: array[int] | None = None
         self.shift = shift
-        # Of the live entries while nothing is added, see keyspace/agreement.py; None: not taken.
+        # Digest of the live entries, see keyspace/agreement.py; None: not computed, or entries were
+        # added.
         self.digest: int | None = None
-        # While the block is compressed: its contents, how many entries, and who opens it.
+        # While the block is compressed: its contents, its count of entries, and the cache of opened
+        # blocks.
         self.packed: bytes | Offloaded | None = None
         self._packed_count = 0
         self.cache: BlockCache | None = None
 
     @property
     def count(self) -> int:
-        """Entries that it has, dead or live; does not open the block."""
+        """The count of entries, dead or live; does not open the block."""
         return len(self.ids) if self.packed is None else self._packed_count
 
     @property
@@ -134,11 +136,11 @@ class Block:
         return -1
 
     def position(self, index: int) -> int:
-        """Rank of an entry among all that its region ever added to the key."""
+        """The position of an entry: its rank among all that its region ever added to the key."""
         return self.first_position + (index if self.positions is None else self.positions[index])
 
     def keep_positions(self) -> None:
-        """Note every position, because the next entry's will not simply follow."""
+        """Store every position, because the next entry does not have the next position."""
         if self.positions is None:
             self.positions = list(range(self.count))
 
@@ -170,7 +172,7 @@ class Block:
         return self.numbers is None and number - position == self.shift
 
     def keep_numbers(self) -> array[int]:
-        """Note every number, because the next entry's will not lie as far above its position."""
+        """Store every number, because the next entry has another distance to its position."""
         if self.numbers is None:
             self.numbers = array("Q", self.numbers_of(0, self.count))
         return self.numbers
@@ -197,7 +199,7 @@ class Block:
         return index
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The live stretches of ``[low, high)`` as index pairs, ascending."""
+        """The runs of live entries in ``[low, high)`` as pairs of indexes, ascending."""
         if not self.dead:
             if low < high:
                 yield low, high
@@ -237,7 +239,7 @@ class Block:
         return self.data[ends[low - 1] if low else 0 : ends[high - 1]]
 
     def sizes(self, low: int, high: int) -> list[int]:
-        """How many bytes each of the entries ``[low, high)`` takes."""
+        """The size in bytes of each of the entries ``[low, high)``."""
         if self.parts is not None:
             return list(map(len, self.parts[low:high]))
         ends = self.ends[low:high]
@@ -252,9 +254,9 @@ class Block:
     # -- opening and closing ------------------------------------------------------------------
 
     def close(self) -> None:
-        """No entries are added any more: hold them in as little memory as reading allows.
+        """Store the entries compactly, because no more entries are added.
 
-        A closed block stays as it is.
+        Has no effect on a closed block.
         """
         if self.parts is None:
             return
@@ -270,7 +272,7 @@ class Block:
             self.numbers = None
 
     def fill(self, ids: Sequence[int], data: bytes, ends: list[int], weight: int) -> None:
-        """Take the entries of an empty block in one piece, and close it."""
+        """Fill an empty block with entries that are given in one piece, and close it."""
         self._store(ids, data, ends)
         self.weight = weight
 
@@ -281,7 +283,7 @@ class Block:
         self.parts = None
 
     def reopen(self) -> None:
-        """Entries may be added again (the block behind this one went)."""
+        """Allow additions again, because the block behind this one was removed."""
         self.digest = None
         self._expand()
         if self.parts is None:
@@ -312,9 +314,9 @@ class Block:
         return True
 
     def offload(self, cache: BlockCache) -> int | None:
-        """Hold the contents of a closed block in a file; returns the bytes of memory that it saves.
+        """Move the contents of a closed block to a file; returns the saved bytes of memory.
 
-        0 if they are there already or cannot be compressed, None if the file has no room.
+        0 if they are in the file already or cannot be compressed, None if the file has no room.
         """
         before = self.content_bytes
         if not self.compress(cache, if_smaller=False) or isinstance(self.packed, Offloaded):
@@ -350,7 +352,7 @@ class Block:
         self.cache.add(self, len(self.data) + self.ids.packed_bytes + getsizeof(self.ends))
 
     def _expand(self) -> BlockCache | None:
-        """Hold the contents as they are, because they will change; returns who had opened them."""
+        """Store the contents uncompressed, because they will change; returns their cache."""
         cache = self.cache
         if self.packed is not None and cache is not None:
             self.ids, self.ends, self.data = self.contents()
@@ -360,7 +362,7 @@ class Block:
         return cache
 
     def contents(self) -> tuple[list[int] | PackedIds, array[int], bytes]:
-        """IDs, end offsets and fragments, for who reads them once: the cache stays as it is."""
+        """IDs, end offsets and fragments for one read, without a change of the cache."""
         if self.packed is not None and self.cache is not None and self not in self.cache:
             return expanded(_frame(self.packed))
         if self.parts is None:
@@ -380,7 +382,7 @@ class Block:
             self._rewrite()
 
     def kill_all(self, indexes: list[int]) -> None:
-        """Remove live entries, each named once; the same as one after the other."""
+        """Remove live entries, each named once; the result is that of removing them one by one."""
         self.digest = None
         if self.dead is _NONE:
             self.dead = set(indexes)
@@ -390,7 +392,7 @@ class Block:
             self._rewrite()
 
     def _rewrite(self) -> None:
-        """Close the gaps: bytes and IDs of dead entries go, slots and positions stay counted."""
+        """Remove the bytes and IDs of dead entries; slots and positions are still counted."""
         if not self.live:
             return
         before = self.packed
@@ -455,7 +457,7 @@ class Block:
 
 
 class _ShutBlock(Block):
-    """A compressed block that is not open: its contents are attributes that are missing.
+    """A compressed block that is not open: it lacks the attributes with its contents.
 
     A class of its own, because a class with ``__getattr__`` makes every look at an attribute slow.
     """
@@ -465,7 +467,7 @@ class _ShutBlock(Block):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            """Open the block, which is an ordinary one then."""
+            """Open the block; it is an ordinary block afterwards."""
             if name not in _CONTENTS:
                 raise AttributeError(name)
             self._open()

@@ -99,7 +99,7 @@ class BlockSequence:
     def append_full(
         self, ids: Sequence[int], data: bytes, ends: list[int], weight: int, number: int = 0
     ) -> None:
-        """Add a whole node behind the newest; the next addition has to open another."""
+        """Add a whole node behind the newest one; the next addition must open another node."""
         self.append_block(full_block(ids, data, ends, weight), number)
 
     def append_block(self, block: Block, number: int = 0) -> None:
@@ -115,7 +115,7 @@ class BlockSequence:
         self.next_position = position + block.count
 
     def restore(self, block: Block) -> None:
-        """Put back the newest block of a log whose positions have been counted already."""
+        """Restore the newest block of a log whose positions were counted already."""
         self.blocks.append(block)
         self.first_ids.append(block.first_id)
         self._gone -= block.live
@@ -127,7 +127,7 @@ class BlockSequence:
         return self.next_position - self._gone
 
     def skip_positions(self, count: int) -> None:
-        """Count entries that were added and deleted before anybody here saw them."""
+        """Count entries that were added and deleted before this region received them."""
         self.next_position += count
         self._gone += count
 
@@ -200,9 +200,9 @@ class BlockSequence:
             low = 0
 
     def read(self, start: int, end: int, limit: int, parts: list[bytes]) -> int:
-        """Append the bytes of all that :meth:`spans` gives to ``parts``; returns how many entries.
+        """Append the bytes of the entries of :meth:`spans` to ``parts``; returns their count.
 
-        What most reads end in, so look-ups and slices are written out.
+        Most reads end here, so look-ups and slices are inlined.
         """
         blocks = self.blocks
         first_ids = self.first_ids
@@ -243,7 +243,7 @@ class BlockSequence:
         return all_left - left
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """The same entries from the newest; each span is still ascending inside."""
+        """The same entries from the newest one; within a span the entries still ascend."""
         if not limit:
             return
         first_ids = self.first_ids
@@ -276,10 +276,10 @@ class BlockSequence:
         return 0 if at < 0 else self._live_before(at, self.blocks[at].index_from(entry_id))
 
     def _live_before(self, at: int, index: int) -> int:
-        """Live entries before a slot of a block.
+        """The count of live entries before a slot of a block.
 
-        What is removed makes the sums behind it be taken anew when they are next asked for. The
-        newest block needs none: it is counted from the end.
+        After a removal the sums of the later blocks are computed again when they are needed. The
+        newest block needs no sum: its entries are counted from the end.
         """
         blocks = self.blocks
         if at == len(blocks):
@@ -303,20 +303,20 @@ class BlockSequence:
         if block.shared:
             block = self._own(self._block_index(block.first_id))
         if block is self.tail:
-            self._keep_newest()  # its slot may be closed up
+            self._keep_newest()  # a rewrite may remove its slot
         block.kill(index)
         self._gone += 1
         if not block.live:
             self._drop(block)
 
     def live_among(self, ids: Iterable[int]) -> list[int]:
-        """Which of these IDs live entries have, in the order given."""
+        """Those of these IDs that live entries have, in the given order."""
         return [entry_id for _, _, found in self._located(ids) for entry_id in found]
 
     def remove_all(self, ids: Iterable[int]) -> list[int]:
-        """Remove the live entries among these distinct IDs; the IDs of those there were.
+        """Remove the live entries that have these distinct IDs; returns the IDs that were found.
 
-        Neighbours go together, which spares most of the work of :meth:`remove`.
+        Neighbours are removed together, which saves most of the work of :meth:`remove`.
         """
         gone: list[int] = []
         for at, indexes, found in self._located(ids):
@@ -370,14 +370,14 @@ class BlockSequence:
         del blocks[low:high], self.first_ids[low:high], self._live_sums[low + 1 :]
         if gone and gone[-1] is self.tail:
             self._keep_newest()
-            del self._live_sums[low:]  # the block before them will grow
+            del self._live_sums[low:]  # the block before them accepts additions again
             self.tail = blocks[-1] if blocks else None
-            if self.tail is not None:  # the positions of those that went must not be used again
+            if self.tail is not None:  # the positions of removed entries must not be used again
                 self._reopen_tail().keep_positions()
         return gone
 
     def _reopen_tail(self) -> Block:
-        """Have entries added again to a block that was closed."""
+        """Let a closed block accept additions."""
         assert self.tail is not None
         if self.tail.shared:
             self.tail = self._own(-1)
@@ -391,7 +391,7 @@ class BlockSequence:
         self.drop_blocks(index, index + 1)
 
     def _own(self, index: int) -> Block:
-        """Put a copy in the place of a block that a snapshot still has to read as it is."""
+        """Replace a block by a copy, because a snapshot must still read the block as it is."""
         block = self.blocks[index] = self.blocks[index].copy()
         return block
 
@@ -408,7 +408,7 @@ class BlockSequence:
 
     @property
     def newest_number(self) -> int:
-        """Of the newest entry, live or not, since the last deletion of the key; 0: none."""
+        """The number of the newest entry since the last deletion of the key; 0: none."""
         tail = self.tail
         known = self._newest[0]
         return known if tail is None else max(known, tail.number(len(tail.ids) - 1))
@@ -421,11 +421,11 @@ class BlockSequence:
         return known if tail is None else max(known, tail.ids[-1])
 
     def record_newest(self, number: int, entry_id: int) -> None:
-        """The newest entry was this one, or is in a block."""
+        """Record number and ID of the newest entry; a block may have a newer one."""
         self._newest = number, entry_id
 
     def _keep_newest(self) -> None:
-        """The newest block is about to lose slots."""
+        """Record the newest entry before the newest block loses slots."""
         self._newest = self.newest_number, self.newest_id
 
     def check(self) -> None:
@@ -435,7 +435,7 @@ class BlockSequence:
         self.check_spine()
 
     def check_spine(self) -> None:
-        """The same but for what is inside of blocks."""
+        """Assert the invariants, except for the contents of blocks."""
         previous = -1
         live = 0
         assert self.first_ids == [block.first_id for block in self.blocks]

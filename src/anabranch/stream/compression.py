@@ -65,11 +65,11 @@ def compressed(
     smaller: bytes = compressor.compress(whole)
     if if_smaller and len(smaller) * _GAIN_MIN >= len(whole):
         return None
-    return bytes(memoryview(smaller))  # a copy: zstandard leaves all the room it took for the worst
+    return bytes(memoryview(smaller))  # a copy, because the buffer has the size of the worst case
 
 
 def expanded(packed: bytes) -> _Contents:
-    """What :func:`compressed` was given."""
+    """The arguments that :func:`compressed` was called with."""
     whole: bytes = _decompress(packed)
     base_ms, first, count, form, is_run = _HEAD.unpack_from(whole)
     sizes = array(form.decode())
@@ -90,10 +90,10 @@ def expanded(packed: bytes) -> _Contents:
 
 
 class BlockCache:
-    """Compressed blocks that were opened, those that were opened first in front.
+    """Compressed blocks that were opened, in the order in which they were opened.
 
-    A block that is opened stays so until those opened after it fill the cache, or some time has
-    passed: then nothing is left of streams that were deleted, or that nobody reads any more.
+    A block stays open until the blocks opened after it fill the cache, or for some time. So blocks
+    of streams that are deleted or not read any more are closed, too.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class BlockCache:
 
     def __init__(self, bytes_max: int = 0, level: int = 1) -> None:
         self.bytes_max = bytes_max
-        """Opened blocks may hold this much; the last one that was opened always stays."""
+        """The limit of bytes in opened blocks; the block that was opened last always stays open."""
         self._level = level
         self._compressor = zstandard.ZstdCompressor(level=level)
         self._opened: OrderedDict[Block, tuple[int, int]] = OrderedDict()  # size, count of opens
@@ -157,7 +157,7 @@ class BlockCache:
         return block in self._opened
 
     def add(self, block: Block, size: int) -> None:
-        """A block was opened, and holds so much more now."""
+        """Record that a block was opened, and how many more bytes it uses."""
         self.opens += 1
         self._opened[block] = size, self.opens
         self.held += size
@@ -169,7 +169,7 @@ class BlockCache:
         self.held -= size
 
     def shut_oldest(self, upto: int) -> bool:
-        """Shut the block that was opened first, if ``opens`` was at most this then."""
+        """Close the block that was opened first, if ``opens`` was at most this at that time."""
         for _, number in self._opened.values():
             if number <= upto:
                 self._shut_first()

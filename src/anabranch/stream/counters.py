@@ -70,10 +70,10 @@ def _tombstone_from(stream: Counted, entry_id: int) -> bool:
 def entries_read_after(
     stream: Counted, read: int | None, cursor: int, delivered: Sequence[int]
 ) -> int | None:
-    """A group's entries-read once it has been given the new entries ``delivered``.
+    """The entries-read of a group after the new entries ``delivered`` were delivered.
 
-    Before, it had come to the ID ``cursor`` and read so many. Never more than was added, although
-    XSETID may have lowered that: lag is not negative.
+    ``cursor`` and ``read`` are its last-delivered-id and entries-read before. The result is at most
+    entries-added, which XSETID may have lowered, so that the lag is never negative.
     """
     first = stream.first_id
     for index, entry_id in enumerate(delivered):

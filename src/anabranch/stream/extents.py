@@ -1,8 +1,8 @@
-"""Room in a file: which parts are taken, and which may be taken again.
+"""Allocates parts of a file, and reuses freed parts.
 
-Sizes are rounded up to units. What is freed is kept by size; a part that is wanted comes from those
-of its size, or is cut from the smallest larger one, or is added at the end. When nothing is taken
-any more, the file begins anew.
+Sizes are rounded up to units. Freed parts are kept by size. A request gets a freed part of its
+size, or a piece of the smallest larger one, or a new part at the end of the file. When no part is
+in use any more, the file begins anew.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Extents:
         self.end = 0
         """Where the file ends, in bytes."""
         self.taken = 0
-        """Bytes that are taken, in whole units."""
+        """Bytes in use, in whole units."""
 
     def allocate(self, size: int) -> int:
         """Return the offset of a part of at least so many bytes."""
@@ -44,7 +44,7 @@ class Extents:
         return self._pop(units) * UNIT
 
     def free(self, offset: int, size: int) -> None:
-        """Give back the part at an offset that :meth:`take` returned for this size."""
+        """Free the part at an offset that :meth:`allocate` returned for this size."""
         units = -(-size // UNIT)
         self.taken -= units * UNIT
         if not self.taken:

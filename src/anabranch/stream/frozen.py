@@ -46,7 +46,7 @@ _SWAP: Final = sys.byteorder != "little"
 
 
 class FrozenStream:
-    """What a stream held when this was made. To be read, or released, soon."""
+    """The contents of a stream at the moment when this object was made. Read or release it soon."""
 
     def __init__(self, stream: Stream) -> None:
         producers = stream.producers
@@ -96,9 +96,9 @@ class FrozenStream:
                 yield [index, region, *_pending_columns(names, piece)]
 
     def blocks(self) -> Iterator[list[Any]]:
-        """The block records; what has been read need not be kept as it was any longer."""
+        """The records of blocks. A block that was read need not be preserved any more."""
         blocks = self._blocks
-        blocks.reverse()  # so that they can be let go of from the end
+        blocks.reverse()  # so that each block can be released once it was read
         while blocks:
             region = blocks[-1][0]
             arrays: list[list[Any]] = []
@@ -111,7 +111,7 @@ class FrozenStream:
             yield [region, [tail]]
 
     def release(self) -> None:
-        """Nobody will read the rest."""
+        """Release what was not read."""
         for _, block in self._blocks:
             block.shared -= 1
         self._blocks.clear()
@@ -120,10 +120,10 @@ class FrozenStream:
 
 
 class StreamBuilder:
-    """A stream being put together from records."""
+    """Builds a stream from records."""
 
     def __init__(self, head: list[Any], own: int = LOCAL_REGION) -> None:
-        """``own`` is the replica ID as which we add entries where several regions write."""
+        """``own`` is the replica ID of this region where several regions write."""
         counters, producers, logs, groups, ledger, shared = head
         duration_s, maxsize, iids_added, duplicates, tables = producers
         stream = Stream(duration_s, maxsize)
@@ -180,7 +180,7 @@ class StreamBuilder:
                 entry = PendingEntry(entry_id, consumers[owner], time_ms, count, stamp, number)
                 own[owner][entry_id] = entry
             fresh[entry_id] = entry
-        if released:  # who was released later has a higher stamp
+        if released:  # an entry that was released later has a higher stamp
             released.sort(key=_stamp)
             before = next(reversed(group.released), None)
             group.released.update(dict.fromkeys(released))
@@ -210,7 +210,7 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
         group.entries_read,
         group.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
-        [split(entry.entry_id) for entry in group.released],  # stamps tell as much, and which
+        [split(entry.entry_id) for entry in group.released],  # redundant, see the stamps
         *_progress_parts(group),
     ]
 
@@ -223,7 +223,7 @@ def _log_head(region: int, log: RegionLog) -> list[Any]:
 
 
 def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[Any]:
-    """Owners' names, then a column per property; an owner is an index, -1 for none."""
+    """Names of consumers, then a column for each property; a consumer is an index, -1 for none."""
     index_of: dict[bytes | None, int] = {name: index for index, name in enumerate(names)}
     index_of[None] = _RELEASED
     return [
@@ -300,7 +300,7 @@ def _block_array(region: int, block: Block) -> list[Any]:
         sorted(block.dead),
         block.gaps,
         block.weight,
-        None if block.positions is None else block.positions[:],  # of a tail it goes on growing
+        None if block.positions is None else block.positions[:],  # an open block adds to them
         block.is_open,
         _numbers_array(block) if region else None,
     ]
@@ -314,7 +314,7 @@ def _numbers_array(block: Block) -> list[int] | bytes:
 
 
 def _restore_numbers(block: Block, written: list[int] | bytes | None) -> None:
-    """None: they follow from positions, as in a region alone."""
+    """Restore the numbers of a block; None: they follow from its positions."""
     if isinstance(written, bytes):
         block.numbers = _native("Q", written)
     elif written is not None:

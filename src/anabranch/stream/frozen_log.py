@@ -1,7 +1,7 @@
-"""The entries of a region log as they were at one moment, to be read while it goes on changing.
+"""The entries of a region log as they were at one moment, while the log may change.
 
-Nothing is copied but the newest block. The others are marked as *shared*, and a log that has to
-change a shared block puts a copy in its place.
+Only the newest block is copied. The others are marked as *shared*: a log that must change a shared
+block replaces it by a copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _first_id = attrgetter("first_id")
 
 
 class FrozenLog:
-    """What a region log held when this was made. To be released soon."""
+    """The contents of a region log when this object was made. Release it soon."""
 
     __slots__ = ("_shared", "blocks")
 
@@ -50,7 +50,7 @@ class FrozenLog:
         return block.number(index)
 
     def release(self) -> None:
-        """Nobody will read the rest."""
+        """Release what was not read."""
         for block in self._shared:
             block.shared -= 1
         self._shared = []

@@ -1,8 +1,7 @@
-"""A pending list as it was at one moment, to be read in pieces while it goes on changing.
+"""A pending list as it was at one moment, read in pieces while the list changes.
 
-Making one takes no time, however long the list is: nothing is copied. The list hands over each
-entry that it is about to lose or to change, unless that was read already, and names those that are
-new (:meth:`FrozenPending.keep`).
+Making this object takes constant time, because nothing is copied. The list passes each entry to
+:meth:`FrozenPending.keep` before it removes or changes the entry, and reports new entries there.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from anabranch.stream.pending import PendingEntry, PendingList
 __all__ = ["FrozenEntries", "FrozenPending"]
 
 _PIECE: Final = 1000
-"""Entries of a piece: it has no more of those that stayed and no more of those that changed."""
+"""The size of a piece: at most so many entries that stayed, and so many that changed."""
 
 
 class FrozenPending:
-    """What a pending list held when this was made. To be read, or released, soon."""
+    """The contents of a pending list when this object was made. Read or release it soon."""
 
     __slots__ = ("_end", "_kept", "_list", "_next")
 
     def __init__(self, pending: PendingList, start: int = MIN_ID, end: int = MAX_ID) -> None:
-        """Only entries with ``start <= ID <= end`` are of interest."""
+        """Only entries with ``start <= ID <= end`` are kept."""
         last = pending.last()
         self._list = pending
         self._next = start  # everything below this ID was read
@@ -38,14 +37,15 @@ class FrozenPending:
         pending.frozen += (self,)
 
     def keep(self, entry_id: int, entry: PendingEntry | None) -> None:
-        """The list is about to change here; ``entry`` is what it has, None if it has none."""
+        """Keep an entry that the list is about to change; None if no entry has this ID."""
         if self._next <= entry_id <= self._end and entry_id not in self._kept:
             self._kept[entry_id] = None if entry is None else entry.copy()
 
     def pieces(self) -> Iterator[list[PendingEntry]]:
-        """All entries, ascending; each piece has some, and is to be read before the list changes.
+        """All entries, ascending, in pieces that are not empty.
 
-        The list is free again at the end, or when the iterator is closed.
+        Read a piece before the list changes. The list is released at the end, or when the iterator
+        is closed.
         """
         try:
             while self._next <= self._end:
@@ -56,7 +56,7 @@ class FrozenPending:
             self.release()
 
     def _next_interval(self) -> list[PendingEntry]:
-        """The entries of the next interval of IDs, which may be none."""
+        """The entries of the next interval of IDs; may be empty."""
         found, upto = self._list.some_between(self._next, self._end, _PIECE)
         kept = list(islice(self._kept.irange(self._next, upto), _PIECE))
         if kept:
@@ -74,14 +74,14 @@ class FrozenPending:
         return found
 
     def release(self) -> None:
-        """Nobody will read the rest."""
+        """Release what was not read."""
         self._list.frozen = tuple(each for each in self._list.frozen if each is not self)
         self._next = self._end + 1
         self._kept.clear()
 
 
 class FrozenEntries:
-    """The same for several lists, read as one."""
+    """Several such lists, read as one."""
 
     __slots__ = ("_frozen",)
 
@@ -89,7 +89,7 @@ class FrozenEntries:
         self._frozen = [FrozenPending(pending, start, end) for pending in lists]
 
     def pieces(self) -> Iterator[list[PendingEntry]]:
-        """All entries, ascending; each piece is to be read before the lists change."""
+        """All entries, ascending; read a piece before the lists change."""
         if len(self._frozen) == 1:
             yield from self._frozen[0].pieces()
             return
@@ -98,7 +98,7 @@ class FrozenEntries:
             yield piece
 
     def release(self) -> None:
-        """Nobody will read the rest."""
+        """Release what was not read."""
         for each in self._frozen:
             each.release()
 

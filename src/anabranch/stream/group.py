@@ -1,12 +1,13 @@
 """A consumer group, which regions create, read and acknowledge anywhere.
 
-Shared by all regions are the *creations* of the group (concurrent ones are one group, as wide as
-the widest) and what was acknowledged under each. Everything else is this region's: what was
-delivered here, who holds what.
+All regions share the *creations* of the group, and what was acknowledged under each creation.
+Concurrent creations are one group, which contains the entries of all of them. Everything else
+belongs to this region: the deliveries and the pending entries.
 
-An acknowledgement travels only as a *run*: a stretch of consecutive deliveries of one replica ID's
-entries from which nothing is open any more. Entries given up without being processed (their
-consumer was deleted, the group was moved) end a run, and never count as acknowledged.
+Acknowledgements travel as *runs*. A run is a range of entries of one replica ID that were delivered
+here one after the other and of which none is pending any more. An entry that was given up without
+being processed ends a run and never counts as acknowledged: XGROUP DELCONSUMER and XGROUP SETID
+give entries up.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LOCAL_REGION = 0
 """Region number of a server without Active-Active."""
 
 NO_REPLICA_ID: Final = 0
-"""Under which entries are pending that had gone before their stream came here: RESTORE and COPY
-bring them along, and number them for this group alone."""
+"""The replica ID of pending entries that were deleted before their stream was copied here. RESTORE
+and COPY bring such entries along, and number them for this group alone."""
 
 
 class Run:
@@ -67,10 +68,10 @@ class Group(GroupProgress):
     # -- where a copy of the stream goes on -------------------------------------------------------
 
     def passed_over(self, logs: Logs) -> Iterator[tuple[int, Span]]:
-        """``(region, span)`` of live entries that only other regions deliver.
+        """``(region, span)`` of live entries that only other regions still deliver.
 
-        Nobody has processed them, but here they were given up (XGROUP DELCONSUMER), or jumped over
-        (SETID, LASTID).
+        No consumer has processed them, but this region will not deliver them: their consumer was
+        deleted, or SETID or LASTID skipped them.
         """
         for replica_id, log in logs.items():
             done = Ranges((run.low, run.last) for run in self.runs.get(replica_id, ()))
@@ -88,10 +89,9 @@ class Group(GroupProgress):
         delivered: Iterable[tuple[int, list[int]]],
         given_up: Iterable[tuple[int, int]],
     ) -> None:
-        """Go on where another stream's group was: the entries that it had been given.
+        """Continue with the progress of another stream's group: the entries delivered to it.
 
-        ``given_up`` are those of them, as ``(replica_id, number)``, that are open for other
-        regions.
+        ``given_up`` are those of them that other regions must deliver, as ``(replica_id, number)``.
         """
         self.last_delivered_id = last_id
         for replica_id, edges in delivered:
@@ -119,9 +119,10 @@ class Group(GroupProgress):
         *,
         pending: bool,
     ) -> None:
-        """Entries of a replica ID were delivered here, ascending; ``pending`` is False for NOACK.
+        """Record that entries of a replica ID, ascending, were delivered here.
 
-        In a region alone they have no numbers, and ``entries_read`` is that of the group by now.
+        ``pending`` is False for NOACK. In a region alone the entries have no numbers, and
+        ``entries_read`` is the new counter of the group.
         """
         self.see(ids[-1])
         if pending:
@@ -149,7 +150,7 @@ class Group(GroupProgress):
                 runs.append(Run(number - 1, number - 1, number))
 
     def discard_consumer(self, name: bytes) -> None:
-        """A consumer is deleted: what it held was not processed, and stays open for others."""
+        """Delete a consumer. Its pending entries stay for other regions to deliver."""
         consumer = self.consumers.get(name)
         if consumer is not None:
             for replica_id, pending in consumer.pending.items():
@@ -178,9 +179,9 @@ class Group(GroupProgress):
     def restart(
         self, stream: Counted, seen: Vector, last_id: int | None, entries_read: int | None
     ) -> None:
-        """XGROUP SETID: this region begins again behind an ID, or (None) behind all it has seen.
+        """XGROUP SETID: deliver from behind an ID, or (None) from behind all that was seen here.
 
-        What others acknowledge from now on counts again.
+        Acknowledgements of other regions count again from now on.
         """
         self.last_delivered_id = stream.last_id if last_id is None else last_id
         logs = stream.logs
@@ -214,7 +215,7 @@ class Group(GroupProgress):
     # -- acknowledgements ---------------------------------------------------------------------
 
     def grown_runs(self, logs: Logs) -> list[tuple[int, int, int]]:
-        """``(replica_id, low, high)`` of new acknowledgements, for the other regions."""
+        """The new acknowledgements for other regions, as ``(replica_id, low, high)``."""
         grown = []
         for replica_id, runs in self.runs.items():
             log = logs.get(replica_id)
@@ -226,7 +227,7 @@ class Group(GroupProgress):
         return grown
 
     def _first_open(self, replica_id: int, log: RegionLog | None, run: Run) -> int | None:
-        """The lowest number of a run that is pending, or was given up, and still exists."""
+        """The lowest number in a run whose entry exists and is pending or was given up."""
         if log is None:
             return None
         opened = None
@@ -255,9 +256,9 @@ class Group(GroupProgress):
         *,
         ours: bool,
     ) -> None:
-        """Entries were acknowledged, under creations of which some may be gone.
+        """Record acknowledged entries, under creations of which some may be removed.
 
-        ``ours`` tells that this region did it, and need not say so again.
+        ``ours``: this region acknowledged them, and does not send them again.
         """
         alive = [dot for dot in creations if dot in self.creations]
         if not alive:
@@ -279,23 +280,23 @@ class Group(GroupProgress):
             self._sweep_runs()
 
     def drop_acknowledged(self, replica_id: int, numbers: Ranges) -> None:
-        """Others need not be given these entries, nor hold them, even if SETID went behind them."""
+        """Drop acknowledged entries from pending lists; do not deliver them, even after SETID."""
         if (hidden := self.hidden.get(replica_id)) is not None:
             self.hidden[replica_id] = hidden.without(numbers)
         self._drop(replica_id, numbers)
 
     def _sweep_runs(self) -> None:
-        """Forget runs that nothing can be added to and of which everything is known."""
+        """Drop closed runs that are acknowledged as a whole."""
         for replica_id, runs in self.runs.items():
             if any(run.closed and run.sent >= run.last for run in runs):
                 self.runs[replica_id] = [r for r in runs if not (r.closed and r.sent >= r.last)]
 
     def drop_between(self, replica_id: int, low: int, high: int) -> None:
-        """Entries with numbers in ``(low, high]`` are neither pending nor given up any more."""
+        """Drop the entries with numbers in ``(low, high]`` from pending and given up entries."""
         self._drop(replica_id, Ranges([(low, high)]))
 
     def _drop(self, replica_id: int, numbers: Ranges) -> None:
-        """The same of several intervals, in one walk."""
+        """Do the same for several intervals in one walk."""
         if not numbers:
             return
         top = numbers.highs[-1]
@@ -315,14 +316,14 @@ class Group(GroupProgress):
                 del discarded[number]
 
     def drop_dots(self, dots: list[tuple[int, int]]) -> None:
-        """Single entries, named by replica ID and number, are not pending any more."""
+        """Drop single pending entries, named by replica ID and number."""
         for replica_id, number in dots:
             self.drop_between(replica_id, number - 1, number)
 
     def has_processed(self, replica_id: int, number: int) -> bool:
-        """Whether this region has handed an entry out, and nobody has it open any more.
+        """Whether this region has delivered an entry and no consumer has it pending any more.
 
-        What was jumped over or given up does not count.
+        False for entries that were skipped or given up.
         """
         delivered = self.delivered.get(replica_id)
         if delivered is None or number not in delivered:
@@ -343,7 +344,7 @@ class Group(GroupProgress):
     def copy(self) -> Group:
         """An independent copy with consumers and pending entries, for a region alone.
 
-        Others are given the group of a copy in effects (commands/adopting.py).
+        Where several regions write, effects copy a group (effects/adopting.py).
         """
         other = type(self)(self.last_delivered_id, self.entries_read)
         for name, consumer in self.consumers.items():
@@ -366,7 +367,7 @@ class Group(GroupProgress):
         return other
 
     def check_shared(self) -> None:
-        """Assert what must hold of what regions share."""
+        """Assert the invariants of what regions share."""
         assert self.creations
         assert set(self.acknowledged) <= set(self.creations)
         for by_replica_id in (self.delivered, self.hidden, *self.acknowledged.values()):

@@ -1,9 +1,9 @@
-"""The pending entries of one consumer group: who holds what, and since when.
+"""The pending entries of one consumer group: their consumers, and since when.
 
-Released (NACKed) entries are pending without an owner; ``released`` keeps their FIFO order.
-``by_age`` orders owned pending entries by (delivery time, last update); it is built on the first
-``XREADGROUP ... CLAIM`` of a group and kept up to date from then on, so groups that never claim
-pay nothing for it.
+Released (NACKed) entries are pending without a consumer; ``released`` keeps the order of their
+release. ``by_age`` orders the other pending entries by (delivery time, last update). It is built by
+the first ``XREADGROUP ... CLAIM`` of a group and kept up to date afterwards, so groups without
+claims do not pay for it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GroupPending:
         self.released: dict[PendingEntry, None] = {}
         self.by_age: SortedList[tuple[int, int, PendingEntry]] | None = None
         self.stamp = 0
-        # How often it happened in this process; not part of the state:
+        # Counts of this process; not part of the state:
         self.acknowledgements = 0
         self.redeliveries = 0
         self.releases = 0
@@ -55,14 +55,14 @@ class GroupPending:
     # -- consumers ----------------------------------------------------------------------------
 
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
-        """The consumer of this name, created if missing."""
+        """The consumer of this name; it is created if necessary."""
         consumer = self.consumers.get(name)
         if consumer is None:
             consumer = self.consumers[name] = Consumer(name, now_ms)
         return consumer
 
     def remove_consumer(self, name: bytes) -> int:
-        """Forget a consumer and discard its pending entries; returns how many."""
+        """Remove a consumer and its pending entries; returns the count of these entries."""
         consumer = self.consumers.pop(name, None)
         if consumer is None:
             return 0
@@ -101,7 +101,7 @@ class GroupPending:
         ]
 
     def pending_among(self, ids: Iterable[int]) -> list[int]:
-        """Which of these IDs are pending, each once, in the order given."""
+        """Those of these IDs that are pending, each once, in the given order."""
         lists = list(self.pending.values())
         if len(lists) == 1:
             known = lists[0].entries
@@ -129,8 +129,8 @@ class GroupPending:
     def deliver(self, region: int, ids: Sequence[int], consumer: Consumer, now_ms: int) -> None:
         """Make entries pending for a consumer, delivered once, now.
 
-        An entry that was pending already (after SETID backwards) changes hands and starts again
-        at one delivery.
+        An entry that was pending already (after SETID backwards) goes to this consumer, with one
+        delivery.
         """
         pending = self.pending[region]
         known = pending.entries
@@ -158,7 +158,7 @@ class GroupPending:
         return count
 
     def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
-        """The same for entries of one region."""
+        """Do the same for entries of one region."""
         if len(ids) == 1:
             entry = self.pending[region].pop(ids[0])
             if entry is None:
@@ -176,7 +176,10 @@ class GroupPending:
     def assign(
         self, region: int, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int
     ) -> PendingEntry:
-        """Give a pending entry an owner (None releases it), time and count; creates it if new."""
+        """Assign a pending entry to a consumer (None releases it), with time and count.
+
+        The entry is created if necessary.
+        """
         pending = self.pending[region]
         entry = pending.get(entry_id)
         stamp = self.stamp
@@ -213,7 +216,7 @@ class GroupPending:
         return entry
 
     def _detach(self, region: int, entry: PendingEntry) -> None:
-        """Take an entry out of everything but the group's own list."""
+        """Remove an entry from everything but the list of the group."""
         consumer = entry.consumer
         if consumer is None:
             del self.released[entry]
@@ -223,7 +226,7 @@ class GroupPending:
             self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
 
     def oldest_first(self) -> SortedList[tuple[int, int, PendingEntry]]:
-        """Owned pending entries with (delivery ms, stamp), the longest untouched first."""
+        """Pending entries that have a consumer, as (delivery ms, stamp), the oldest first."""
         if self.by_age is None:
             self.by_age = SortedList(
                 (entry.delivery_ms, entry.stamp, entry)
@@ -263,7 +266,7 @@ class GroupPending:
 
 
 def _leave_consumers(region: int, gone: list[PendingEntry]) -> None:
-    """Take owned entries out of their owners' lists, a run of one owner at a time."""
+    """Remove entries from the lists of their consumers, a run of one consumer at a time."""
     for owner, run in groupby(gone, _CONSUMER):
         assert owner is not None
         owner.pending[region].pop_all(map(_ENTRY_ID, run))

@@ -1,9 +1,9 @@
-"""How far a consumer group has come: what is left to deliver to it, and what it has passed.
+"""The progress of a consumer group: what must still be delivered, and what the group has passed.
 
-Progress is never one ID where several regions write: entries of another region may arrive later
-with lower IDs, and a group must not miss them. So each region hands out what was neither delivered
-here nor acknowledged anywhere, by the numbers of the entries. In a region alone one ID is enough:
-:mod:`anabranch.stream.lone_group`.
+Where several regions write, progress is never one ID: entries of another region may arrive later
+with lower IDs, and the group must deliver them. So each region delivers the entries that were
+neither delivered here nor acknowledged anywhere; their numbers say which these are. In a region
+alone one ID is enough: :mod:`anabranch.stream.lone_group`.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class Creation(NamedTuple):
     """One XGROUP CREATE."""
 
     context: Vector
-    """What its region had applied."""
+    """The version vector of the region that created the group, at that moment."""
     start: int | None
-    """Entries above this ID are the group's; None: those beyond the context (``$``)."""
+    """The group delivers the entries above this ID; None: those outside of the context (``$``)."""
     offset: int = 0
-    """By how much ENTRIESREAD differed from what was counted."""
+    """The difference between ENTRIESREAD and the count."""
 
 
 class Place(NamedTuple):
-    """How far a group had come in a replica ID's log when it last moved there."""
+    """How far a group had come in the log of a replica ID when its cursor last moved."""
 
     number: int
-    """Of the last entry that the group was given, or had to be given no more."""
+    """The number of the last entry that was delivered, or need not be delivered any more."""
     position: int
-    """Of the first live entry behind that; where the next one goes if there was none."""
+    """The position of the first live entry behind it, or of the next entry if there is none."""
 
 
 class GroupProgress(GroupPending):
-    """What regions share of a group, and what of it was delivered here."""
+    """What regions share of a group, and what was delivered here."""
 
     __slots__ = (
         "acknowledged",
@@ -70,23 +70,24 @@ class GroupProgress(GroupPending):
         self.acknowledged: dict[Dot, dict[int, Ranges]] = {}  # creation -> replica ID -> numbers
         # this region's own part, by replica ID
         self.delivered: dict[int, Ranges] = {}
-        self.hidden: dict[int, Ranges] = {}  # acknowledgements that XGROUP SETID goes behind
+        self.hidden: dict[int, Ranges] = {}  # acknowledgements that XGROUP SETID cancels here
         self.rewound: dict[
             int, None
-        ] = {}  # replica IDs of which SETID, not a creation, is the start
+        ] = {}  # replica IDs whose start is from SETID, not from a creation
         self.places: dict[int, Place] = {}
-        self.offset: int | None = None  # of XGROUP SETID: instead of that of the creations
+        self.offset: int | None = None  # of XGROUP SETID: replaces that of the creations
 
     def see(self, entry_id: int) -> None:
-        """An entry was delivered here, or acknowledged somewhere: for last-delivered-id."""
+        """Raise last-delivered-id: an entry was delivered here, or acknowledged by some region."""
         self.last_delivered_id = max(self.last_delivered_id, entry_id)
 
     def begin(
         self, stream: Counted, dot: Dot, creation: Creation, entries_read: int | None
     ) -> None:
-        """The group was created, or once more by another region.
+        """Record that the group was created, or created again by another region.
 
-        ``entries_read`` is what ENTRIESREAD gave; the creation has its difference to the count.
+        ``entries_read`` is the ENTRIESREAD of the command; the creation contains its difference to
+        the count.
         """
         self.creations[dot] = creation
         self.place(stream.logs, anew=True)
@@ -99,7 +100,7 @@ class GroupProgress(GroupPending):
     # -- what is left to deliver --------------------------------------------------------------
 
     def gaps(self, replica_id: int, log: RegionLog) -> Iterator[tuple[int, int]]:
-        """Intervals of numbers ``(low, high]`` of a replica ID that this region may hand out."""
+        """Intervals of numbers ``(low, high]`` of a replica ID that this region may deliver."""
         top = log.newest_number
         begin = 0 if replica_id in self.rewound else self._begin(replica_id, log)
         if begin >= top:
@@ -116,7 +117,7 @@ class GroupProgress(GroupPending):
             yield begin, top
 
     def _begin(self, replica_id: int, log: RegionLog) -> int:
-        """The number behind which the widest creation begins."""
+        """The number from which on the earliest creation delivers."""
         begins = []
         for context, start, _ in self.creations.values():
             if start is None:
@@ -126,7 +127,7 @@ class GroupProgress(GroupPending):
         return min(begins)
 
     def _acknowledged_numbers(self, replica_id: int) -> Ranges:
-        """Numbers of a replica ID that were acknowledged anywhere and are not hidden here."""
+        """The numbers of a replica ID that any region acknowledged, except hidden ones."""
         acknowledged = Ranges()
         for ranges in self.acknowledged.values():
             if (some := ranges.get(replica_id)) is not None:
@@ -137,7 +138,7 @@ class GroupProgress(GroupPending):
         return acknowledged.without(self.hidden.get(replica_id))
 
     def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterator[Span]:
-        """Live entries of a replica ID to hand out, ascending, at most ``limit`` (-1: all)."""
+        """Live entries of a replica ID to deliver, ascending, at most ``limit`` (-1: all)."""
         return limited(self._spans(replica_id, log), limit)
 
     def _spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
@@ -145,18 +146,18 @@ class GroupProgress(GroupPending):
             yield from log.spans_numbered(low, high)
 
     def count(self, replica_id: int, log: RegionLog) -> int:
-        """How many there are; O(intervals x log n)."""
+        """The count of these entries; O(intervals x log n)."""
         return sum(log.count_numbered(low, high) for low, high in self.gaps(replica_id, log))
 
     def has(self, replica_id: int, log: RegionLog) -> bool:
-        """Whether there are any."""
+        """Whether there is such an entry."""
         return any(
             next(log.spans_numbered(low, high), None) is not None
             for low, high in self.gaps(replica_id, log)
         )
 
     def is_undelivered(self, logs: Logs, entry_id: int) -> bool:
-        """Whether one of the live entries with this ID is among them."""
+        """Whether such an entry has this ID."""
         for replica_id, log in logs.items():
             if (found := log.find(entry_id)) is not None:
                 block, index = found
@@ -166,7 +167,7 @@ class GroupProgress(GroupPending):
         return False
 
     def exact_lag(self, logs: Logs) -> dict[int, int]:
-        """By replica ID, the live entries that the group was not given yet, counted."""
+        """By replica ID, the count of live entries that were not delivered to the group."""
         return {replica_id: self.count(replica_id, log) for replica_id, log in logs.items()}
 
     def lag(self, stream: Counted) -> int | None:
@@ -179,28 +180,28 @@ class GroupProgress(GroupPending):
     # -- entries-read -------------------------------------------------------------------------
 
     def read_count(self, stream: Counted) -> int | None:
-        """How many of the entries ever added the group has behind it; None: unknown."""
+        """The entries-read of the group; None: unknown."""
         read = self.counted_read(stream) + self.read_offset()
         return min(max(read, 0), stream.entries_added)
 
     def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
-        """What ``entries_read`` is once these entries were delivered; None: it is not kept."""
+        """``entries_read`` after a delivery of these entries; None: it is not stored."""
         return None
 
     def counted_read(self, stream: Counted) -> int:
-        """The same of the entries of all regions, whatever ENTRIESREAD said."""
+        """The count of passed entries of all regions, without the differences from ENTRIESREAD."""
         return stream.entries_added - sum(
             self.unread(replica_id, log) for replica_id, log in stream.logs.items()
         )
 
     def begin_to_count(self, stream: Counted, entries_read: int | None) -> None:
-        """The group begins elsewhere; entries-read goes on from a number, if one is given."""
+        """Begin at another place; entries-read continues from a number, if one is given."""
         self.place(stream.logs, anew=True)
         if entries_read is not None:
             self.offset = entries_read - self.counted_read(stream)
 
     def _cursor(self, replica_id: int, log: RegionLog) -> int:
-        """The greatest number of a replica ID that need not be handed out any more."""
+        """The greatest number of a replica ID up to which nothing must be delivered any more."""
         cursor = 0 if replica_id in self.rewound else self._begin(replica_id, log)
         if delivered := self.delivered.get(replica_id):
             cursor = max(cursor, delivered.highs[-1])
@@ -212,10 +213,10 @@ class GroupProgress(GroupPending):
         return cursor
 
     def place(self, logs: Logs, *, anew: bool = False) -> None:
-        """Note how far the group has come in these logs; ``anew`` if it may have gone back.
+        """Record how far the group has come in these logs; ``anew`` if it may have gone back.
 
-        Entries that were deleted right behind that count as read. Until entries are removed the
-        same can be found out later, so a delivery need not do this.
+        Entries that were deleted right behind that place count as read. As long as no entry is
+        removed, the same result can be computed later, so a delivery need not do it.
         """
         for replica_id, log in logs.items():
             cursor = self._cursor(replica_id, log)
@@ -224,15 +225,15 @@ class GroupProgress(GroupPending):
                 self.places[replica_id] = Place(cursor, log.position_above(cursor))
 
     def keep_place(self, replica_id: int, log: RegionLog, high: int) -> None:
-        """Entries up to a number are about to go."""
+        """Call this before entries up to a number are removed."""
         known = self.places.get(replica_id)
         if known is None or high > known.number:
             self.place({replica_id: log})
 
     def unread(self, replica_id: int, log: RegionLog) -> int:
-        """How many entries of a replica ID the group has not passed, live or deleted.
+        """The count of entries of a replica ID that the group has not passed, live or deleted.
 
-        Below its place those that live count.
+        Below its place only live entries count.
         """
         known = self.places.get(replica_id)
         cursor = self._cursor(replica_id, log)
@@ -249,15 +250,15 @@ class GroupProgress(GroupPending):
         return log.next_position - position + below
 
     def read_offset(self) -> int:
-        """What ENTRIESREAD of XGROUP adds: of several creations' the greatest."""
+        """The sum of what ENTRIESREAD of XGROUP adds: the greatest difference of all creations."""
         if self.offset is not None:
             return self.offset
         return max(creation.offset for creation in self.creations.values())
 
     def late(self, logs: Logs) -> Iterator[tuple[int, Span]]:
-        """``(region, span)`` of live entries to be delivered that are not above the last ID.
+        """``(region, span)`` of live entries to deliver that are not above last-delivered-id.
 
-        Not in the order of their IDs.
+        They are not sorted by ID.
         """
         last_id = self.last_delivered_id
         for replica_id, log in logs.items():

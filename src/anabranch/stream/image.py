@@ -1,12 +1,11 @@
-"""The neutral image of one stream: plain values, no behaviour.
+"""The image of one stream: plain values without behaviour.
 
-DUMP, RESTORE, COPY, snapshots and files of other servers all need "a whole stream as data". This is
-that data, without a word about how the engine keeps it or how a payload spells it: the engine turns
-itself into an image and back, :mod:`anabranch.rdb` turns an image into bytes and back.
+DUMP, RESTORE, COPY, snapshots and files of other servers all need a whole stream as data. An image
+is this data. It does not depend on how the engine stores a stream or how a payload encodes it:
+:mod:`anabranch.stream.image_conversion` makes an image of a stream and a stream of an image,
+:mod:`anabranch.rdb` makes bytes of an image and an image of bytes.
 
-Entry IDs are integers ``(ms << 64) | seq``; times are milliseconds since 1970. Whoever makes an
-image may ask :meth:`StreamImage.check` whether it keeps its promises; payloads from outside always
-are asked.
+Entry IDs are integers ``(ms << 64) | seq``; times are milliseconds.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _MAX_COUNT: Final = (1 << 63) - 1  # every counter ends up as a signed 64-bit RE
 
 @dataclass(slots=True)
 class NodeImage:
-    """A run of neighbouring entries that are stored (and trimmed roughly) together."""
+    """A run of neighbouring entries that are stored, and approximately trimmed, together."""
 
     entries: list[tuple[int, list[bytes]]]
     """The live entries, ascending: ID, and fields and values in turn (never empty, always even)."""
     slots: int
-    """Live and deleted entries; a deleted entry takes room until its node goes."""
+    """The count of live and deleted entries; a deleted entry counts until its node is removed."""
 
 
 @dataclass(slots=True)
@@ -54,7 +53,7 @@ class PendingImage:
 
 @dataclass(slots=True)
 class ConsumerImage:
-    """One consumer of a group. What it holds stands in the group's ``pending``."""
+    """One consumer of a group. Its pending entries are in ``pending`` of the group."""
 
     name: bytes
     seen_time_ms: int
@@ -71,30 +70,32 @@ class GroupImage:
     entries_read: int | None
     """How many entries the group has read since the stream began; None when unknown."""
     pending: list[PendingImage] = field(default_factory=list)
-    """Ascending by entry ID; the entry itself may be gone."""
+    """Ascending by entry ID; the entry itself may have been deleted."""
     consumers: list[ConsumerImage] = field(default_factory=list)
     nacked: list[int] = field(default_factory=list)
-    """IDs of the pending entries without owner, in the order in which they will be handed out."""
+    """IDs of the pending entries without consumer, in the order in which they will be delivered."""
     estimate_entries_read: bool = False
     """The source predates the counter: ``entries_read`` is None and the loader has to estimate it
     from ``last_id`` (as opposed to None because the group itself did not know)."""
 
     @property
     def late(self) -> int:
-        """How many pending entries were not delivered yet.
+        """The count of pending entries that were never delivered.
 
-        So a region writes what it has yet to deliver below the last ID. XNACK SILENT does the same.
+        A region writes entries below last-delivered-id in this way if it must still deliver them.
+        XNACK SILENT does the same.
         """
         return sum(item.consumer is None and not item.delivery_count for item in self.pending)
 
 
 @dataclass(slots=True)
 class ProducerImage:
-    """An idempotent producer and the IDs it used lately."""
+    """An idempotent producer and its latest IDs."""
 
     pid: bytes
     iids: list[tuple[bytes, int]]
-    """Idempotent ID and ID of the entry it made (possibly gone); oldest first, never empty."""
+    """Idempotent IDs with the IDs of their entries, which may be deleted; oldest first, never
+    empty."""
 
 
 @dataclass(slots=True)
@@ -110,14 +111,15 @@ class StreamImage:
     entries_added: int = 0
     groups: list[GroupImage] = field(default_factory=list)
     idmp_duration: int | None = None
-    """Seconds; None (here and in ``idmp_maxsize``): not stated, the server's default applies."""
+    """Seconds; None (here and in ``idmp_maxsize``): not given, the default of the server applies.
+    """
     idmp_maxsize: int | None = None
     iids_added: int = 0
     iids_duplicates: int = 0
     producers: list[ProducerImage] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise ValueError with the first promise that is broken. Linear in the size."""
+        """Raise ValueError for the first broken promise. Linear in the size."""
         nodes = NodesCheck()
         for node in self.nodes:
             nodes.add(node)
@@ -130,10 +132,10 @@ class StreamImage:
             pending.end()
 
     def check_rest(self) -> None:
-        """The same for everything but nodes and pending entries."""
+        """Check everything except nodes and pending entries."""
         _in_range("last ID", self.last_id, _MAX_ID)
         _in_range("entries added", self.entries_added, _MAX_COUNT)
-        # It may be above the last ID: XSETID puts the last ID back without looking at it.
+        # It may be above the last ID: XSETID lowers the last ID without a look at it.
         _in_range("highest deleted ID", self.max_deleted_id, _MAX_ID)
         if self.entries_added < self.length:
             raise ValueError("fewer entries were added than there are")
@@ -164,7 +166,7 @@ class StreamImage:
 
 
 class NodesCheck:
-    """Looks at the nodes of a stream one after the other; raises as :meth:`StreamImage.check`."""
+    """Checks the nodes of a stream one after the other; raises as :meth:`StreamImage.check`."""
 
     __slots__ = ("_first", "_length", "_previous")
 
@@ -190,7 +192,7 @@ class NodesCheck:
         self._first = self._first or entries[0][0]
 
     def end(self, image: StreamImage) -> None:
-        """Those were all: compare with what the image says of them."""
+        """The nodes are complete: compare them with the counters of the image."""
         if self._length != image.length:
             raise ValueError("the length is not the number of live entries")
         if self._first != image.first_id:

@@ -1,8 +1,8 @@
-"""Between a living stream and its image (:mod:`anabranch.stream.image`).
+"""Makes images of streams (:mod:`anabranch.stream.image`), and streams of images.
 
-A block becomes a node and a node a block, so approximate trimming behaves alike before and after.
-Streams of several regions are written as one sequence of entries, in nodes of this module's own
-making; what is read back belongs to this region.
+A block becomes a node and a node becomes a block, so approximate trimming removes the same entries
+before and after. The streams of several regions become one sequence of entries, in nodes that this
+module makes. What is read from an image belongs to this region.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _STEP = 500
 _Entries = list[tuple[int, list[bytes]]]
 
 _Named = tuple[int, int, int]
-"""Origin and number of an entry, and the ID that it has in the stream."""
+"""Replica ID and number of an entry, and the ID that it has in the stream."""
 
 # -- to an image ------------------------------------------------------------------------------
 
 
 class ImageBuilder:
-    """What :class:`StreamImage` shows of a stream, as it was when this was made.
+    """The image of a stream as it was when this object was made.
 
-    The nodes, and then the pending entries of each group, are made as they are asked for, once.
-    Where entries have equal IDs (:mod:`anabranch.stream.renumbering`) the image is whole when all
-    that has been read.
+    The nodes, and then the pending entries of each group, are made on request, once. Where entries
+    have equal IDs (:mod:`anabranch.stream.renumbering`) the image is complete when all of them were
+    read.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -115,7 +115,7 @@ class ImageBuilder:
         return [group.pending() for group in self._groups]
 
     def release(self) -> None:
-        """Nobody will read the rest."""
+        """Release what was not read."""
         for log in self._logs.values():
             log.release()
         for group in self._groups:
@@ -125,8 +125,8 @@ class ImageBuilder:
 class _FrozenGroup:
     """A group as Redis knows it, with one cursor.
 
-    Entries below the cursor that are still to be delivered (*late*) are released ones that were
-    delivered at no time, behind all others: so they are handed out when somebody claims.
+    Entries below the cursor that must still be delivered (*late* entries) become released entries
+    without a delivery, behind all others. So consumers get them by a claim.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class _FrozenGroup:
         shown: set[_Named] = set()
         last_id = -1
         for entry_id, named, image in self._in_order(images):
-            if entry_id == last_id:  # neither exists: who had which is not told
+            if entry_id == last_id:  # neither entry exists, so it does not matter whose it was
                 continue
             last_id = entry_id
             if image is None or image.consumer is None:
@@ -196,7 +196,7 @@ class _FrozenGroup:
     def _in_order(
         self, images: Iterable[tuple[int, _Named, PendingImage | None]]
     ) -> Iterable[tuple[int, _Named, PendingImage | None]]:
-        """Under the IDs that entries have by now; none that is gone under the ID of another."""
+        """The entries under their new IDs, without deleted ones whose ID another entry has."""
         told = self._told(images)
         return sorted(told, key=_old_id) if self._renumbering.moved else told
 
@@ -208,7 +208,7 @@ class _FrozenGroup:
             replica_id, number, _ = named
             log = logs.get(replica_id)
             live = None if log is None else log.live_number(entry_id)
-            if live is not None and number in (0, live):  # 0: it is known by its ID only
+            if live is not None and number in (0, live):  # 0: only its ID is known
                 now = renumbering.id_of(*named)
                 if image is not None:
                     image.entry_id = now
@@ -219,7 +219,7 @@ class _FrozenGroup:
                 yield entry_id, named, image
 
     def release(self) -> None:
-        """Nobody will read the rest."""
+        """Release what was not read."""
         for pending in self._lists.values():
             pending.release()
 
@@ -245,7 +245,7 @@ def _entries(block: Block, low: int, high: int, ids: Sequence[int]) -> _Entries:
 
 
 def _late(stream: Stream, group: Group) -> list[_Named]:
-    """The entries below the cursor that are to be delivered and not pending, ascending."""
+    """Entries below the cursor that must be delivered and are not pending, ascending."""
     found = []
     for replica_id, (block, low, high) in group.late(stream.logs):
         pending = group.pending.get(replica_id, PendingList())
@@ -262,9 +262,9 @@ def _late(stream: Stream, group: Group) -> list[_Named]:
 class ImageLoader:
     """Makes a stream of an image that comes in parts: first the nodes, then the rest.
 
-    Images do not say when idempotent IDs were recorded: at the time of their entry's ID, or now
-    if that lies in the future; those past their age by now are left out. The two limits apply
-    where the image states none.
+    Images do not contain when idempotent IDs were recorded. The time in the ID of their entry
+    counts, or now if that is in the future; IDs past their age are left out. The two limits apply
+    where the image has none.
     """
 
     def __init__(self, now_ms: int, idmp_duration_s: int, idmp_maxsize: int) -> None:
@@ -304,7 +304,7 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
         opens = False
     deleted = node.slots - len(node.entries)
     if deleted:
-        # Where the deleted entries stood is not told; as the newest they do no harm.
+        # The image does not say where deleted entries were; as the newest they do no harm.
         block = log.tail
         assert block is not None
         block.keep_positions()
@@ -324,7 +324,7 @@ def _group(stream: Stream, image: GroupImage) -> Steps[Group]:
             consumer.name, consumer.seen_time_ms, consumer.active_time_ms
         )
     released: dict[int, PendingImage] = {}
-    image.pending.reverse()  # so that they can be let go of from the end
+    image.pending.reverse()  # so that each can be released
     while image.pending:
         for _ in range(min(_STEP, len(image.pending))):
             pending = image.pending.pop()

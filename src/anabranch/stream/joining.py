@@ -1,8 +1,9 @@
-"""Two states of one stream as one, without the effects that made them.
+"""Joins two states of one stream, without the effects that led to them.
 
-Each state comes with the vector of its region, and that is enough: what one has and the other has
-seen but does not have was removed there; what the other has not seen is unseen. So the result is
-what both would hold if each had applied what the other had.
+Each state comes with the version vector of its region, which is enough: what one state has, and the
+other region has seen but does not have, was removed there. What the other region has not seen is
+new to it. So the result is the state in which both regions would be if each had applied the effects
+of the other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Vector = Mapping[int, int]
 
 
 def join_dots(ours: dict[Dot, _T], theirs: dict[Dot, _T], our: Vector, their: Vector) -> None:
-    """Take over what is unseen of a table by dots, and drop what the other side has dropped."""
+    """Add what is new in a table by dots, and drop what the other side has dropped."""
     for dot in [dot for dot in ours if dot not in theirs and dot[1] <= their.get(dot[0], 0)]:
         del ours[dot]
     for dot, value in theirs.items():
@@ -39,10 +40,10 @@ def join_streams(
     their: Vector,
     flushes: tuple[Mapping[Dot, None], Mapping[Dot, None]],
 ) -> None:
-    """Join another state of a stream into ours; the other is of no use afterwards.
+    """Join another state of a stream into ours; do not use the other one afterwards.
 
-    ``flushes`` are what removed all groups of the database, here and there. Counters and look-up
-    tables have to be derived anew.
+    ``flushes`` are the effects that removed all groups of the database, here and there. Compute
+    counters and look-up tables again afterwards.
     """
     mine, other = ours.shared, theirs.shared
     our_tombstones: dict[Dot, Tombstone] = {
@@ -69,10 +70,11 @@ def join_streams(
 
 
 def replace_shared(ours: Stream, fresh: Stream) -> None:
-    """Have what regions share as another stream has it; the other is of no use afterwards.
+    """Replace what regions share by that of another stream; do not use that one afterwards.
 
-    What was delivered here, and to whom, stays. So do tombstones: either side may have forgotten
-    some, and one too many does no harm. Counters and look-up tables have to be derived anew.
+    Deliveries and pending entries of this region stay. Tombstones stay, too: either side may have
+    forgotten some, and a superfluous one does no harm. Compute counters and look-up tables again
+    afterwards.
     """
     _keep_places(ours)
     fresh.shared.tombstones |= ours.shared.tombstones
@@ -97,20 +99,20 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
 
 
 def _keep_places(stream: Stream) -> None:
-    """Entries are about to go."""
+    """Call this before entries are removed."""
     for group in stream.groups.values():
         group.place(stream.logs)
 
 
 def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ranges) -> None:
-    """Numbers of a replica ID were acknowledged somewhere."""
+    """Record that numbers of a replica ID were acknowledged."""
     if unseen:
         group.drop_acknowledged(replica_id, unseen)
         group.see(log.id_upto(unseen.highs[-1]))
 
 
 def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
-    """Entries and counters of one replica ID of which both have seen everything up to a number."""
+    """Join entries and counters of one replica ID; each side has seen all up to its number."""
     both = min(our, their)
     for low, high in _numbers(ours, both).without(_numbers(theirs, both)):
         ours.remove_numbered(low, high)
@@ -119,7 +121,7 @@ def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None
 
 
 def _numbers(log: RegionLog, top: int) -> Ranges:
-    """Numbers of the live entries up to one."""
+    """The numbers of the live entries up to a number."""
     found = Ranges()
     for block, low, high in log.spans_numbered(0, top):
         found.add_numbers(block.numbers_of(low, high))
@@ -172,7 +174,7 @@ def _join_groups(
             ours.groups.pop(name, None)
             continue
         if mine is None or alive.keys().isdisjoint(mine.creations):
-            # Nothing of ours is left: what was delivered here was delivered for another group.
+            # Nothing of our group is left: what was delivered here was delivered for another group.
             assert other is not None
             mine = ours.groups[name] = Group(other.last_delivered_id)
         mine.creations = alive
@@ -197,7 +199,7 @@ def _surviving(
     seen_there: Vector,
     tombstones_there: dict[Dot, Tombstone],
 ) -> dict[Dot, Creation]:
-    """Creations of one side that the other has too, or has not heard of and did not beat."""
+    """Creations of one side that the other side has, or has neither seen nor removed."""
     return {
         dot: creation
         for dot, creation in some.items()

@@ -1,7 +1,8 @@
-"""What bulk producers have written: per producer ID the batch it is at, and how far.
+"""What bulk producers have written: for each producer ID the present batch and its progress.
 
 Unlike the idempotent IDs of :mod:`anabranch.stream.producer` this needs no window: a producer names
-its batch and how many rows of it are in, so one record says whether a repetition adds anything.
+its batch and the count of rows that are written, so one record determines whether a repetition adds
+anything.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ class Accepted(NamedTuple):
 
     batch: int
     rows: int
-    """How many of its rows are in, from the first on."""
+    """The count of its rows that are written, from the first one on."""
     crc: int
-    """CRC-32 of their bytes, in order: detects a repetition with other rows."""
+    """CRC-32 of the bytes of these rows, in order: detects a repetition with other rows."""
     at_ms: int
 
 
 class Ledger:
-    """The records of one stream, the longest unused first."""
+    """The records of one stream; the record that was unused for the longest time comes first."""
 
     __slots__ = ("records",)
 

@@ -1,7 +1,7 @@
 """A consumer group of a region alone: its progress is one ID, exactly as in Redis.
 
-Nobody else creates the same group, and nobody else acknowledges: the group has been given what is
-not above its last-delivered-id. Nothing of what regions share of a group is kept.
+No other region creates or acknowledges concurrently: the entries up to last-delivered-id were
+delivered to the group. What regions share of a group is empty.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["LoneGroup"]
 
 
 class LoneGroup(Group):
-    """The groups of a stream that only this server writes; the stream makes them."""
+    """A group of a stream that only this server writes; the stream makes it."""
 
     __slots__ = ()
 
     def begin(
         self, stream: Counted, dot: Dot, creation: Creation, entries_read: int | None
     ) -> None:
-        """Entries-read begins with what ENTRIESREAD gave."""
+        """entries-read begins with the value of ENTRIESREAD."""
         self.entries_read = entries_read
 
     def restart(
@@ -53,7 +53,7 @@ class LoneGroup(Group):
         *,
         pending: bool,
     ) -> None:
-        """Entries were delivered; ``entries_read`` is that of the group by now."""
+        """Record a delivery; ``entries_read`` is the new counter of the group."""
         self.see(ids[-1])
         self.entries_read = entries_read
         if pending:
@@ -74,14 +74,14 @@ class LoneGroup(Group):
     # -- what is left to deliver --------------------------------------------------------------
 
     def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterator[Span]:
-        """Live entries to hand out, ascending."""
+        """Live entries to deliver, ascending."""
         return log.spans(self.last_delivered_id + 1, MAX_ID, limit)
 
     def _begin(self, replica_id: int, log: RegionLog) -> int:
         return log.number_upto(self.last_delivered_id)
 
     def is_undelivered(self, logs: Logs, entry_id: int) -> bool:
-        """Whether a live entry with this ID is to be handed out."""
+        """Whether a live entry with this ID must still be delivered."""
         return entry_id > self.last_delivered_id
 
     # -- entries-read and lag -----------------------------------------------------------------
@@ -99,7 +99,7 @@ class LoneGroup(Group):
         return lag(stream, self.entries_read, self.last_delivered_id)
 
     def check(self) -> None:
-        """Assert that nothing is shared, and no entry named by its number."""
+        """Assert that nothing is shared, and that no entry is named by its number."""
         GroupPending.check(self)
         for table in (self.creations, self.acknowledged, self.delivered, self.hidden, self.runs):
             assert not table

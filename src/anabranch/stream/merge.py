@@ -1,8 +1,8 @@
-"""Several region logs as one sequence in ID order, by runs.
+"""Merges several region logs into one sequence in ID order, by runs.
 
-Regions' entries usually come in stretches, so the merge cuts each log's spans where another log
-has its next entry instead of comparing entry by entry. With one region nothing is cut.
-Equal IDs of different regions are ordered by region number.
+Usually many neighbouring entries come from one region. So the merge does not compare entry by
+entry: it cuts the spans of a log where another log has its next entry. With one region nothing is
+cut. Entries of several regions with equal IDs are ordered by region number.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def merge_spans_reversed(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
 
 
 def limited_labelled(spans: Iterator[tuple[int, Span]], limit: int) -> Iterator[tuple[int, Span]]:
-    """Cut a sequence of spans with their regions after ``limit`` entries (-1: not at all)."""
+    """Cut a sequence of spans with their regions after ``limit`` entries (-1: no limit)."""
     if limit < 0:
         yield from spans
         return
@@ -116,9 +116,10 @@ def limited_labelled(spans: Iterator[tuple[int, Span]], limit: int) -> Iterator[
 
 
 def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) -> Iterator[Span]:
-    """Cut a sequence of spans after ``limit`` entries (-1: not at all).
+    """Cut a sequence of spans after ``limit`` entries (-1: no limit).
 
-    Entries with one ID stay together: who goes on behind the last ID would miss the others.
+    Entries with one ID stay together: a reader that continues behind the last ID would miss the
+    others.
     """
     if limit < 0:
         yield from spans
@@ -136,7 +137,7 @@ def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) ->
 
 
 def _equal_ids(spans: Iterator[Span], entry_id: int, *, newest_first: bool) -> Iterator[Span]:
-    """What follows with the same ID: each entry is of another log, and so begins a span."""
+    """The entries that follow with the same ID. Each is of another log, so a span begins there."""
     for block, low, high in spans:
         at = high - 1 if newest_first else low
         if block.ids[at] != entry_id:

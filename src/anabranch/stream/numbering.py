@@ -1,12 +1,13 @@
-"""How entries are numbered for those who read by more than IDs.
+"""The numbers of entries, for readers that need more than IDs.
 
 Where several regions write, an entry has the number of the effect that added it. A server on its
-own has no such numbers; there the entry's position stands in, from the stream's incarnation on,
-so that the numbers of a stream that was deleted and made again lie above all that it had.
+own has no such numbers; there the position of an entry is its number, counted from the incarnation
+of the stream. So the numbers of a stream that was deleted and made again are above all numbers that
+it had.
 
-Either way the numbers of one replica ID ascend as its IDs do, and none is used twice for a key. So
-a *vector* (replica ID -> number) says exactly which entries somebody has seen, whatever was deleted
-since, and however late other regions' entries arrive.
+In both cases the numbers of one replica ID ascend like its IDs, and no number is used twice for a
+key. So a version vector (replica ID -> number) says exactly which entries a reader has seen,
+whatever was deleted since, and however late the entries of other regions arrive.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ __all__ = ["newest_position_number", "number_of", "spans_behind"]
 
 
 def number_of(stream: Stream, block: Block, index: int) -> int:
-    """The number of a block's entry; numbers begin at 1."""
+    """The number of an entry of a block; numbers begin at 1."""
     return stream.incarnation + block.number(index)
 
 
 def newest_position_number(stream: Stream) -> int:
-    """The number of the newest entry that a server on its own ever added; 0 if there was none."""
+    """The number of the newest entry that a server on its own ever added; 0: none."""
     return stream.incarnation + stream.local.next_position
 
 

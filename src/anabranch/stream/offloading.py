@@ -1,8 +1,8 @@
-"""Compressed blocks that are in a file, so that a stream may be larger than memory.
+"""Compressed blocks in a file, so that a stream may be larger than memory.
 
-A block whose compressed form is offloaded has an :class:`Offloaded` in the place of the bytes. Who
-opens the block reads them back. The file is an extension of memory: it has nothing that the log and
-the snapshots do not have, and it is gone with the process.
+A block whose compressed form is offloaded has an :class:`Offloaded` in the place of the bytes.
+Opening the block reads the bytes. The file is an extension of memory: it contains nothing that the
+log and the snapshots do not contain, and it ends with the process.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ __all__ = ["BlockFile", "BlockLostError", "Offloaded"]
 
 
 class BlockLostError(Exception):
-    """A block cannot be read back. Only the log and the snapshots have its entries now."""
+    """A block cannot be read back; only the log and the snapshots contain its entries."""
 
 
 class BlockFile(Protocol):
-    """Where compressed blocks go."""
+    """The file of offloaded blocks."""
 
     held: int
-    """Bytes of the blocks that are in the file now."""
+    """The bytes of the blocks that are in the file."""
 
     def write(self, data: bytes) -> Offloaded | None:
-        """Put bytes into the file; None if it has no room for them."""
+        """Write bytes to the file; None if it has no room for them."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Return bytes as they were written. Raises :class:`BlockLostError`."""
 
     def free(self, offset: int, size: int) -> None:
-        """Give the room of bytes back; any thread may call it."""
+        """Free the room of bytes; any thread may call this."""
 
     def collect(self) -> None:
-        """Take over what was given back. Call it now and then."""
+        """Reuse room that :meth:`free` has freed. Call this now and then."""
 
 
 class Offloaded:
-    """Bytes in a block file. Their room is free again when nothing refers to this object."""
+    """Bytes in a block file. Their room is freed when no reference to this object is left."""
 
     __slots__ = ("file", "offset", "size")
 

@@ -1,8 +1,8 @@
 """The IDs of a closed block in eight bytes each instead of some fifty.
 
-IDs of one block lie close together: relative to the first one's millisecond, time and sequence
-number fit into one 64-bit word nearly always. Where they do not (a gap of decades, a sequence
-number beyond 2**24) the block keeps its plain list.
+IDs of one block are close together: relative to the first millisecond, time and sequence number
+nearly always fit into a 64-bit word. If they do not (a gap of decades, a sequence number beyond
+2**24), the block keeps its list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEQ_BITS = 24
 _SEQ_END = 1 << _SEQ_BITS
 _MS_END = 1 << (64 - _SEQ_BITS)
 _SMALL = 1 << 14
-_FEW = 10  # entries in each millisecond from which on packing them piece by piece is faster
+_FEW = 10  # with so many entries in each millisecond, packing piece by piece is faster
 _NUMBERS = array("Q", range(_SMALL))  # of which copies are made: most runs begin with a millisecond
 
 
@@ -66,7 +66,7 @@ class PackedIds:
 
     @classmethod
     def _pack_pieces(cls, base_ms: int, ids: Sequence[int]) -> PackedIds | None:
-        """The same for IDs of few milliseconds: usually the IDs of each ascend by one."""
+        """Do the same for IDs of few milliseconds: usually the IDs of each ascend by one."""
         words = array("Q")
         low = 0
         while low < len(ids):
@@ -85,9 +85,10 @@ class PackedIds:
 
     @classmethod
     def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:
-        """The same for IDs a fixed step apart; None unless that is evident; O(1) but for packing.
+        """Do the same for IDs a fixed step apart, O(1) but for packing; None if not evident.
 
-        IDs that ascend evenly are a ``range``, or as many as there are numbers between their ends.
+        IDs ascend evenly if they are a ``range``, or if there are as many as numbers between the
+        first and the last.
         """
         ms, first = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
         count = len(ids)
@@ -101,7 +102,7 @@ class PackedIds:
 
     @classmethod
     def run(cls, base_ms: int, first: int, count: int) -> PackedIds:
-        """So many IDs that ascend by one, from the one with this word on."""
+        """As many IDs that ascend by one, from the one with this word on."""
         if first + count <= _SMALL:
             return cls(base_ms, _NUMBERS[first : first + count])
         return cls(base_ms, array("Q", range(first, first + count)))
@@ -139,7 +140,7 @@ class PackedIds:
         ms = (entry_id >> SEQ_BITS) - self.base_ms
         if 0 <= ms < _MS_END:
             seq = entry_id & MAX_SEQ
-            # A sequence number too large for a word lies behind all of its millisecond.
+            # A sequence number too large for a word is behind all of its millisecond.
             word = (ms << _SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
             return bisect_left(self.words, word)
         return 0 if ms < 0 else len(self.words)

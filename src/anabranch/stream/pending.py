@@ -20,7 +20,7 @@ from msgspec import Struct
 __all__ = ["Consumer", "PendingEntry", "PendingList", "View", "walk"]
 
 _SWEEP_MIN = 64
-_SWEEP_STEP = 10_000  # IDs that one removal looks at, at least: a fraction of a millisecond
+_SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
 _PIECE = 256  # IDs looked up together
 
 
@@ -38,10 +38,10 @@ class PendingEntry(Struct, eq=False):
     delivery_count: int
     stamp: int
     number: int = 0
-    """Of the entry; 0: it is known by its ID, as in a region alone."""
+    """Of the entry; 0: only its ID is known, as in a region alone."""
 
     def copy(self) -> PendingEntry:
-        """The entry as it is now."""
+        """A copy of the entry in its present state."""
         return PendingEntry(
             self.entry_id,
             self.consumer,
@@ -53,22 +53,22 @@ class PendingEntry(Struct, eq=False):
 
 
 class View(Protocol):
-    """Who reads a list as it was at some moment, while it changes."""
+    """Reads a list as it was at some moment, while the list changes."""
 
     def keep(self, entry_id: int, entry: PendingEntry | None) -> None:
-        """What stands under an ID is about to change; None: nothing does."""
+        """Called before the entry with an ID changes; None if there is no such entry."""
 
 
 class PendingList:
-    """Pending entries by ID, ordered."""
+    """Pending entries by ID, in order."""
 
     __slots__ = ("_order", "_unswept", "entries", "frozen")
 
     def __init__(self) -> None:
         self.entries: dict[int, PendingEntry] = {}
-        self.frozen: tuple[View, ...] = ()  # who reads us as we were at some moment
+        self.frozen: tuple[View, ...] = ()  # read the list as it was at some moment
         self._order: list[int] = []
-        self._unswept = 0  # where a sweep that is under way goes on downwards; 0: none is
+        self._unswept = 0  # where a sweep in progress continues downwards; 0: no sweep
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -91,11 +91,13 @@ class PendingList:
             order.append(entry_id)
             return
         index = bisect_left(order, entry_id)
-        if index == len(order) or order[index] != entry_id:  # it may still stand there from before
+        if (
+            index == len(order) or order[index] != entry_id
+        ):  # an earlier entry with this ID may have left it there
             insort(order, entry_id)
 
     def will_change(self, entry: PendingEntry) -> None:
-        """An entry of ours is about to be changed in place."""
+        """Call this before an entry of this list is changed in place."""
         for frozen in self.frozen:
             frozen.keep(entry.entry_id, entry)
 
@@ -122,7 +124,7 @@ class PendingList:
         return entry
 
     def pop_all(self, ids: Iterable[int]) -> list[PendingEntry]:
-        """Remove the entries with these IDs; returns those there were."""
+        """Remove the entries with these IDs; returns those that were found."""
         gone = list(filter(None, map(self.entries.pop, ids, repeat(None))))
         for frozen in self.frozen:
             for entry in gone:
@@ -132,7 +134,7 @@ class PendingList:
         return gone
 
     def _sweep(self, most: int) -> None:
-        """Drop IDs that have left, so many at a time, from the newest to the oldest."""
+        """Drop IDs of removed entries, at most so many at a time, from the newest to the oldest."""
         order = self._order
         if not self.entries:
             order.clear()
@@ -142,7 +144,7 @@ class PendingList:
         self._unswept = low
 
     def shrink(self, count: int) -> None:
-        """Let go of some entries: the list is of no use any more."""
+        """Release some entries; the list cannot be used any more."""
         for _ in range(min(count, len(self.entries))):
             self.entries.popitem()
         del self._order[len(self.entries) :]
@@ -160,7 +162,7 @@ class PendingList:
             low = high
 
     def some_between(self, start: int, end: int, count: int) -> tuple[list[PendingEntry], int]:
-        """The first entries of the interval, ``count`` at most, and up to which ID they are all."""
+        """The first entries of the interval, at most ``count``, and the last ID covered."""
         order = self._order
         low = bisect_left(order, start)
         ids = order[low : low + count]
@@ -200,7 +202,7 @@ class PendingList:
 
 
 class Consumer:
-    """One reader of a group. Times are wall-clock ms; ``active_ms`` is -1 until it got an entry."""
+    """One reader of a group, with wall-clock times in ms; ``active_ms`` -1: never got an entry."""
 
     __slots__ = ("active_ms", "name", "pending", "seen_ms")
 
@@ -212,11 +214,11 @@ class Consumer:
 
     @property
     def pending_count(self) -> int:
-        """Entries this consumer has to acknowledge."""
+        """The count of entries that this consumer must acknowledge."""
         return sum(map(len, self.pending.values()))
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
-        """This consumer's pending entries by ID."""
+        """The pending entries of this consumer by ID."""
         return walk(self.pending, start, end)
 
 

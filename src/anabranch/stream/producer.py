@@ -50,9 +50,9 @@ class Producers:
         return known[0]
 
     def remember(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> bytes | None:
-        """Store a pair as the newest of its producer; what went beyond ``maxsize``, if any did."""
+        """Store a pair as the newest of its producer; returns the displaced pair, if any."""
         table = self.tables.setdefault(pid, {})
-        if table.pop(iid, None) is None:  # an expired one may still stand there
+        if table.pop(iid, None) is None:  # an expired one may still be there
             self.tracked += 1
         table[iid] = (entry_id, inserted_ms)
         self.iids_added += 1
@@ -64,7 +64,7 @@ class Producers:
         return None
 
     def restore(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> None:
-        """Store a pair that a payload carried; it was counted when it was added."""
+        """Store a pair of a payload; it was counted when it was added."""
         self.tables.setdefault(pid, {})[iid] = (entry_id, inserted_ms)
         self.tracked += 1
 
@@ -77,7 +77,7 @@ class Producers:
             self.tracked = 0
 
     def expired(self, now_ms: int) -> Iterator[tuple[bytes, int]]:
-        """(producer, how many of its oldest pairs) whose age has passed."""
+        """``(producer, count)``: how many of its oldest pairs are past their age."""
         oldest_ms = now_ms - self.duration_s * 1000
         for pid, table in self.tables.items():
             count = 0
@@ -89,7 +89,7 @@ class Producers:
                 yield pid, count
 
     def drop_oldest(self, pid: bytes, count: int) -> None:
-        """Drop the ``count`` oldest pairs of a producer, and the producer when none is left."""
+        """Drop the ``count`` oldest pairs of a producer, and a producer without pairs."""
         table = self.tables[pid]
         for iid in list(table)[:count]:
             del table[iid]

@@ -1,7 +1,7 @@
-"""Sets of effect numbers as few intervals: what a group was given, what was acknowledged.
+"""Sets of effect numbers, as few intervals: numbers of delivered or acknowledged entries.
 
 Intervals are half-open ``(low, high]``: ``(4, 7]`` are the numbers 5, 6 and 7. Neighbours are
-merged, so what grows at its end stays one interval.
+merged, so a set that grows at its end stays one interval.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Ranges:
         return bool(self.lows)
 
     def __len__(self) -> int:
-        """Intervals, not numbers."""
+        """The count of intervals, not of numbers."""
         return len(self.lows)
 
     def __contains__(self, number: int) -> bool:
@@ -52,8 +52,8 @@ class Ranges:
             lows.append(low)
             highs.append(high)
             return
-        first = bisect_left(highs, low)  # the first interval that reaches up to us
-        stop = bisect_right(lows, high)  # the first that begins behind us
+        first = bisect_left(highs, low)  # the first interval that reaches this one
+        stop = bisect_right(lows, high)  # the first one that begins behind this one
         if first < stop:
             low = min(low, lows[first])
             high = max(high, highs[stop - 1])
@@ -89,7 +89,7 @@ class Ranges:
             at += 1
 
     def without(self, other: Ranges | None) -> Ranges:
-        """The numbers of this set that are not in the other."""
+        """The numbers of this set that are not in the other one."""
         if not other:
             return self
         rest = Ranges()
@@ -106,12 +106,12 @@ class Ranges:
         return twin
 
     def flat(self) -> list[int]:
-        """``[low, high, low, high, ...]``, for writing down."""
+        """``[low, high, low, high, ...]``, for storing."""
         return [edge for pair in self for edge in pair]
 
     @classmethod
     def of_flat(cls, edges: list[int]) -> Ranges:
-        """The set that :meth:`flat` wrote down."""
+        """The set that :meth:`flat` has returned in this form."""
         twin = cls()
         twin.lows = edges[::2]
         twin.highs = edges[1::2]

@@ -1,7 +1,7 @@
-"""Which entries are still referenced by a group: KEEPREF, DELREF and ACKED rest on this.
+"""Whether groups still refer to an entry, for KEEPREF, DELREF and ACKED.
 
-An entry is referenced when the stream has a group and the entry is beyond the smallest
-last-delivered-id of all groups, or pending in any of them (owned or released).
+A group refers to an entry if the entry is above the smallest last-delivered-id of all groups, or is
+pending in any group (with a consumer, or released).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Policy", "References"]
 
 
 class Policy(Enum):
-    """What removing an entry means for the groups that refer to it."""
+    """What happens to references of groups when an entry is removed."""
 
     KEEPREF = "keepref"
     DELREF = "delref"

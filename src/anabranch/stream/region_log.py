@@ -35,16 +35,16 @@ class RegionLog(BlockSequence):
     def __init__(self, first_position: int = 0) -> None:
         super().__init__(first_position)
         self.base = first_position  # entries-added counts from this position on
-        self.trimmed = first_position  # trimming has removed what was below this position
+        self.trimmed = first_position  # trimming has removed the entries below this position
         self.floor = 0  # a deletion of the key has covered everything up to this number
         self.deleted_number = 0  # of the newest entry that XDEL or its kin removed
         self.deleted_id = 0
-        self.full = 0  # blocks below this position were full at the last look at them
+        self.full = 0  # at the last look, blocks below this position were full
 
     # -- compressing --------------------------------------------------------------------------
 
     def idle_blocks(self) -> list[Block]:
-        """The blocks that were full at the last call already, and were not returned since."""
+        """Blocks that are full since the last call at least, and were not returned before."""
         if self.tail is None:
             return []
         newest = self.tail.first_position
@@ -64,7 +64,7 @@ class RegionLog(BlockSequence):
     def older_half(self) -> int:
         """The position where the older half of the full blocks in memory ends; 0: there are none.
 
-        The newest block is not among them.
+        The newest block is not one of them.
         """
         first = self.in_memory()
         full = len(self.blocks) - 1 - first
@@ -73,7 +73,7 @@ class RegionLog(BlockSequence):
     # -- adding -------------------------------------------------------------------------------
 
     def open_at(self, position: int) -> None:
-        """The next entry has this position: further on only if nothing is counted at present."""
+        """Let the next entry have this position: above the next one only if nothing is counted."""
         ahead = position - self.next_position
         if ahead:
             assert ahead > 0
@@ -106,7 +106,7 @@ class RegionLog(BlockSequence):
         return block, index
 
     def numbers_of(self, ids: Sequence[int]) -> list[int]:
-        """The numbers of live entries, whose IDs ascend; O(their blocks)."""
+        """The numbers of live entries with these IDs, which ascend; O(their blocks)."""
         numbers: list[int] = []
         while len(numbers) < len(ids):
             rest = ids[len(numbers) :]
@@ -115,7 +115,9 @@ class RegionLog(BlockSequence):
             block, first = found
             stop = block.index_after(rest[-1])
             some = block.numbers_of(first, stop)
-            if stop - first == len(rest) and block.ids[stop - 1] == rest[-1]:  # all that follow
+            if (
+                stop - first == len(rest) and block.ids[stop - 1] == rest[-1]
+            ):  # all entries that follow
                 numbers += some
             else:
                 number_of = dict(zip(block.ids[first:stop], some, strict=True))
@@ -144,7 +146,7 @@ class RegionLog(BlockSequence):
         return 0
 
     def position_above(self, number: int) -> int:
-        """The position of the oldest live entry with a greater number; behind all without one."""
+        """The position of the oldest live entry with a greater number; the end without one."""
         for block, low, _ in self.spans_numbered(number, self.newest_number):
             return block.position(low)
         return self.next_position
@@ -215,7 +217,7 @@ class RegionLog(BlockSequence):
         runs = list(block.runs(0, _index_of(block, position)))
         if runs:
             return block.ids[runs[-1][1] - 1]
-        # None of it that lies below is live, and the block before has a live entry, as all have.
+        # No live entry of this block is below; the block before has one, like every block.
         if not at:
             return 0
         block = blocks[at - 1]
@@ -227,9 +229,9 @@ class RegionLog(BlockSequence):
         return 0 if at < 0 else self._live_before(at, _index_of(self.blocks[at], position))
 
     def position_behind_live(self, position: int, count: int) -> int:
-        """Where ``count`` live entries from a position on end; the log's end if those are all.
+        """The position behind ``count`` live entries from a position on; at most the log's end.
 
-        Also if there are none. O(log n + the blocks of these entries).
+        The position itself if ``count`` is 0. O(log n + the blocks of these entries).
         """
         if not count:
             return self.next_position
@@ -244,7 +246,7 @@ class RegionLog(BlockSequence):
         return self.next_position
 
     def _end_behind(self, position: int) -> int:
-        """Where to go on behind a live entry: the log's end, if it is the last one."""
+        """The position behind a live entry: the log's end, if it is the last one."""
         tail = self.tail
         assert tail is not None
         is_last = position == tail.position(tail.last_live())
@@ -253,7 +255,7 @@ class RegionLog(BlockSequence):
     # -- removing -----------------------------------------------------------------------------
 
     def remove_numbered(self, low: int, high: int) -> list[Block]:
-        """Remove the live entries with numbers in ``(low, high]``; the blocks that went whole."""
+        """Remove the live entries with numbers in ``(low, high]``; returns blocks now empty."""
         if high == low + 1:  # most removals are of one entry
             found = self.find_number(high)
             if found is not None:
@@ -273,15 +275,15 @@ class RegionLog(BlockSequence):
         return gone
 
     def _remove_within(self, at: int, first: int, high: int) -> None:
-        """Remove what a block has from an index on with numbers up to ``high``."""
+        """Remove the entries of a block from an index on with numbers up to ``high``."""
         block = self.blocks[at]
         stop = block.index_above(high)
         self.remove_all([i for run in block.runs(first, stop) for i in block.ids[slice(*run)]])
 
     def clear_upto(self, number: int, position: int) -> list[Block]:
-        """Everything up to a number is gone and forgotten; counting begins at ``position``.
+        """Remove and forget everything up to a number; counting begins at ``position``.
 
-        Returns the blocks that went whole.
+        Returns the blocks that became empty.
         """
         gone = self.remove_numbered(0, number)
         self.floor = max(self.floor, number)
@@ -295,7 +297,7 @@ class RegionLog(BlockSequence):
         return gone
 
     def adopt(self, other: RegionLog) -> None:
-        """Take over all entries of another state of this log; they are newer than any here."""
+        """Add all entries of another state of this log; they are newer than any entry here."""
         newest = max((self.newest_number, self.newest_id), (other.newest_number, other.newest_id))
         for block in other.blocks:
             block.drop_dead()
@@ -322,14 +324,14 @@ class RegionLog(BlockSequence):
         self._live_sums.clear()
 
     def record_deleted(self, number: int, entry_id: int) -> None:
-        """An entry was removed on purpose (it raises max-deleted-entry-id)."""
+        """Record that an entry was deleted on purpose: this raises max-deleted-entry-id."""
         if number > max(self.deleted_number, self.floor):
             self.deleted_number = number
             self.deleted_id = entry_id
 
     @property
     def is_blank(self) -> bool:
-        """Nothing is remembered but where positions go on."""
+        """Whether nothing is stored except the next position."""
         return not self.newest_number and not self.deleted_number and not self.blocks
 
     def copy(self) -> RegionLog:
@@ -374,7 +376,7 @@ def _first_position(block: Block) -> int:
 
 
 def _index_of(block: Block, position: int) -> int:
-    """Index of the first entry, dead or live, at or behind a position."""
+    """The index of the first entry, dead or live, at or behind a position."""
     offset = position - block.first_position
     if block.positions is not None:
         return bisect_left(block.positions, offset)

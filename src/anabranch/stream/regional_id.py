@@ -19,7 +19,7 @@ MODULUS = 256
 
 _EPOCH_BITS = 32
 _EPOCHS = 65536
-"""So many epochs of a region later a sequence number may mean two."""
+"""After so many epochs of a region a sequence number may be ambiguous."""
 
 
 def next_sequence(own: int, after: int) -> int:
@@ -34,21 +34,20 @@ def next_sequence(own: int, after: int) -> int:
 
 
 def sequence_in(own: int, ms: int, last: int) -> int:
-    """A replica ID's next ID in a millisecond, which may lie before that of ``last``.
+    """The next ID of a replica ID in a millisecond, which may be before that of ``last``.
 
-    Beyond the last sequence number there is none: what is returned then is no ID of that
-    millisecond any more.
+    Behind the last sequence number there is none: then the result is an ID of another millisecond.
     """
     after = last & MAX_SEQ if ms == last >> SEQ_BITS else -1
     return (ms << SEQ_BITS) + next_sequence(own, after)
 
 
 def automatic_id(own: int, now_ms: int, last: int) -> int:
-    """A replica ID's next ID above ``last``: of now, or of the latest millisecond that was seen."""
+    """The next ID of a replica ID above ``last``: of now, or of the latest millisecond seen."""
     ms = last >> SEQ_BITS
     if ms < now_ms:
         return (now_ms << SEQ_BITS) + next_sequence(own, -1)
     after = last & MAX_SEQ
     if not (after - own) % MODULUS and (after + MODULUS) >> _EPOCH_BITS == own >> 8:
-        return last + MODULUS  # an ID of ours follows one of ours: what most of many are
+        return last + MODULUS  # the usual case: an own ID follows an own ID
     return (ms << SEQ_BITS) + next_sequence(own, after)

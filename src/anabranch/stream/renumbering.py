@@ -1,8 +1,8 @@
-"""One rule for entries with equal IDs where a sequence has to have each ID once.
+"""One rule for entries with equal IDs, where a sequence needs each ID once.
 
-Clients may have given one ID in two regions. Both entries stay; but a payload for Redis, and the
-log of one region, hold an ID once. So in the order in which XRANGE shows entries, one whose ID is
-not above that of the entry before it gets that one's ID plus one.
+Clients may have given one ID in two regions. Both entries stay. But a payload for Redis, and the
+log of one region, contain an ID only once. So, in the order of XRANGE, an entry whose ID is not
+above that of the entry before gets the ID of that entry plus one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEP = 100
 
 
 class Renumbering:
-    """Goes through the entries of all regions, ascending, and remembers those with other IDs."""
+    """Visits the entries of all regions, ascending, and remembers those that get other IDs."""
 
     __slots__ = ("ids", "last", "moved")
 
@@ -34,7 +34,7 @@ class Renumbering:
         self.last = last
         """The ID of the newest entry so far."""
         self.moved: dict[tuple[int, int], tuple[int, int]] = {}
-        """By replica ID and number, the ID that an entry had, and the one that it gets."""
+        """By replica ID and number: the ID that an entry had, and the ID that it gets."""
         self.ids: set[int] = set()
         """The latter."""
 
@@ -58,23 +58,23 @@ class Renumbering:
         return fresh
 
     def follow(self, behind: Renumbering) -> None:
-        """Go on behind entries that another one has gone through, which began where this one is."""
+        """Continue behind the entries of another renumbering, which began where this one ended."""
         self.last = behind.last
         self.moved.update(behind.moved)
         self.ids.update(behind.ids)
 
     def id_of(self, replica_id: int, number: int, entry_id: int) -> int:
-        """The ID that a live entry gets, or keeps."""
+        """The ID that a live entry gets or keeps."""
         moved = self.moved.get((replica_id, number))
         return entry_id if moved is None else moved[1]
 
     def behind(self, entry_id: int) -> int:
-        """Where a cursor at an ID has to be: behind all entries that had an ID up to this."""
+        """Where a cursor at an ID must be set: behind all entries that had an ID up to this."""
         return max([new for old, new in self.moved.values() if old <= entry_id] + [entry_id])
 
 
 def renamed(fragment: bytes, entry_id: int) -> bytes:
-    """An entry as clients get it, under another ID."""
+    """The fragment of an entry, with another ID."""
     _, _, rest = fragment.split(b"\r\n", 2)
     _, _, pairs = rest.partition(b"\r\n")
     shown = text(entry_id)
@@ -82,7 +82,7 @@ def renamed(fragment: bytes, entry_id: int) -> bytes:
 
 
 def counted(stream: Stream) -> Steps[int]:
-    """How many entries of a stream get another ID, in short steps; of the moment of the first."""
+    """The count of entries that get another ID, in short steps; as of the first step."""
     if sum(log.length > 0 for log in stream.logs.values()) < 2:
         return 0
     renumbering = Renumbering()

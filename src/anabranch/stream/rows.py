@@ -32,17 +32,17 @@ _SIZE: Final = re.compile(rb"\$(0|[1-9][0-9]{0,9})\r\n")
 _LARGE_AGGREGATE: Final = re.compile(rb"[*~>|%][0-9]{6}")
 _BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
 _FEW: Final = 4
-"""So many rows are parsed one by one in less time."""
+"""Fewer rows than this are parsed faster one by one."""
 _FRAGMENT: Final = b"*2"
 """An entry is an ID and a row."""
 _FEW_OF_A_MS: Final = 8
-"""With fewer IDs in a millisecond, on average, nothing is shared among them."""
+"""With fewer IDs in a millisecond, on average, IDs have nothing in common to be shared."""
 _CUT: Final = _LINE_END + b"$"
-"""Before the size of each word. CPython looks for so few bytes without preparing for it."""
+"""The bytes before the size of each word. CPython finds so short a string without preparation."""
 
 
 class RowError(ValueError):
-    """Bytes that are no rows."""
+    """The bytes are no rows."""
 
 
 @dataclass(slots=True)
@@ -52,21 +52,20 @@ class Rows:
     sizes: list[int]
     """Bytes of each."""
     words: int | list[int]
-    """Names and values, the same number in all rows or one for each."""
+    """The count of names and values: one number for all rows, or one for each."""
     cuts: list[bytes]
-    """What stands before, between and behind the pieces of every row."""
+    """The bytes before, between and behind the pieces of every row."""
     columns: list[list[bytes]]
-    """The pieces: one less for each row than there are cuts."""
+    """The pieces: each row has one less than there are cuts."""
 
     def __len__(self) -> int:
         return len(self.sizes)
 
 
 def check_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> None:
-    """Whether these are the fragments of entries, one behind the other; :class:`RowError` if not.
+    """Whether these are the fragments of entries, one after the other; :class:`RowError` if not.
 
-    There is at least one, the IDs ascend, and ``sizes`` are above 0 and add up to the bytes there
-    are.
+    There is at least one, the IDs ascend, and ``sizes`` are above 0 and add up to the length.
     """
     if len(ids) > _FEW and _are_tabular(ids, sizes, data):
         return
@@ -88,10 +87,10 @@ def check_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> No
 
 
 def _are_tabular(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> bool:
-    """Whether these are fragments whose rows have the names of the first.
+    """Whether these are fragments whose rows have the names of the first one.
 
-    False if they are not, or cannot be told apart so. As in :func:`_tabular`; what stands before
-    the first value of an entry is compared with what it has to be.
+    False also if this method cannot find out. It works like :func:`_tabular`, and compares the
+    bytes before the first value of an entry with those that must be there.
     """
     count = len(ids)
     first = data[: sizes[0]]
@@ -121,7 +120,7 @@ def _are_tabular(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> bool:
 
 
 def _names_in(row: bytes) -> list[bytes]:
-    """The names of a row, each behind its size; none if this is no row."""
+    """The names of a row, each with its size before it; none if this is no row."""
     reader = Reader()
     if not _words_in(reader, row):
         return []
@@ -130,10 +129,10 @@ def _names_in(row: bytes) -> list[bytes]:
 
 
 def _columns(pieces: list[bytes], names: list[bytes]) -> list[list[bytes]] | None:
-    """The values of rows, column by column, each behind its size; None if a name is missing.
+    """The values of rows, column by column, each with its size before it; None without a name.
 
-    ``pieces`` are the rows from their first values on, without the last line end. A name is looked
-    for together with the bytes before and behind it: a value seldom holds all of those.
+    ``pieces`` are the rows from their first values on, without the last line end. The search for a
+    name includes the bytes before and behind it: a value seldom contains all of them.
     """
     columns = []
     for name in names[1:]:
@@ -148,7 +147,7 @@ def _columns(pieces: list[bytes], names: list[bytes]) -> list[list[bytes]] | Non
 
 
 def _id_pieces(ids: Sequence[int], front: bytes) -> list[bytes]:
-    """IDs that ascend, each behind some bytes and its size."""
+    """IDs that ascend, each with its size and other bytes before it."""
     pieces: list[bytes] = []
     low = 0
     if ((ids[-1] - ids[0]) >> SEQ_BITS) * _FEW_OF_A_MS > len(ids):
@@ -169,15 +168,16 @@ def _id_pieces(ids: Sequence[int], front: bytes) -> list[bytes]:
 
 
 def rows_in(ends: array[int], data: bytes) -> Rows:
-    """At least one row, checked; :class:`RowError` if they are not."""
+    """At least one row, checked; :class:`RowError` if a row is malformed."""
     return _tabular(ends, data) or _mixed(ends, data) or _parsed(ends, data)
 
 
 def _tabular(ends: array[int], data: bytes) -> Rows | None:
-    """Rows that have the names of the first; None if they do not, or cannot be told apart so.
+    """Rows that have the names of the first one; None if not, or if this cannot be found out.
 
-    The names, with the bytes around them, stand between the values. Everything between two values
-    is compared, and a value has to be as long as the size before it: then there is nothing else.
+    The names and the bytes around them are between the values. Everything between two values is
+    compared, and the length of a value must equal the size before it. So nothing else can be in the
+    rows.
     """
     names = _names_in(data[: ends[0]])
     if not names or not data.endswith(_LINE_END):
@@ -198,7 +198,7 @@ def _tabular(ends: array[int], data: bytes) -> Rows | None:
 
 
 def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:
-    """Whether each is a value behind its size and a line end."""
+    """Whether each is a value with its size before it and a line end behind it."""
     try:
         begins = list(map(_SIZE_LINES.__getitem__, lengths))
     except IndexError:
@@ -207,19 +207,19 @@ def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:
 
 
 def _size_line(size: int) -> bytes:
-    """How something of that size begins if it is a value behind its own size."""
+    """The first bytes of a text of that size, if it is a value with its own size before it."""
     for digits in range(1, len(str(size)) + 1):
         value = size - digits - len(_LINE_END)
         if value >= 0 and len(str(value)) == digits:
             return b"%d\r\n" % value
-    return b"-"  # there is none: no size begins with it
+    return b"-"  # None: no size begins so.
 
 
 _SIZE_LINES: Final = [_size_line(size) for size in range(1024)]
 
 
 def _mixed(ends: array[int], data: bytes) -> Rows | None:
-    """Rows of any names; None if they are not, or a word holds a line end."""
+    """Rows of any names; None if they are malformed, or a word contains a line end."""
     lines = data.split(_LINE_END)
     if lines.pop():
         return None
@@ -244,7 +244,7 @@ def _mixed(ends: array[int], data: bytes) -> Rows | None:
 
 
 def _parsed(ends: array[int], data: bytes) -> Rows:
-    """Any rows that are what they should be; :class:`RowError` if they are not."""
+    """Any rows; :class:`RowError` if they are malformed."""
     rows = [data[low:high] for low, high in pairwise([0, *ends])]
     reader = Reader()
     words = [_words_in(reader, row) for row in rows]
@@ -266,11 +266,11 @@ def _words_in(reader: Reader, row: bytes) -> int:
     if head is None:
         return 0
     words = int(head[1])
-    # The count is looked at first: the reader makes room for as many as it is told.
+    # The count is checked first, because the reader allocates memory for it.
     if words % 2 or words * _BULK_BYTES_MIN > len(row):
         return 0
     if _LARGE_AGGREGATE.search(row, head.end()):
-        # In bytes that are no row the reader would make room for those, too.
+        # In malformed bytes the reader would allocate memory for those, too.
         return words if _holds_words(row, head.end(), words) else 0
     reader.feed(row)
     try:
@@ -280,7 +280,7 @@ def _words_in(reader: Reader, row: bytes) -> int:
 
 
 def _holds_words(row: bytes, at: int, words: int) -> bool:
-    """Whether so many bulk strings are all that is behind the first line; looked at one by one."""
+    """Whether the bytes behind the first line are so many bulk strings; checks one by one."""
     for _ in range(words):
         size = _SIZE.match(row, at)
         if size is None:

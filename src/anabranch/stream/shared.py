@@ -1,9 +1,9 @@
-"""What a stream remembers beside its entries where several regions write it.
+"""The state of a stream beside its entries that several regions share.
 
-Everything is kept under the *dot* of the effect that brought it, because two rules need to know
-which effect that was: a removal takes away what it has seen, and a setting replaces the settings
-it has seen. What several regions did concurrently stays side by side, and what is shown is
-computed from that: so every region shows the same, whatever the order in which it heard.
+Everything is stored under the *dot* of the effect that caused it, because two rules depend on this
+effect: a removal removes what is in its context, and a setting replaces the settings in its
+context. Concurrent changes stay side by side, and the visible state is computed from all of them.
+So every region shows the same, whatever the order of arrival.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Tombstone = bytes | bool
-"""Which groups a removal beats that were created without knowing of it."""
+"""The groups that a removal beats although they were created concurrently."""
 
 ALL_GROUPS: Final = True
 NO_GROUP: Final = False
@@ -39,7 +39,7 @@ Dot = tuple[int, int]
 """(replica ID, number) of an effect."""
 
 Covered = Callable[[Dot], bool]
-"""Whether an effect was known to the one that is applied."""
+"""Whether an effect is in the context of the effect that is being applied."""
 
 _T = TypeVar("_T")
 
@@ -54,23 +54,23 @@ class Limits(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """One entry that a producer's idempotent ID stands for."""
+    """One entry for which an idempotent ID of a producer stands."""
 
     entry_id: int
     at_ms: int
     yields: bool
-    """Its entry goes if another region accepted the same ID for a smaller one."""
+    """Whether its entry is removed if another region accepted the same ID for a smaller one."""
     stays: int = 0
-    """The ID of the entry that stays in its place, if it lost; 0 if it has not."""
+    """The ID of the entry that stays instead, if this one lost; 0 if not."""
 
     @property
     def answered(self) -> int:
-        """The ID that a retry is answered with."""
+        """The ID in the reply to a retry."""
         return self.stays or self.entry_id
 
 
 class Bearer(Protocol):
-    """The stream that bears it: what follows from agreement is derived there."""
+    """The stream to which the shared state belongs; it computes what follows from that state."""
 
     producers: Producers
     last_id: int
@@ -78,24 +78,24 @@ class Bearer(Protocol):
     added_surplus: int
 
     def recount(self) -> None:
-        """Derive the counters anew."""
+        """Compute the counters again."""
 
     def set_ids(self, last_id: int, entries_added: int | None, max_deleted_id: int | None) -> None:
-        """Set the counters, up or down."""
+        """Set the counters, to greater or smaller values."""
 
     def renew_producers(self, duration_s: int, maxsize: int) -> None:
-        """Derive limits and look-up tables anew."""
+        """Compute limits and look-up tables again."""
 
     def remember(self, pid: bytes, iid: bytes) -> None:
-        """Derive what a retry with an idempotent ID is answered with."""
+        """Compute the reply to a retry with an idempotent ID."""
 
 
 class Shared:
     """The shared state of one key."""
 
     keeps_key = False
-    """Whether the key exists until it is deleted, even without entries and groups. If not, a key
-    exists by what is in it, which regions agree on."""
+    """Whether the key exists until it is deleted, even without entries and groups. If not, its
+    contents determine whether a key exists, and regions agree on them."""
 
     __slots__ = (
         "accepted",
@@ -121,7 +121,7 @@ class Shared:
 
     @property
     def is_blank(self) -> bool:
-        """Nothing is remembered."""
+        """Whether nothing is stored."""
         return not (
             self.tombstones
             or self.deadlines
@@ -134,24 +134,24 @@ class Shared:
         )
 
     def deadline_of(self, known: int | None) -> int | None:
-        """When a key goes of which this was known: what counts of the settings."""
+        """The deadline of the key, for which this one was known; the settings here determine it."""
         return self.deadline_ms
 
     @property
     def deadline_ms(self) -> int | None:
-        """The latest of concurrent settings, None (never) beating all."""
+        """The latest of concurrent settings; None (never) is later than all."""
         if not self.deadlines:
             return None
         times = self.deadlines.values()
         return None if None in times else max(time for time in times if time is not None)
 
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: dict[Dot, None]) -> None:
-        """The key or a group of it was removed: a tombstone stays until it is stable."""
+        """Store a tombstone for a removed key or group, until it is stable."""
         self.tombstones[dot] = tombstone
         unstable[dot] = None
 
     def clear(self, covered: Covered) -> None:
-        """The key was deleted by a region that had applied these effects. Tombstones stay."""
+        """A region that had applied these effects deleted the key. Tombstones stay."""
         drop_covered(self.deadlines, covered)
         drop_covered(self.last_ids, covered)
         drop_covered(self.deleted_ids, covered)
@@ -176,7 +176,7 @@ class Shared:
 
     # -- settings -----------------------------------------------------------------------------
     #
-    # Each replaces those it has seen. What a region alone does instead is in the class below.
+    # Each replaces the settings in its context. The class below has what a region alone does.
 
     def set_ids(
         self,
@@ -195,13 +195,13 @@ class Shared:
         stream.recount()
 
     def set_deadline(self, dot: Dot, at_ms: int | None, covered: Covered) -> int | None:
-        """EXPIRE; returns the deadline that counts."""
+        """EXPIRE; returns the resulting deadline."""
         drop_covered(self.deadlines, covered)
         self.deadlines[dot] = at_ms
         return self.deadline_ms
 
     def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
-        """XCFGSET; idempotent IDs that it has seen are forgotten."""
+        """XCFGSET; idempotent IDs in its context are forgotten."""
         drop_covered(self.limits, covered)
         self.limits[dot] = limits
         self.drop_tags(covered)
@@ -226,14 +226,14 @@ class Shared:
         stream.remember(pid, iid)
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
-        """A bulk producer's batch; returns the record that counts."""
+        """A batch of a bulk producer; returns the resulting record."""
         records = self.accepted.setdefault(pid, {})
         drop_covered(records, covered)
         records[dot] = record
         return max(records.values())
 
     def drop_accepted(self, pid: bytes, covered: Covered) -> Accepted | None:
-        """A bulk producer is forgotten; returns the record that counts still, if any does."""
+        """Forget a bulk producer; returns the remaining record, if there is one."""
         records = self.accepted.get(pid, {})
         drop_covered(records, covered)
         if records:
@@ -245,14 +245,14 @@ class Shared:
 
     @property
     def tables(self) -> tuple[dict[Dot, Any], ...]:
-        """What is kept under dots alone."""
+        """The tables that have dots as their only keys."""
         return (
             *(self.tombstones, self.deadlines, self.last_ids),
             *(self.deleted_ids, self.surpluses, self.limits),
         )
 
     def written(self) -> list[Any] | None:
-        """All of it as plain values, for a snapshot; None if nothing is shared."""
+        """The state as plain values, for a snapshot; None if nothing is shared."""
         return [
             [[*dot, tombstone] for dot, tombstone in self.tombstones.items()],
             [[*dot, at_ms] for dot, at_ms in self.deadlines.items()],
@@ -275,7 +275,7 @@ class Shared:
 
     @classmethod
     def restored(cls, written: list[Any]) -> Shared:
-        """What :meth:`written` gave."""
+        """Read what :meth:`written` has returned."""
         tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = written
         shared = cls()
         shared.tombstones = {(each, number): what for each, number, what in tombstones}
@@ -293,14 +293,14 @@ class Shared:
         return shared
 
     def check(self, stream: Bearer) -> None:
-        """Assert that the counters of the stream are what follows from it."""
+        """Assert that the counters of the stream follow from this state."""
         counters = stream.last_id, stream.max_deleted_id, stream.added_surplus
         stream.recount()
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
 
 
 class _Empty(dict[Any, Any]):
-    """A table that is empty and stays so."""
+    """A table that is empty and cannot be changed."""
 
     def __setitem__(self, key: object, value: object) -> None:
         raise TypeError("nobody else writes this key, so there is nothing to share")
@@ -316,7 +316,7 @@ _NONE = _Empty()
 
 
 class _Nothing(Shared):
-    """Nobody else writes the key. Its tables are empty and cannot be changed."""
+    """The state of a stream that no other region writes: empty tables, which cannot be changed."""
 
     keeps_key = True
     __slots__ = ()
@@ -330,7 +330,7 @@ class _Nothing(Shared):
         return ()
 
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: dict[Dot, None]) -> None:
-        """Nobody creates it concurrently."""
+        """Do nothing: there are no concurrent creations."""
 
     def deadline_of(self, known: int | None) -> int | None:
         return known
@@ -378,7 +378,7 @@ class _Nothing(Shared):
 
 
 NOTHING_SHARED: Final[Shared] = _Nothing()
-"""Of every stream of a region alone."""
+"""The shared state of every stream of a region alone."""
 
 
 def drop_covered(table: dict[Dot, _T], covered: Covered) -> None:
@@ -388,14 +388,14 @@ def drop_covered(table: dict[Dot, _T], covered: Covered) -> None:
 
 
 def winner(dots: dict[Dot, Tag]) -> Dot:
-    """Of several entries for one idempotent ID the one that is answered: the smallest ID."""
+    """The tag that counts, of several for one idempotent ID: that with the smallest entry ID."""
     return min(dots, key=lambda dot: (dots[dot].answered, dot[0] & 0xFF, dot))
 
 
 def age_rank(dots: dict[Dot, Tag]) -> tuple[int, int, int, int]:
-    """Of a producer's idempotent IDs those of the greatest ranks are remembered.
+    """A rank by age: of a producer's idempotent IDs those with the greatest ranks are remembered.
 
-    Epochs of one region number anew, so the replica ID counts as well.
+    Epochs of one region number their effects anew, so the replica ID is part of the rank.
     """
     if len(dots) == 1:
         (((replica_id, number), tag),) = dots.items()

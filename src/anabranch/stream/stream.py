@@ -34,7 +34,7 @@ MAX_ENTRIES_ADDED = (1 << 63) - 1
 
 
 def _rank(replica_id: int) -> tuple[int, int]:
-    """Equal IDs are ordered by region, and by epoch within one."""
+    """Entries with equal IDs are ordered by region, and by epoch within a region."""
     return replica_id & 0xFF, replica_id
 
 
@@ -69,20 +69,20 @@ class Stream:
         self.logs: dict[int, RegionLog] = {LOCAL_REGION: self.local}
         self.last_id = 0  # last-generated-id; survives deletion
         self.max_deleted_id = 0
-        self.added_surplus = 0  # what XSETID made of entries-added
+        self.added_surplus = 0  # what XSETID has added to entries-added
         self.groups: dict[bytes, Group] = {}
         self.producers = Producers(idmp_duration_s, idmp_maxsize)
-        self.incarnation = 0  # where positions begin for those who read by them
+        self.incarnation = 0  # the number at which positions begin
         self.ledger = Ledger()
         self.accessed_ms = 0  # for OBJECT IDLETIME only
         self.counted_bytes = -1  # of memory, see keyspace/accounting.py; -1: no key is bound to it
-        self.is_due = False  # changed since they were counted
-        self.shared = NOTHING_SHARED  # what several writing regions need to agree
+        self.is_due = False  # changed since its memory was counted
+        self.shared = NOTHING_SHARED  # what several writing regions share
         self.new_group: type[Group] = LoneGroup  # makes a group of this stream
 
     @classmethod
     def of_regions(cls, own: int, idmp_duration_s: int, idmp_maxsize: int) -> Stream:
-        """An empty stream that several regions write; ``own`` is the replica ID that we are."""
+        """An empty stream that several regions write; ``own`` is the replica ID of this region."""
         stream = cls(idmp_duration_s, idmp_maxsize)
         stream.shared = Shared()
         stream.new_group = Group
@@ -91,11 +91,11 @@ class Stream:
         return stream
 
     def write_as(self, own: int) -> None:
-        """From now on we add entries as this replica ID."""
+        """Add entries under this replica ID from now on."""
         self.local = self.log_of(own)
 
     def log_of(self, replica_id: int) -> RegionLog:
-        """The log of a replica ID, begun if there is none."""
+        """The log of a replica ID; it is created if necessary."""
         log = self.logs.get(replica_id)
         if log is None:
             log = self.logs[replica_id] = RegionLog()
@@ -105,7 +105,7 @@ class Stream:
 
     @property
     def entries_added(self) -> int:
-        """Entries ever added, deleted ones included; the positions count them."""
+        """Entries ever added, also deleted ones."""
         added = self.added_surplus
         for log in self.logs.values():
             added += log.next_position
@@ -143,13 +143,13 @@ class Stream:
         return sum(log.count(start, end) for log in self.logs.values())
 
     def ranked(self) -> list[int]:
-        """The logs' replica IDs in the order in which entries with equal IDs come."""
+        """The replica IDs of the logs, in the order of entries with equal IDs."""
         return sorted(self.logs, key=_rank)
 
     def spans(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """Live entries with ``start <= ID <= end`` of all regions, ascending.
 
-        The limit is exceeded rather than that entries with one ID be separated.
+        The limit may be exceeded so that entries with one ID stay together.
         """
         if len(self.logs) == 1:
             return self.local.spans(start, end, limit)
@@ -162,14 +162,14 @@ class Stream:
         return limited_labelled(spans, limit)
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """The same entries from the newest; each span is still ascending inside."""
+        """The same entries from the newest one; within a span the entries still ascend."""
         if len(self.logs) == 1:
             return self.local.spans_reversed(start, end, limit)
         sources = [self.logs[each].spans_reversed(start, end) for each in self.ranked()]
         return limited(merge_spans_reversed(sources), limit, newest_first=True)
 
     def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
-        """``(region, span)`` of live entries that a group was not given yet, ascending over all."""
+        """``(region, span)`` of live entries that were not delivered to a group, ascending."""
         if len(self.logs) == 1:
             (replica_id,) = self.logs
             return zip(repeat(replica_id), group.spans(replica_id, self.local, limit))
@@ -181,7 +181,7 @@ class Stream:
         return limited_labelled(merge_labelled(sources), limit)
 
     def has_for(self, group: Group) -> bool:
-        """Whether :meth:`spans_for` would give anything."""
+        """Whether :meth:`spans_for` would return an entry."""
         return next(self.spans_for(group, 1), None) is not None
 
     def find(self, entry_id: int) -> tuple[int, Block, int] | None:
@@ -193,13 +193,13 @@ class Stream:
         return None
 
     def live_among(self, ids: Sequence[int]) -> list[int]:
-        """Which of these IDs live entries have, in the order given."""
+        """Those of these IDs that live entries have, in the given order."""
         if len(self.logs) == 1 and len(ids) > 1:
             return self.local.live_among(ids)
         return [entry_id for entry_id in ids if self.find(entry_id) is not None]
 
     def find_all(self, entry_id: int) -> list[tuple[int, Block, int]]:
-        """The same for all live entries with this ID; concurrent writers may have used it twice."""
+        """Do the same for all live entries with this ID, which several regions may have used."""
         return [
             (replica_id, *found)
             for replica_id in self.ranked()
@@ -207,7 +207,7 @@ class Stream:
         ]
 
     def find_pending(self, group: Group, entry: PendingEntry) -> tuple[int, Block, int] | None:
-        """The live entry that a pending one stands for, or None."""
+        """The live entry of a pending entry, or None."""
         if not entry.number:
             return self.find(entry.entry_id)
         replica_id = group.region_of(entry)
@@ -218,7 +218,7 @@ class Stream:
     def claimable(
         self, group: Group, entry_id: int
     ) -> list[tuple[tuple[int, Block, int] | None, PendingEntry | None]]:
-        """``(live entry, pending entry)`` of all that have an ID, either being None if missing."""
+        """``(live entry, pending entry)`` for everything with an ID; one of them may be None."""
         first = group.find(entry_id)
         if len(self.logs) == 1 and (first is None or not first.number):
             return [(self.find(entry_id), first)]
@@ -248,7 +248,7 @@ class Stream:
     # -- changing -----------------------------------------------------------------------------
 
     def remove(self, entry_id: int) -> bool:
-        """Remove a live entry; False when there is none."""
+        """Remove a live entry; False if there is none."""
         for log in self.logs.values():
             found = log.find(entry_id)
             if found is not None:
@@ -257,15 +257,15 @@ class Stream:
         return False
 
     def remove_all(self, ids: Sequence[int]) -> list[int]:
-        """Remove the live entries among these distinct IDs; the IDs of those there were."""
+        """Remove the live entries that have these distinct IDs; returns the IDs that were found."""
         if len(self.logs) == 1 and len(ids) > 1:
             return self.local.remove_all(ids)
         return [entry_id for entry_id in ids if self.remove(entry_id)]
 
     def trim(self, region: int, below_position: int) -> list[Block]:
-        """Remove a region's entries with positions below the given one.
+        """Remove the entries of a region with lower positions.
 
-        Returns the blocks that went whole.
+        Returns the blocks that became empty.
         """
         log = self.logs[region]
         log.trimmed = max(log.trimmed, below_position)
@@ -288,7 +288,7 @@ class Stream:
     def set_ids(self, last_id: int, entries_added: int | None, max_deleted_id: int | None) -> None:
         """XSETID: the next entry must be above ``last_id``, which may be lower than before.
 
-        A lowered entries-added clamps what groups have read.
+        A lower entries-added limits the entries-read of groups.
         """
         if last_id < self.last_id:
             for log in self.logs.values():
@@ -303,14 +303,14 @@ class Stream:
             self.max_deleted_id = max_deleted_id
 
     def drop_references(self, entry_id: int) -> int:
-        """Remove an entry from every group's pending list; returns in how many it was."""
+        """Remove an entry from the pending lists of all groups; returns in how many it was."""
         return sum(group.acknowledge([entry_id]) for group in self.groups.values())
 
     # -- of several regions -------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:
-        """Whether there is a key: a group, or something was added since it was last deleted."""
+        """Whether the key exists: it has a group, or an addition since its last deletion."""
         shared = self.shared
         return (
             shared.keeps_key
@@ -321,20 +321,20 @@ class Stream:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is left of a stream that does not exist."""
+        """Whether a stream that does not exist has nothing stored."""
         return self.shared.is_blank and all(log.is_blank for log in self.logs.values())
 
     @property
     def has_only_tombstones(self) -> bool:
-        """Whether nothing but tombstones is left of a stream that does not exist."""
+        """Whether a stream that does not exist has nothing stored but tombstones."""
         shared = self.shared
         return not (shared.deadlines or shared.limits or shared.tags or shared.accepted)
 
     def prune(self, watermark: Mapping[int, int], own: int) -> bool:
-        """Drop tombstones that every member has, then logs that nothing is left of.
+        """Drop tombstones that every member has, then empty logs; returns whether one is left.
 
-        While the stream exists they stay: readers by position learn from them whether they had
-        read everything when the key was deleted. Whether any tombstone is left.
+        While the stream exists, empty logs stay: readers by position learn from them whether they
+        had read everything when the key was deleted.
         """
         shared = self.shared
         for dot in [dot for dot in shared.tombstones if dot[1] <= watermark.get(dot[0], 0)]:
@@ -349,7 +349,7 @@ class Stream:
         return False
 
     def recount(self) -> None:
-        """Derive the counters anew, after more than an addition."""
+        """Compute the counters again, after more than an addition."""
         shared = self.shared
         logs = self.logs.values()
         self.last_id = max([log.newest_id for log in logs] + list(shared.last_ids.values()))
@@ -359,7 +359,7 @@ class Stream:
         self.added_surplus = sum(shared.surpluses.values()) - sum(log.base for log in logs)
 
     def renew_producers(self, duration_s: int, maxsize: int) -> None:
-        """Derive limits and look-up tables anew; the limits given count if none were set."""
+        """Compute limits and look-up tables again; the given limits count if none were set."""
         shared = self.shared
         producers = self.producers
         if shared.limits:
@@ -372,10 +372,10 @@ class Stream:
         self.ledger.renew({pid: max(dots.values()) for pid, dots in shared.accepted.items()})
 
     def remember(self, pid: bytes, iid: bytes, *, is_new: bool = True) -> None:
-        """The tags for an idempotent ID have changed: derive what a retry is answered with.
+        """Compute the reply to a retry with an idempotent ID whose tags have changed.
 
-        The newest ``maxsize`` IDs of a producer are remembered, by (time, region, epoch, number)
-        wherever they came from, so regions that have applied the same remember the same.
+        The newest ``maxsize`` IDs of a producer are remembered, by (time, region, epoch, number) of
+        any region, so regions that have applied the same effects remember the same IDs.
         """
         shared = self.shared
         producers = self.producers
@@ -400,7 +400,7 @@ class Stream:
             tags.pop(dropped, None)
 
     def _insert(self, pid: bytes, iid: bytes) -> None:
-        """An idempotent ID comes late, or is there already: put it where its rank has it."""
+        """Put an idempotent ID that came late, or exists already, to the place of its rank."""
         shared = self.shared
         producers, tags = self.producers, shared.tags[pid]
         dots = tags[iid]
@@ -416,7 +416,7 @@ class Stream:
         producers.tracked += len(producers.tables[pid])
 
     def _renew_table(self, pid: bytes) -> None:
-        """Derive a producer's look-up table anew; its old one counts as gone."""
+        """Compute a producer's look-up table again."""
         shared = self.shared
         producers, tags = self.producers, shared.tags[pid]
         newest = sorted(tags, key=lambda iid: age_rank(tags[iid]))[-producers.maxsize :]
@@ -427,7 +427,7 @@ class Stream:
         self.drop_tags(pid)
 
     def drop_tags(self, pid: bytes) -> None:
-        """Keep of a producer's tags those that its look-up table still has."""
+        """Drop the tags of a producer that are not in its look-up table any more."""
         shared = self.shared
         known = self.producers.tables.get(pid, {})
         table = shared.tags.get(pid)

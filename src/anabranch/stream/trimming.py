@@ -1,8 +1,8 @@
-"""What MAXLEN / MINID would remove: a plan, not an act.
+"""What MAXLEN or MINID would remove: a plan, which changes nothing.
 
-``=`` removes the oldest entries one by one. ``~`` with KEEPREF removes whole nodes only and never
-an entry that ``=`` would keep. With DELREF and ACKED the ``~`` loses its granularity: entries go
-one by one, and only LIMIT is applied per node. Source: docs/compatibility.md, Redis 8.2+.
+``=`` removes the oldest entries one by one. ``~`` with KEEPREF removes only whole nodes, and never
+an entry that ``=`` would keep. With DELREF and ACKED, ``~`` also removes entries one by one, and
+only LIMIT counts by nodes. Source: docs/compatibility.md, Redis 8.2+.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class TrimPlan:
 
 
 def limit_default(node_entries_max: int) -> int:
-    """LIMIT when ``~`` comes without one: a hundred nodes, at most a million entries."""
+    """LIMIT when ``~`` is given without it: a hundred nodes, at most a million entries."""
     limit = 100 * node_entries_max
     return min(limit if limit > 0 else 10_000, 1_000_000)
 
 
 def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
-    """What the rule removes now, None when nothing."""
+    """What the rule removes now; None if nothing."""
     length = stream.length
     if not length or (rule.maxlen is not None and length <= rule.maxlen):
         return None
@@ -60,7 +60,7 @@ def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
 
 
 def _plan_prefix(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
-    """``=``: the oldest entries until the rule holds, as one position per region."""
+    """``=``: remove the oldest entries until the rule holds, as one position for each region."""
     excess = -1 if rule.maxlen is None else stream.length - rule.maxlen
     end = (1 << 128) - 1 if rule.minid is None else rule.minid - 1
     if end < 0:
@@ -86,7 +86,7 @@ def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]
 
 
 def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
-    """``~``: whole nodes from the oldest, within LIMIT."""
+    """``~``: remove whole nodes from the oldest one, within LIMIT."""
     if len(stream.logs) > 1:
         return _plan_nodes_of_regions(stream, rule)
     below = []
@@ -111,7 +111,7 @@ def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
 
 
 def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
-    """The same of several logs: nodes of which ``=`` would not leave an entry, oldest first."""
+    """Do the same for several logs: nodes of which ``=`` would not leave an entry, oldest first."""
     exact = dict(_plan_prefix(stream, rule))
     nodes = [
         (block.last_slot_id, region, block)
@@ -130,7 +130,7 @@ def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, in
 
 
 def _plan_entries(stream: Stream, rule: TrimRule) -> list[int]:
-    """DELREF and ACKED: single entries from the oldest; ACKED passes over referenced ones."""
+    """DELREF and ACKED: remove single entries from the oldest one; ACKED skips referenced ones."""
     references = References(stream) if rule.policy is Policy.ACKED else None
     doomed: list[int] = []
     length = stream.length

@@ -1,4 +1,4 @@
-"""What an entry adds to the weight of its block, by which ``stream-node-max-bytes`` ends one."""
+"""The weight that an entry adds to its block, which ``stream-node-max-bytes`` limits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["entry_weight", "entry_weights"]
 
 
 def entry_weight(fields_bytes: int, words: int) -> int:
-    """What an entry adds to the weight of its block.
+    """The weight that an entry adds to its block.
 
-    ``fields_bytes`` are those of ``*2n $field $value ...`` in its fragment, ``words`` is their 2n.
-    That is roughly what a Redis node would spend: two bytes of framing where a word on the wire
-    carries six; and of several fields a node keeps the names, half of the bytes, once for all its
-    entries. XADD has this formula inline, in terms of its own.
+    ``fields_bytes`` is the length of ``*2n $field $value ...`` in its fragment, ``words`` is their
+    2n. The weight is roughly the size in a Redis node: two bytes of framing for the six of a word
+    on the wire. If there are several fields, a node stores the names, half of the bytes, once for
+    all its entries. XADD has this formula inline.
     """
     return fields_bytes - 4 if words == 2 else (fields_bytes + 4 - 4 * words) >> 1
 
 
 def entry_weights(sizes: list[int], words: int | list[int]) -> list[int]:
-    """The same for many entries, of as many words each or of a number for each."""
+    """The weights of many entries, with one count of words for all or one for each."""
     if isinstance(words, list):
         return list(map(entry_weight, sizes, words))
     if words == 2:

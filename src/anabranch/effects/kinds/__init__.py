@@ -1,13 +1,11 @@
-"""The vocabulary of change: one small record per thing that can happen.
+"""All kinds of effects: a small record for each kind of change.
 
-A command *decides* (validates, picks the ID, picks what to trim) and emits effects that leave
-nothing to choose; ``apply*.py`` carries them out. ``codec.py`` turns them into the arrays a log or
-a peer gets, where ``tag`` is the kind; a kind only ever grows at its end, with defaults. ``db``
-is a database number, times are wall-clock milliseconds. The modules are families of kinds; other
-code takes every kind from this package.
+A command *decides* (validates, chooses the ID, chooses what to trim) and emits effects that leave
+nothing to choose; ``apply*.py`` applies them. ``codec.py`` turns them into the arrays of the log
+and of messages to other regions, where ``tag`` is the kind. New fields are added at the end only,
+with defaults. ``db`` is a database number, times are wall-clock milliseconds.
 
-A kind is *local* if it concerns this region alone: pending entries, consumers, users. Local effects
-have no number and never leave the region.
+The modules are families of kinds; other code imports every kind from this package.
 """
 
 from anabranch.effects.kinds.base import (

@@ -11,10 +11,11 @@ __all__ = ["Effect", "EntryId", "EntryIds", "GroupEffect", "KeyEffect"]
 
 
 EntryId = Annotated[int, Meta(title="entry ID")]
-"""An ID as one integer (``stream/entry_id.py``); 128 bits, so the codec has to know of it."""
+"""An ID as one integer of 128 bits (``stream/entry_id.py``); the codec treats it in a special way.
+"""
 
 EntryIds = Annotated[Sequence[int], Meta(title="entry IDs")]
-"""Several of them; a ``range`` where they ascend evenly."""
+"""Several IDs; a ``range`` if they ascend evenly."""
 
 
 class Effect(Struct, array_like=True, gc=False):

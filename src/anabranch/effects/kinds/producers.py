@@ -16,7 +16,7 @@ __all__ = [
 
 
 class Remember(KeyEffect, tag=10):
-    """A producer's idempotent ID now stands for an entry.
+    """An idempotent ID of a producer stands for an entry from now on.
 
     ``yields``: the entry is removed if another region has accepted the same idempotent ID for an
     entry with a smaller ID.
@@ -32,8 +32,8 @@ class Remember(KeyEffect, tag=10):
 class CountDuplicate(KeyEffect, tag=11):
     """A producer sent ``count`` retries; nothing was added.
 
-    ``accepted`` is the number of idempotent IDs that the stream's former place had counted and
-    forgotten.
+    ``accepted``: how many idempotent IDs the stream had counted under its former key, and forgotten
+    since.
     """
 
     local = True
@@ -60,7 +60,7 @@ class ForgetProducers(KeyEffect, tag=13):
 
 
 class Accept(KeyEffect, tag=14):
-    """A bulk producer's batch: the number of its rows in the stream, and their CRC-32."""
+    """A batch of a bulk producer: the count of its rows in the stream, and their CRC-32."""
 
     pid: bytes
     batch: int
@@ -70,7 +70,7 @@ class Accept(KeyEffect, tag=14):
 
 
 class DropRecords(KeyEffect, tag=15):
-    """Removes records of bulk producers that were not used for long.
+    """Removes records of bulk producers that were unused for long.
 
     Concurrent newer records of the same producers stay.
     """

@@ -1,4 +1,4 @@
-"""Members of the cluster, epochs, full syncs, repair, and the note about a sync."""
+"""Members of the cluster, epochs, full syncs, repair, and the record of a sync."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class EnterCluster(Effect, tag=74):
 
 
 class Synced(Effect, tag=76):
-    """A note: the log was on the disk up to this position."""
+    """The log was on the disk up to this position."""
 
     local = True
 
