@@ -274,6 +274,23 @@ def test_importing_the_kit_and_its_plugin_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_it_prints_nothing_and_logs_to_who_listens() -> None:
+    program = """
+import logging, sys
+from anabranch.testing import Server
+if sys.argv[1:]:
+    logging.basicConfig(format="%(name)s: %(message)s")
+with Server() as server:
+    server.execute("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+"""
+    silent, listening = (
+        subprocess.run([sys.executable, "-c", program, *words], capture_output=True, check=True)
+        for words in ([], ["listen"])
+    )
+    assert (silent.stdout, silent.stderr) == (b"", b"")
+    assert listening.stderr == b"anabranch: maxmemory_policy.no_effect\n"
+
+
 def test_servers_that_were_closed_leave_nothing_behind() -> None:
     code = """
 import os

@@ -19,7 +19,7 @@ class Disk:
         self._is_full = False
 
     def full(self) -> None:
-        """From now on every write fails with "No space left on device"."""
+        """From now on every write to log and snapshots fails: "No space left on device"."""
         self._is_full = True
 
     def free(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import secrets
 import tempfile
@@ -19,6 +20,7 @@ from anabranch.errors import CommandError, ConfigError
 from anabranch.server.app import Server as LiveServer
 from anabranch.server.disk import DataDirectory
 from anabranch.server.listener import bind_all, bind_free_port
+from anabranch.server.logs import LOGGER
 from anabranch.server.stop import abandon, orderly_stop
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
@@ -37,6 +39,9 @@ Word = bytes | str | int | float
 
 RUNNING: Final[dict[int, Server]] = {}
 """All servers of this process that run, by their ports."""
+
+# A program that does not configure logging shall not see events on stderr.
+LOGGER.addHandler(logging.NullHandler())
 
 
 class CommandFailedError(Exception):
