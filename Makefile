@@ -139,17 +139,19 @@ redis:
 	    echo "redis-server is not installed: what compares with it is skipped" >&2; \
 	  fi; }
 
-# A browser for the page, and Prometheus (unpacked, without its service) for the dashboard. Where they
-# cannot be had the tests that use them say so and are skipped.
+# A browser for the page, Prometheus (unpacked, without its service) for the dashboard, clients for Go,
+# PHP and Ruby, and what builds the container image. Where they cannot be had the tests that use them
+# say so and are skipped.
 ONLOOKERS := $(CURDIR)/$(VENV)/prometheus
+WANTED := chromium golang-go golang-github-gomodule-redigo-dev php-cli php-redis ruby ruby-redis \
+  buildah debootstrap
 onlookers:
 	@if [ "$$(id -u)" = 0 ] && grep -qs '^ID=debian' /etc/os-release; then \
-	  command -v chromium >/dev/null && { command -v prometheus >/dev/null || \
+	  dpkg --status $(WANTED) >/dev/null 2>&1 && { command -v prometheus >/dev/null || \
 	    test -d $(ONLOOKERS); } && exit 0; \
 	  apt-get update -qq; \
-	  command -v chromium >/dev/null || DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -yqq --no-install-recommends chromium; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends $(WANTED); \
 	  command -v prometheus >/dev/null || test -d $(ONLOOKERS) || { \
 	    directory=$$(mktemp -d) && cd "$$directory" && apt-get download -qq prometheus && \
 	    dpkg-deb -x prometheus_*.deb $(ONLOOKERS); rm -rf "$$directory"; }; \
-	fi || echo "no browser or no prometheus: the tests that use them are skipped" >&2
+	fi || echo "no browser, Prometheus, Go, PHP, Ruby or buildah: the tests that use them are skipped" >&2

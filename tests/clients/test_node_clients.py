@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.clients.conftest import NODE_SOURCES
+from tests.support.programs import assert_every_check_passes
 from tests.support.servers import AnabranchServer
-
-SECONDS = 120
 
 
 @pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])
@@ -19,17 +16,5 @@ SECONDS = 120
 def test_a_node_client_gets_what_it_expects(
     node_project: Path, server: AnabranchServer, script: str, protocol: int
 ) -> None:
-    text = (NODE_SOURCES / script).read_text("utf-8")
-    names = re.findall(r'^check\("([^"]+)"', text, re.MULTILINE)
-    assert names
-    done = subprocess.run(
-        ["node", script, str(server.port), str(protocol)],
-        cwd=node_project,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    said = f"{done.stdout}\n{done.stderr}"
-    assert done.stdout.splitlines() == [f"ok: {name}" for name in names], said
-    assert done.returncode == 0, said
+    command = ["node", script, str(server.port), str(protocol)]
+    assert_every_check_passes(NODE_SOURCES / script, command, node_project)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.support.programs import names_of_checks
 from tests.support.servers import REPOSITORY
 
 __all__ = ["BROKEN", "CLIENTS", "CLIENT_TESTS", "clients_page", "count_tests"]
@@ -23,7 +23,7 @@ class Client:
     source: str
     """`python` and `node` are pinned in this repository; else who gives the version."""
     files: str
-    """In tests/clients, without `test_`; for Node the scripts."""
+    """In tests/clients: modules without `test_`, or the source of a program in another language."""
     tried: str
     notes: str = ""
 
@@ -113,14 +113,33 @@ CLIENTS = (
     Client(
         "ioredis",
         "node",
-        "ioredis.mjs",
+        "node/ioredis.mjs",
         "RESP2 and RESP3: groups, blocking reads, transactions, pipelines, messages",
     ),
     Client(
         "redis",
         "node",
-        "node_redis.mjs",
+        "node/node_redis.mjs",
         "node-redis, RESP2 and RESP3: groups, blocking reads, transactions, messages",
+    ),
+    Client(
+        "redigo",
+        "Debian 12: 1.8.3",
+        "go/redigo.go",
+        "Go: groups, blocking reads, transactions, pipelines, scripts, messages, time-outs",
+    ),
+    Client(
+        "phpredis",
+        "Debian 12: 5.3.7",
+        "php/phpredis.php",
+        "PHP: ranges, groups, transactions, pipelines, scripts, sessions with locks",
+        "scripts and locks of sessions need `anabranch[lua]`",
+    ),
+    Client(
+        "redis-rb",
+        "Debian 12: 4.8.0",
+        "ruby/redis_rb.rb",
+        "Ruby: ranges, groups, blocking reads, transactions, pipelines, scripts, messages",
     ),
     Client(
         "redis-cli",
@@ -187,9 +206,8 @@ BROKEN = (
 
 def count_tests(client: Client) -> int:
     """How many tests the files of a row have; each with all its parameters counts once."""
-    if client.source == "node":
-        text = (CLIENT_TESTS / "node" / client.files).read_text("utf-8")
-        return len(re.findall(r'^check\("', text, re.MULTILINE))
+    if "/" in client.files:
+        return len(names_of_checks(CLIENT_TESTS / client.files))
     count = 0
     for name in client.files.split():
         tree = ast.parse((CLIENT_TESTS / f"test_{name}.py").read_text("utf-8"))
@@ -237,8 +255,9 @@ def _page() -> Iterator[str]:
         "socket, against a server process. CI runs them. `make setup` installs the packages "
         "(`pip install --group compat --constraint constraints.txt`); where a package is "
         "missing its tests are skipped with a message; in CI a missing package of PyPI or npm is a "
-        "failure. *Tests* counts test functions; "
-        "many of them run with several parameters.\n\n"
+        "failure. On Debian, as root, `make test` installs the packages of Debian. *Tests* counts "
+        "test functions, or the checks of a program in another language; many run with several "
+        "parameters.\n\n"
         "## What works\n\n"
         "| Package | Version | What is tried | Tests | Notes |\n|---|---|---|---|---|\n"
     )
@@ -248,7 +267,7 @@ def _page() -> Iterator[str]:
             f"| {count_tests(client)} | {client.notes} |\n"
         )
     yield (
-        "\nGo is represented by redis_exporter, Rust by valkey-glide, C by redis-cli. No client "
+        "\nThe core of valkey-glide is in Rust, redis-cli and redis-benchmark are in C. No client "
         "for Java or .NET is tried: their registries cannot be reached where CI runs.\n\n"
         "## What does not work\n\n"
         "| Library | Needs | What its user sees |\n|---|---|---|\n"

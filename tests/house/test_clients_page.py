@@ -10,7 +10,8 @@ import pytest
 from tests.house.clients import BROKEN, CLIENT_TESTS, CLIENTS, Client, count_tests
 from tests.support.servers import REPOSITORY
 
-NOT_ONE_CLIENT = {"node_clients", "what_does_not_work"}
+NOT_ONE_CLIENT = {"node_clients", "debian_clients", "what_does_not_work"}
+PROGRAMS = ("*.mjs", "*.go", "*.php", "*.rb")
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: f"{client.package}-{client.files}")
@@ -20,10 +21,14 @@ def test_a_row_has_tests(client: Client) -> None:
 
 def test_each_file_of_tests_has_a_row() -> None:
     files = {path.stem.removeprefix("test_") for path in CLIENT_TESTS.glob("test_*.py")}
-    rows = {name for client in CLIENTS if client.source != "node" for name in client.files.split()}
-    assert files - NOT_ONE_CLIENT == rows
-    scripts = {path.name for path in (CLIENT_TESTS / "node").glob("*.mjs")} - {"checks.mjs"}
-    assert scripts == {client.files for client in CLIENTS if client.source == "node"}
+    rows = {name for client in CLIENTS for name in client.files.split()}
+    assert files - NOT_ONE_CLIENT == {name for name in rows if "/" not in name}
+    programs = {
+        path.relative_to(CLIENT_TESTS).as_posix()
+        for pattern in PROGRAMS
+        for path in CLIENT_TESTS.glob(f"*/{pattern}")
+    }
+    assert programs - {"node/checks.mjs"} == {name for name in rows if "/" in name}
 
 
 def test_each_python_package_is_installed_for_the_tests() -> None:
