@@ -83,6 +83,31 @@ def test_a_restart_counts_nothing_again() -> None:
     assert conflicts(mesh) == [1, 1], "all regions count them, and keep the count"
 
 
+def added(node: Node) -> int:
+    row = node.do("XINFO", "STREAM", "s")
+    count: int = row[row.index(b"entries-added") + 1]
+    return count
+
+
+def test_counters_of_several_regions_may_exceed_what_a_record_holds() -> None:
+    mesh = Mesh(3)
+    one, two, _ = mesh.nodes.values()
+    most = (1 << 63) - 1
+    for node in mesh.nodes.values():
+        node.do("XADD", "s", "*", "f", "v")
+        node.do("XSETID", "s", "900000-0", "ENTRIESADDED", most, "MAXDELETEDID", "0-0")
+    mesh.settle()
+    one.sync()
+    one.snapshot()
+    one.restart()
+    mesh.send_full_sync(1, 2)
+    assert added(one) == added(two) == most
+    two.do("DEL", "s")
+    two.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    assert added(one) == added(two) == 1, "what raised the counter went with the key"
+
+
 # -- idempotent IDs ---------------------------------------------------------------------------
 
 

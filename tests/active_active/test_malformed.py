@@ -65,6 +65,10 @@ MALFORMED = {
     "a fragment that promises much": [GOOD, add(data=b"*2\r\n$3\r\n5-0\r\n*2147483646\r\n")],
     "a position below those before": [add(), add(ID + (1 << 64))],
     "a position further on": [add(), add(ID + (1 << 64), position=7)],
+    "a position of another region at the end of time": [
+        GOOD,
+        plain(kinds.Delete(0, b"s", expired=False, positions=[(2, 1), (3, (1 << 63) - 1)])),
+    ],
     "an ID that is there already": [add(), add(position=2)],
     "entries without sizes": [run(sizes=[])],
     "entries without weights": [run(weights=[1])],

@@ -172,9 +172,10 @@ class SentUnit:
 
     def _delete(self, effect: kinds.Delete) -> None:
         """The key was deleted: its entries are gone; positions begin where the effect says."""
-        position = dict(effect.positions).get(self._replica_id, 0)
-        if position > STAMP_MAX:
-            raise _Malformed(f"position {position}")
+        positions = dict(effect.positions)
+        if positions and max(positions.values()) > STAMP_MAX:
+            raise _Malformed(f"position {max(positions.values())}")
+        position = positions.get(self._replica_id, 0)
         end = self._end(effect.db, effect.key)
         end.position = max(end.position, position)
         end.base = max(end.base, position)

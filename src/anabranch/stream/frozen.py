@@ -42,6 +42,11 @@ BLOCKS_A_RECORD: Final = 32
 """Some 3,000 entries: about a tenth of a millisecond to put together."""
 
 _RELEASED: Final = -1
+
+_LOWEST: Final = -(1 << 63)
+_HIGHEST: Final = (1 << 64) - 1
+"""The integers that a record can hold."""
+
 _SWAP: Final = sys.byteorder != "little"
 
 
@@ -55,7 +60,7 @@ class FrozenStream:
             [
                 split(stream.last_id),
                 split(stream.max_deleted_id),
-                stream.added_surplus,
+                min(max(stream.added_surplus, _LOWEST), _HIGHEST),
                 stream.incarnation,
             ],
             [
@@ -149,6 +154,8 @@ class StreamBuilder:
                 log.base, log.floor, number, newest, log.deleted_number, deleted = rest
                 log.record_newest(number, make(*newest))
                 log.deleted_id = make(*deleted)
+        if stream.added_surplus in (_LOWEST, _HIGHEST):
+            stream.recount()  # several regions have raised entries-added beyond these
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, _, *rest in groups:
             group = stream.new_group(max(make(*pair) for _, pair in cursors), entries_read)
