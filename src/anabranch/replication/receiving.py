@@ -57,6 +57,12 @@ FETCH_TIMEOUT_MS: Final = 2000.0
 
 GRANTS_PER_WINDOW: Final = 16
 
+FEW_NUMBERS: Final = 8
+"""A unit with at most so many numbers costs less if it is applied with those behind it."""
+
+GATHERED_UNITS: Final = 32
+"""The most units that wait only for what has arrived behind them."""
+
 TOGETHER_NUMBERS: Final = 64
 """Waiting units of one replica ID are applied together while all have at most so many numbers.
 
@@ -153,8 +159,14 @@ class Receiver:
 
     # -- batches ------------------------------------------------------------------------------
 
-    def batch(self, session: Session, raw: bytes, now_ms: float) -> None:
-        """A batch has arrived: keep it until :meth:`deliver`, unless it is here already."""
+    def batch(
+        self, session: Session, raw: bytes, now_ms: float, *, more_follows: bool = False
+    ) -> bool:
+        """A batch has arrived: keep it until :meth:`deliver`, unless it is here already.
+
+        Returns whether it can wait for what has arrived behind it, if ``more_follows``: it is
+        small, and so are those that wait.
+        """
         links = self._links
         counters = links.peer(session.region).counters
         batch = self._checked(session, raw, now_ms)
@@ -165,9 +177,12 @@ class Receiver:
         else:
             counters.relayed_bytes += len(raw)
         applied = links.local.vector.get(batch.replica_id, 0)
+        can_wait = (
+            more_follows and batch.numbered <= FEW_NUMBERS and len(self.buffer) < GATHERED_UNITS
+        )
         if batch.last <= applied:
             counters.duplicates += 1
-        elif self._is_next(batch, applied):
+        elif not can_wait and self._is_next(batch, applied):
             self._apply([Held(batch, raw, session.region, now_ms)], now_ms)
         elif batch.first <= applied:
             self._alarm(
@@ -189,6 +204,7 @@ class Receiver:
             and self.relays.pop(batch.replica_id, None) is not None
         ):
             links.local.report_event("relay_ended", region=session.region, name=self._name(session))
+        return can_wait
 
     def _is_next(self, batch: Batch, applied: int) -> bool:
         """Whether a batch can be applied at once, which is usual."""

@@ -147,8 +147,20 @@ class Replicator:
 
     # -- frames -------------------------------------------------------------------------------
 
-    def receive(self, link: int, frame_type: int, payload: bytes, now_ms: float) -> None:
-        """A frame has arrived."""
+    def receive(
+        self,
+        link: int,
+        frame_type: int,
+        payload: bytes,
+        now_ms: float,
+        *,
+        more_follows: bool = False,
+    ) -> None:
+        """A frame has arrived; ``more_follows``: the next frame of the link has arrived, too.
+
+        Then small batches may be left to be applied with the next ones: call this again, or
+        :meth:`go_on`.
+        """
         session = self._links.sessions.get(link)
         if session is None:
             return
@@ -160,7 +172,8 @@ class Replicator:
         try:
             if len(payload) >= self.frame_bytes_max(link):
                 raise Refusal(Reason.PROTOCOL, f"a frame of {len(payload)} bytes is not accepted")
-            self._handle(session, frame_type, payload, now_ms)
+            if self._handle(session, frame_type, payload, now_ms, more_follows=more_follows):
+                return
         except Refusal as refusal:
             self._sessions.refuse(link, refusal, now_ms)
         self._end_rejected(now_ms)
@@ -175,7 +188,16 @@ class Replicator:
                 self._receiver.want(now_ms)
             self._gossip.send_due(now_ms)
 
-    def _handle(self, session: Session, frame_type: int, payload: bytes, now_ms: float) -> None:
+    def _handle(
+        self,
+        session: Session,
+        frame_type: int,
+        payload: bytes,
+        now_ms: float,
+        *,
+        more_follows: bool,
+    ) -> bool:
+        """Handle a frame; returns whether it was a batch that waits for those behind it."""
         try:
             if session.opening is not None:
                 payload = session.opening.open(frame_type, payload)
@@ -186,8 +208,8 @@ class Replicator:
             raise
         is_up = session.stage is Stage.UP
         if is_up and frame_type == FrameType.BATCH:
-            self._receiver.batch(session, body, now_ms)
-        elif is_up and frame_type == FrameType.FULL_SYNC:
+            return self._receiver.batch(session, body, now_ms, more_follows=more_follows)
+        if is_up and frame_type == FrameType.FULL_SYNC:
             self._receiver.joiner.full_sync_chunk(session, body)
         elif frame_type == FrameType.BYE:
             self._sessions.bye(session, frames.decode(Bye, body), now_ms)
@@ -203,6 +225,7 @@ class Replicator:
             raise Refusal(
                 Reason.PROTOCOL, f"{name} was sent while {session.stage.name} was expected"
             )
+        return False
 
     # -- time ---------------------------------------------------------------------------------
 

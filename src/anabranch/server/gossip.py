@@ -180,7 +180,8 @@ class _Link(asyncio.Protocol):
         is_over = gossip.scheduler.is_over
         at = 0
         is_left = False
-        while len(self._buffer) - at >= _LENGTH.size and not self._is_paused():
+        has_frame = self._has_frame(0)
+        while has_frame and not self._is_paused():
             (size,) = _LENGTH.unpack_from(self._buffer, at)
             if not 0 < size <= gossip.replicator.frame_bytes_max(self.number):
                 if self._buffer.startswith(TLS_BEGINS, at):
@@ -193,7 +194,7 @@ class _Link(asyncio.Protocol):
                 self.transport.abort()
                 return False
             end = at + _LENGTH.size + size
-            if len(self._buffer) < end:
+            if len(self._buffer) < end:  # since the handshake is complete, frames may be longer
                 break
             if at and is_over():
                 is_left = True
@@ -201,13 +202,26 @@ class _Link(asyncio.Protocol):
             kind = self._buffer[at + _LENGTH.size]
             payload = bytes(self._buffer[at + _LENGTH.size + 1 : end])
             at = end
-            gossip.replicator.receive(self.number, kind, payload, gossip.now_ms())
+            has_frame = self._has_frame(at)
+            gossip.replicator.receive(
+                self.number, kind, payload, gossip.now_ms(), more_follows=has_frame
+            )
         del self._buffer[:at]
         if self._handshake_timer is not None and gossip.replicator.is_up(self.number):
             self._is_known()
         if at:
             gossip.on_heard()
         return is_left
+
+    def _has_frame(self, at: int) -> bool:
+        """Whether a frame, or what cannot be one, is at this offset."""
+        buffer = self._buffer
+        if len(buffer) - at < _LENGTH.size:
+            return False
+        (size,) = _LENGTH.unpack_from(buffer, at)
+        return len(buffer) - at >= _LENGTH.size + size or not (
+            0 < size <= self._gossip.replicator.frame_bytes_max(self.number)
+        )
 
     def _is_paused(self) -> bool:
         fault = self._gossip.fault_of(self.number)

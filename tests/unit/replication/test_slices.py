@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.replication import receiving
+from anabranch.replication.frames import FrameType
 from tests.support.replication_world import Node, World
 
 UNITS = 50
@@ -39,6 +40,33 @@ def test_what_becomes_ready_at_once_is_applied_in_slices(
     world.heal()
     world.run(2000)
     assert world.converged()
+
+
+def test_small_units_wait_for_those_that_have_arrived_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    one, two = world.cluster(2)
+    world.run(500)
+    arrived: list[tuple[int, bytes]] = []
+    monkeypatch.setattr(two, "frame", lambda link, data: arrived.append((link, data)))
+    one.write(effects=receiving.FEW_NUMBERS + 1)
+    for _ in range(receiving.GATHERED_UNITS + 3):
+        one.write()
+    own = one.local.replica_id
+    before, after = two.local.vector.get(own, 0), one.local.vector[own]
+    world.run_until(lambda: len(arrived) > receiving.GATHERED_UNITS + 3)
+    batches = [each for each in arrived if each[1][4] == FrameType.BATCH]
+    applied = []
+    for number, (link, data) in enumerate(batches, 1):
+        more_follows = number < len(batches)
+        two.replicator.receive(link, data[4], data[5:], world.now_ms, more_follows=more_follows)
+        applied.append(two.local.vector.get(own, 0) - before)
+    first, full = applied[0], receiving.GATHERED_UNITS
+    assert first == receiving.FEW_NUMBERS + 1, "a long one does not wait"
+    assert applied[1 : full + 1] == [first] * full
+    assert applied[full + 1] == first + full + 1, "enough have gathered"
+    assert applied[-2:] == [first + full + 1, after - before], "the last one waits for none"
 
 
 def loading() -> tuple[World, Node, Node]:

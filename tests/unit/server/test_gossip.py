@@ -23,6 +23,7 @@ class FakeReplicator:
     def __init__(self) -> None:
         self.links: list[int] = []
         self.received: list[bytes] = []
+        self.followed: list[bool] = []
         self.ended = asyncio.Event()
         self.failed = asyncio.Event()
         self.news = asyncio.Event()
@@ -37,8 +38,11 @@ class FakeReplicator:
     def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
         self.failed.set()
 
-    def receive(self, link: int, kind: int, payload: bytes, now_ms: float) -> None:
+    def receive(
+        self, link: int, kind: int, payload: bytes, now_ms: float, *, more_follows: bool
+    ) -> None:
         self.received.append(payload)
+        self.followed.append(more_follows)
         self.news.set()
 
     def frame_bytes_max(self, link: int) -> int:
@@ -125,6 +129,15 @@ async def test_nothing_passes_a_paused_link_either_way_until_it_is_released(ends
     assert (numbers(ends.there), numbers(ends.here)) == ([1, 2], [3])
     assert ends.one.faults == {}
     assert ends.one.cut_ms(2) is None
+
+
+async def test_whether_the_next_frame_has_arrived_is_reported(ends: Ends) -> None:
+    (link,) = ends.one.links.values()
+    frame = FRAME + b"\x01"
+    link.data_received(frame * 3 + frame[:-1])
+    assert ends.here.followed == [True, True, False]
+    link.data_received(frame[-1:])
+    assert ends.here.followed == [True, True, False, False]
 
 
 async def test_frames_keep_their_order_however_long_each_is_delayed(ends: Ends) -> None:
