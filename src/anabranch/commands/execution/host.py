@@ -71,7 +71,7 @@ class LinkFault(Protocol):
 
 
 class Regions(Protocol):
-    """The other regions, as this one sees them."""
+    """The other regions, as seen by this one."""
 
     def peers(self) -> list[PeerFigures]:
         """Every other region, recently removed ones included, by number."""
@@ -116,7 +116,7 @@ class Regions(Protocol):
 
 
 class Host(Protocol):
-    """What the process around the core can do for a command."""
+    """What a command needs of the process around the core."""
 
     @property
     def persistence(self) -> Persistence:
@@ -133,7 +133,7 @@ class Host(Protocol):
         """A uniform choice (RANDOMKEY)."""
 
     def script_machine(self) -> Machine:
-        """What runs scripts, the same at each call. CommandError if it is not installed."""
+        """The one machine that runs scripts. CommandError if it is not installed."""
 
     def sleep(self, seconds: float) -> None:
         """Block the whole process (DEBUG SLEEP)."""

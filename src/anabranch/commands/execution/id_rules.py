@@ -1,4 +1,4 @@
-"""Which IDs new entries get, and what is newer than now: Redis's rules, or those of regions."""
+"""The IDs of new entries, and what counts as newer than now: rules of Redis, and of regions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller th
 
 
 class IdRules:
-    """Redis's rules. Whoever sets the time keeps the millisecond of new IDs."""
+    """The rules of Redis. Setting the time also sets the first ID of the millisecond."""
 
     __slots__ = ("any_below", "first", "heads", "heads_ms", "now_ms", "refusal")
 
@@ -34,9 +34,9 @@ class IdRules:
         self.now_ms = 0
         self.first = 0  # the first ID of this millisecond
         self.any_below = MAX_ID
-        """Above an ID below this one, any ID may be the next: XADD then needs no rules."""
-        self.refusal = ""  # why the clock makes no IDs; empty as a rule
-        # XADD keeps how IDs of a millisecond begin in a reply, by the length of what follows.
+        """Above an ID below this one, any ID may be the next; XADD then applies no rules."""
+        self.refusal = ""  # why the clock makes no IDs; usually empty
+        # XADD keeps the first bytes of IDs of a millisecond in replies, by the length of the rest.
         self.heads_ms = -1
         self.heads: list[bytes | None] = []
 
@@ -49,12 +49,12 @@ class IdRules:
         return last + 1
 
     def consecutive(self, last: int, count: int) -> range:
-        """So many IDs for ``*``."""
+        """As many IDs for ``*``."""
         first = max(self.first, last + 1)
         return range(first, first + count)
 
     def given(self, raw: bytes) -> tuple[int | None, int | None]:
-        """An ID that a client gave: ``(ID, None)``, or ``(None, milliseconds)`` for ``ms-*``."""
+        """An ID given by a client: ``(ID, None)``, or ``(None, milliseconds)`` for ``ms-*``."""
         return id_argument(raw), None
 
     def next(self, given_id: int | None, ms: int | None, last: int) -> int:
@@ -78,15 +78,15 @@ class IdRules:
     def check_counters(
         self, stream: Stream, last_id: int, entries_added: int | None, max_deleted: int
     ) -> None:
-        """Refuse what XSETID must not set; 0 is no ID."""
+        """Refuse counters that XSETID must not set; 0 is no ID."""
 
     def newest(self, stream: Stream | None) -> bytes:
-        """What ``$`` means to XREAD now, as an ID or a token of what it has seen."""
+        """The meaning of ``$`` in XREAD now: an ID, or a token of the known entries."""
         return text(0 if stream is None else stream.last_id)
 
 
 class RegionalIdRules(IdRules):
-    """Those where several regions write, see :mod:`anabranch.stream.regional_id`."""
+    """The rules where several regions write, see :mod:`anabranch.stream.regional_id`."""
 
     __slots__ = ("_replica", "_settings")
 
@@ -97,7 +97,7 @@ class RegionalIdRules(IdRules):
         self._settings = settings
 
     def automatic(self, last: int) -> int:
-        """The same; the sequence number is one of this region's."""
+        """As in Redis, but with a sequence number of this region."""
         if self.refusal:
             raise CommandError(self.refusal)
         return automatic_id(self._replica.own, self.now_ms, last)
@@ -108,7 +108,7 @@ class RegionalIdRules(IdRules):
         return range(first, first + count * MODULUS, MODULUS)
 
     def given(self, raw: bytes) -> tuple[int | None, int | None]:
-        """The same; what a client may give depends on the setting."""
+        """As in Redis; a setting determines which IDs a client may give."""
         mode = self._settings.xadd_id_uniqueness_mode
         found = id_argument(raw)
         if mode == "liberal":
@@ -120,7 +120,7 @@ class RegionalIdRules(IdRules):
         return found, None
 
     def next(self, given_id: int | None, ms: int | None, last: int) -> int:
-        """The same; a sequence number that is made here is one of this region's."""
+        """As in Redis, but with a sequence number of this region if it is made here."""
         if given_id is None and ms is None:
             return self.automatic(last)
         if ms is None or self._settings.xadd_id_uniqueness_mode == "liberal":
@@ -142,5 +142,5 @@ class RegionalIdRules(IdRules):
             raise CommandError(_BELOW_DELETED)
 
     def newest(self, stream: Stream | None) -> bytes:
-        """What this region has applied: entries of others may come late, with lower IDs."""
+        """A token of what is applied here: entries of others may come late, with lower IDs."""
         return write_token(self._replica.vector)

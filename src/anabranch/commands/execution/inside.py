@@ -1,4 +1,4 @@
-"""Requests that run inside of another: those that EXEC runs, and those that a script calls."""
+"""Requests within another request: those that EXEC runs, and those that a script calls."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def run_inside(
     args: list[bytes],
     admit: Callable[[Entry, list[bytes]], None],
 ) -> bytes:
-    """One request, accounted for like any other; errors become replies.
+    """Run one request with its accounting; errors become replies.
 
-    ``admit`` raises what stands against it. The reply is empty for who asked for silence.
+    ``admit`` raises the reason if the request may not run. The reply is empty for a client that
+    wants none.
     """
     assert entry.function is not None
     command = entry.command

@@ -23,7 +23,7 @@ _SECRET_SETTINGS: Final = frozenset(
 
 
 def redacted(args: list[bytes]) -> list[bytes]:
-    """The request with its passwords hidden; the same list when it has none."""
+    """The request with its passwords hidden; the same list if it has none."""
     name = args[0].lower()
     if name == b"auth":
         return [args[0], *[HIDDEN] * (len(args) - 1)]

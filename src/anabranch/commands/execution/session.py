@@ -1,4 +1,4 @@
-"""The state of one connection, without the connection."""
+"""The state of one connection, without its socket."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Session:
         self.outbox: list[bytes] = []
         self.backlog: deque[list[bytes]] = deque()  # requests that wait behind a blocked one
         self.waiter: Waiter | None = None
-        self.sliced: Sliced | None = None  # of the first request of the backlog, under way
+        self.sliced: Sliced | None = None  # of the first request of the backlog, in progress
         # transactions
         self.transaction: list[tuple[Command, list[bytes]]] | None = None
         self.transaction_bytes = 0  # about how many bytes of memory its requests take
@@ -109,7 +109,7 @@ class Session:
         self.commands = 0
         self.written: Dot | None = None  # its latest effect that goes to other regions
         self.stalled = False  # the client does not read what it is sent
-        self.delayed = False  # until those are served whom its last request woke
+        self.delayed = False  # until the clients are served that its last request woke
         self.closing = False  # close once the outbox is written
         self.connection: Any = None  # the transport side, opaque to the core
         self.plain = False

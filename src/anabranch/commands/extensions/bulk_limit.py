@@ -29,7 +29,7 @@ Logs = Mapping[bytes, tuple[int, RegionLog]]
 
 
 class Reach(NamedTuple):
-    """How far a reader may read in one log, and the entries that it finds."""
+    """The position up to which a reader may read in one log, and the entries that it finds."""
 
     until: int
     """The position behind the last entry to read."""
@@ -44,7 +44,7 @@ class Reach(NamedTuple):
 
 
 class Limit:
-    """A vector, and how many entries may lie between it and the answer."""
+    """A vector, and the most entries between it and the answer."""
 
     def __init__(self, vector: bytes, entries: int) -> None:
         """Raises :class:`CommandError` for an invalid vector, and for a limit of 0."""
@@ -57,7 +57,7 @@ class Limit:
         self._entries = entries
 
     def reaches(self, streams: Sequence[Logs]) -> list[dict[bytes, Reach]]:
-        """For each stream and region how far a reader may read.
+        """For each stream and region the position up to which a reader may read.
 
         In a log that the vector does not name, the reader begins at the first entry. A reader
         beyond the end of a log finds no entries.

@@ -65,7 +65,7 @@ def randomkey(ctx: Context, args: list[bytes]) -> bytes:
         key = ctx.db.order.any_key(ctx.server.host.random_below)
         if key is None:
             return null(ctx.resp3)
-        if ctx.lookup(key) is not None:  # else it was past its deadline, and is gone now
+        if ctx.lookup(key) is not None:  # otherwise it was past its deadline and is removed now
             return bulk(key)
 
 
@@ -103,6 +103,6 @@ def flushall(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _check_flush_mode(args: list[bytes]) -> None:
-    # Both words are taken and mean the same: memory is given back before the reply.
+    # Both words are accepted and mean the same: memory is freed before the reply.
     if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"ASYNC", b"SYNC")):
         raise CommandError(texts.SYNTAX)

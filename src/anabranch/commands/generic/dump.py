@@ -30,12 +30,12 @@ _MS_MAX = (1 << 63) - 1
 
 
 def payload_of(value: Value) -> bytes:
-    """A value as DUMP writes it."""
+    """The payload of a value in the format of DUMP."""
     return b"".join(in_one_go(_payload_steps(value)))
 
 
 def _payload_steps(value: Value) -> Steps[list[bytes]]:
-    """The same in short steps and in pieces, all of one moment: that of the first step."""
+    """The same in short steps and in pieces, in the state of the first step."""
     if not isinstance(value, Stream):
         return [_small_payload(value)]
     frozen = ImageBuilder(value)
@@ -68,7 +68,7 @@ def _dump(value: Value) -> Steps[list[bytes]]:
 
 
 class _Options:
-    """What stands behind the payload of a RESTORE."""
+    """The options behind the payload of a RESTORE."""
 
     __slots__ = ("absolute", "idle_s", "replace")
 
@@ -115,7 +115,7 @@ def restore(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _refuse_taken(ctx: Context, key: bytes, options: _Options) -> Value | None:
-    """What the key is bound to; an error if it is to stay."""
+    """The value of the key; an error if the key must not be replaced."""
     existing = ctx.lookup(key)
     if existing is not None and not options.replace:
         raise CommandError(_BUSY)
@@ -155,7 +155,7 @@ def _bind(
     existing = _refuse_taken(ctx, key, options)  # again: time may have passed
     if at_ms and not options.absolute:
         at_ms = min(at_ms + ctx.now_ms, _MS_MAX)
-    if at_ms and at_ms <= ctx.now_ms:  # born dead
+    if at_ms and at_ms <= ctx.now_ms:  # the deadline has passed already
         if existing is not None:
             ctx.emit(kinds.Delete(effect.db, key, False))
             ctx.changes += 1

@@ -24,7 +24,7 @@ _MISSING = b":-2\r\n"
 def absolute_ms(amount: int, *, per_unit: int, base_ms: int, command: str) -> int:
     """A time in seconds (``per_unit`` 1000) or milliseconds after ``base_ms``, as wall-clock ms.
 
-    What does not fit a signed 64-bit integer on the way is refused.
+    A value that does not fit into a signed 64-bit integer at any step is refused.
     """
     at_ms = amount * per_unit
     if not _MS_MIN <= at_ms <= _MS_MAX - base_ms:
@@ -84,7 +84,7 @@ def expire(name: str, *, per_unit: int, relative: bool) -> CommandFunction:
 
 
 def time_left(answer: Callable[[Context, int], int]) -> CommandFunction:
-    """TTL, PTTL, EXPIRETIME or PEXPIRETIME: what to say of a deadline."""
+    """TTL, PTTL, EXPIRETIME or PEXPIRETIME: the reply about a deadline."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
         if peek(ctx, args[1]) is None:
@@ -106,7 +106,7 @@ def in_seconds(ms: int) -> int:
 
 
 def persist(ctx: Context, args: list[bytes]) -> bytes:
-    """Take a key's deadline away."""
+    """Remove the deadline of a key."""
     key = args[1]
     if ctx.lookup(key) is None or key not in ctx.db.deadlines:
         return ZERO

@@ -1,7 +1,6 @@
-"""Keys one by one, whatever they hold: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, MOVE, OBJECT.
+"""Single keys of any type: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, MOVE, OBJECT.
 
-What concerns whole databases stands in ``databases.py``, deadlines in ``expiry.py``, payloads in
-``dump.py``.
+``databases.py`` has the commands on whole databases, ``expiry.py`` deadlines, ``dump.py`` payloads.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _NO_LFU = (
     "Please note that when switching between policies at runtime LRU and LFU data "
     "will take some time to adjust."
 )
-_EMBEDDED_MAX = 44  # Redis keeps strings up to this length beside their header
+_EMBEDDED_MAX = 44  # Redis stores strings up to this length beside their header
 _PACKED_LIST_BYTES_MAX = 8192
 _PACKED_SET_MAX = 128
 _INTEGER_SET_MAX = 512
@@ -71,7 +70,7 @@ def database_index(ctx: Context, raw: bytes) -> int:
 
 
 def delete(ctx: Context, args: list[bytes]) -> bytes:
-    """DEL and UNLINK: remove keys; returns how many there were."""
+    """DEL and UNLINK: remove keys; returns how many existed."""
     removed = 0
     for key in args[1:]:
         if ctx.lookup(key) is not None:
@@ -98,7 +97,7 @@ def type_of(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def rename(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Move value and deadline to another key, whatever that held."""
+    """Move value and deadline to another key, which may exist."""
 
     def early_reply() -> bytes | None:
         if ctx.lookup(args[1]) is None:
@@ -130,7 +129,7 @@ def _move(
     """Move a value; ``early_reply`` gives the reply if there is nothing to do."""
 
     def act() -> bytes:
-        # A target past its deadline goes first, with the event of its own.
+        # A target past its deadline is removed first, with its own event.
         replaced = ctx.lookup_in(ctx.keyspace.databases[target_db], target)
         incarnation = ctx.keyspace.incarnations.above(replaced)
         ctx.emit(kinds.Rename(ctx.db.index, args[1], target_db, target, incarnation))
@@ -148,7 +147,7 @@ def _written(
     early_reply: Callable[[], bytes | None],
     act: Callable[[], bytes],
 ) -> bytes | None:
-    """Act on the value of the first key once that is prepared, unless there is nothing to do."""
+    """Prepare the value of the first key and act on it, unless there is nothing to do."""
     reply = early_reply()
     if reply is not None:
         return reply

@@ -1,4 +1,4 @@
-"""Looking up the small values beside streams: strings, lists and sets.
+"""Look-ups of the small values beside streams: strings, lists and sets.
 
 Clients, frameworks and test suites use them beside streams: locks, counters, small queues.
 """
@@ -18,7 +18,7 @@ Small = TypeVar("Small", StringValue, ListValue, SetValue)
 
 
 def peek_as(value: Value | None, kind: type[Small]) -> Small | None:
-    """A value that was looked up already, None when missing; of this type or an error."""
+    """A value that was looked up already, None without a value; an error if of another type."""
     if value is None:
         return None
     if not isinstance(value, kind):
@@ -27,7 +27,7 @@ def peek_as(value: Value | None, kind: type[Small]) -> Small | None:
 
 
 def read_as(ctx: Context, key: bytes, kind: type[Small]) -> Small | None:
-    """The value of a key for a reading command, None when missing; of this type or an error."""
+    """The value of a key for a reading command, None if missing; an error if of another type."""
     return peek_as(ctx.read(key), kind)
 
 

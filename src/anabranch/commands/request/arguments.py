@@ -1,6 +1,6 @@
-"""Reading arguments: strict integers, entry IDs, keywords.
+"""Reads arguments: strict integers, entry IDs, keywords.
 
-Hot commands loop over their argument list themselves; these are the shared leaves.
+Hot commands read their argument lists themselves; these are the common functions.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _INT_MAX = (1 << 63) - 1
 def integer_or_none(raw: bytes) -> int | None:
     """A signed 64-bit decimal in canonical form, or None.
 
-    Redis refuses leading zeros, ``+5``, ``-0`` and blanks; so do we.
+    Leading zeros, ``+5``, ``-0`` and blanks are refused, as in Redis.
     """
-    if raw.isdigit() and len(raw) < _SAFE_DIGITS and raw[0] != 48:  # the everyday number
+    if raw.isdigit() and len(raw) < _SAFE_DIGITS and raw[0] != 48:  # the usual number
         return int(raw)
     if not raw or len(raw) > 20:
         return None
@@ -48,7 +48,7 @@ def integer_or_none(raw: bytes) -> int | None:
 
 
 def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
-    """The same, raising ``text`` as an error reply."""
+    """The same; raises ``text`` as an error reply."""
     value = integer_or_none(raw)
     if value is None:
         raise CommandError(text)
@@ -56,7 +56,7 @@ def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
 
 
 def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
-    """The same for what may not be negative."""
+    """The same for a number that must not be negative."""
     value = integer(raw, text)
     if value < 0:
         raise CommandError(text)
@@ -64,7 +64,7 @@ def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
 
 
 def symmetric(raw: bytes) -> int:
-    """The same for what may have its sign turned."""
+    """The same for a number whose sign may be changed."""
     value = integer(raw)
     if value == _INT_MIN:
         raise CommandError(texts.NOT_SYMMETRIC)
@@ -72,7 +72,7 @@ def symmetric(raw: bytes) -> int:
 
 
 def id_list(raw_ids: Sequence[bytes]) -> list[int]:
-    """Several entry IDs; all must be right before anything is done with one."""
+    """Several entry IDs; all must be valid before one is used."""
     try:
         return [entry_id.parse(raw) for raw in raw_ids]
     except entry_id.InvalidId:

@@ -1,9 +1,8 @@
-"""Where the keys of a request stand: one answer for COMMAND GETKEYS, ACL checks and everybody else.
+"""The places of keys in a request: one rule for COMMAND GETKEYS, ACL checks and other code.
 
-The row of a command describes its keys by key specifications. A specification that begins at a
-keyword is found by stepping over the options before it, as XREAD and XREADGROUP read their
-arguments: a group or a consumer may be called like the keyword without hiding the keys from an ACL
-rule.
+The row of a command describes its keys by key specifications. If a specification begins at a
+keyword, the options before it are stepped over, as XREAD and XREADGROUP read their arguments: a
+group or a consumer may be called STREAMS.
 """
 
 from __future__ import annotations

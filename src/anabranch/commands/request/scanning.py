@@ -23,13 +23,13 @@ class ScanOptions(NamedTuple):
 
     page_size: int
     matches: Callable[[bytes], object] | None
-    """Whether a name is wanted; None if all are."""
+    """Whether a name matches; None if all do."""
     type_name: bytes | None
     """The type that keys must have, lower case."""
 
 
 def cursor(raw: bytes) -> int:
-    """The cursor that a client sends back; raises for anything but 64 bits in digits."""
+    """The cursor that a client sends back; raises unless it is a decimal of 64 bits."""
     if not raw.isdigit() or len(raw) > _CURSOR_DIGITS_MAX or int(raw) > _CURSOR_MAX:
         raise CommandError(_INVALID_CURSOR)
     return int(raw)

@@ -15,11 +15,11 @@ OPTION_WIDTH: Final = {
     b"CLAIM": 2,
     b"GROUP": 3,
 }
-"""Words of each option, its name included; one if it is not listed."""
+"""The count of words of each option, its name included; one if it is not listed."""
 
 
 def streams_at(args: Sequence[bytes]) -> int:
-    """Index of the first key, by the options' grammar; 0 when there is no STREAMS.
+    """The index of the first key, by the syntax of the options; 0 without STREAMS.
 
     A group or a consumer may be called STREAMS, so options are stepped over, not searched.
     """

@@ -37,31 +37,32 @@ _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-gen
 
 
 _LENGTH_LINES = [b"\r\n$%d\r\n" % length for length in range(256)]
-"""The bytes between an argument and the next one of a given length."""
+"""The bytes between an argument and the next one, by its length."""
 
 _SEQUENCE_SIZE = 1024
 _SEQUENCE = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
-_SEQUENCE_TEXT_MAX = 24  # twenty digits, the line end, and one to count from zero
+_SEQUENCE_TEXT_MAX = 24  # twenty digits, the line end, and one because lengths begin at 0
 
 
 class _AddOptions:
     """The options between the key and the fields of an XADD.
 
-    Defaults stand in the class: most requests set two attributes, and this is a hot path.
+    The defaults are attributes of the class: most requests set two attributes, and this is a hot
+    path.
     """
 
     nomkstream = False
     policy: Policy | None = None
     trim: TrimRule | None = None
     pid = b""
-    iid = b""  # empty with a pid: derive it from the content
+    iid = b""  # empty with a pid: computed from the contents
     given_id: int | None = None  # None: automatic
     ms: int | None = None  # ms-*
     fields_at = 0
 
 
 def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
-    """Read options until the ID: the first token that is no option is the ID."""
+    """Read options up to the ID: the first token that is no option is the ID."""
     options = _AddOptions()
     rule: TrimRule | None = None
     limit: int | None = None
@@ -124,7 +125,7 @@ def _idmp_option(options: _AddOptions, word: bytes, args: list[bytes], index: in
 
 
 def _id_head(ms: int, seq_digits: int) -> bytes:
-    """``$length``, millisecond and dash of an ID: the same for many IDs of one millisecond."""
+    """``$length``, millisecond and dash of an ID: equal for many IDs of one millisecond."""
     prefix = b"%d-" % ms
     return b"$%d\r\n%b" % (len(prefix) + seq_digits, prefix)
 
@@ -160,10 +161,10 @@ An argument too long for the table of lengths raises IndexError.
 
 
 def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Append an entry; see docs/compatibility.md for the order of checks.
+    """Append an entry; docs/compatibility.md has the order of checks.
 
-    The most frequent command of all, so it is one function: look-ups and the node limits are
-    written out, and ``XADD key * field value ...`` never meets the options.
+    This is the most frequent command, so it is one function: look-ups and node limits are inlined,
+    and ``XADD key * field value ...`` does not reach the code for options.
     """
     key = args[1]
     now_ms = ctx.now_ms
@@ -275,7 +276,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _numbered(ctx: Context, key: bytes, stream: Stream) -> tuple[int, int, RegionLog]:
-    """The number that an addition takes where others know it, its position, and the log for it."""
+    """The number of an addition where other regions know it, its position, and its log."""
     replica = ctx.effects.replica
     replica.begin_own()
     own, number = replica.own, replica.number
@@ -297,7 +298,7 @@ def _answered(
 ) -> bytes | None:
     """The reply of an XADD that adds nothing: NOMKSTREAM without a key, or a known producer's ID.
 
-    Settles ``options.iid`` on the way, deriving it from the content for IDMPAUTO.
+    Completes ``options.iid``: for IDMPAUTO the ID is computed from the contents.
     """
     if stream is None and options.nomkstream:
         return null(ctx.resp3)

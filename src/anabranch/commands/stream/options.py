@@ -40,7 +40,8 @@ _LIMIT_NO_STRATEGY = "ERR syntax error, LIMIT cannot be used without specifying 
 def trim_threshold(rule: TrimRule, word: bytes, args: list[bytes], index: int) -> int:
     """Read ``MAXLEN|MINID [=|~] threshold`` at ``index``; returns the index behind it.
 
-    The caller has made sure that a token follows. ``=``/``~`` count only if another one does.
+    The caller has checked that a token follows. ``=`` and ``~`` are read only if another token
+    follows them.
     """
     if rule.maxlen is not None or rule.minid is not None:
         raise CommandError(
@@ -61,7 +62,7 @@ def trim_threshold(rule: TrimRule, word: bytes, args: list[bytes], index: int) -
 
 
 def check_trim(rule: TrimRule, limit: int | None, node_entries_max: int, *, required: bool) -> None:
-    """Check and complete the trimming options once all are read (``limit`` None: not given)."""
+    """Check and complete the trimming options when all are read (``limit`` None: not given)."""
     if rule.maxlen is None and rule.minid is None:
         if limit:
             raise CommandError(_LIMIT_NO_STRATEGY)
@@ -154,9 +155,9 @@ def stream_and_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Gro
 
 
 def trim_stream(ctx: Context, key: bytes, rule: TrimRule) -> int:
-    """Carry out a trimming rule; returns how many entries went."""
+    """Apply a trimming rule; returns the count of removed entries."""
     stream = ctx.stream(key)
-    if stream is None:  # another region's deadline for the key had passed before this one made it
+    if stream is None:  # another region's deadline had passed before this region created the key
         return 0
     plan = plan_trim(stream, rule)
     if plan is None:

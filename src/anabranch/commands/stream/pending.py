@@ -35,7 +35,7 @@ AUTOCLAIM_COUNT_MAX = 1 << 40
 """Redis cannot allocate more; no group can have that many pending entries."""
 
 AUTOCLAIM_ATTEMPTS = 10
-"""Pending entries that XAUTOCLAIM examines for each one it may report."""
+"""Pending entries that XAUTOCLAIM examines for each one that it may return."""
 
 
 def xack(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -71,7 +71,7 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
 
 
 class _NackOptions:
-    """What XNACK's arguments say."""
+    """The arguments of XNACK."""
 
     __slots__ = ("force", "ids", "mode", "retry_count")
 
@@ -126,7 +126,7 @@ def _nacked_count(options: _NackOptions, entry: PendingEntry | None) -> int:
 
 
 def xnack(ctx: Context, args: list[bytes]) -> bytes:
-    """Give entries back: pending without an owner, first in line for the next CLAIM."""
+    """Release entries: they are pending without a consumer, and first for the next CLAIM."""
     key, name = args[1], args[2]
     stream, group = stream_and_group(ctx, key, name)
     options = _nack_options(args)
@@ -140,7 +140,8 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
                 region = found[0]
             else:
                 continue
-            # One effect per occurrence: a repeated ID moves to the tail, and counts down, again.
+            # One effect for each occurrence: a repeated ID moves to the end, and counts down,
+            # again.
             row = (entry_id, region, 0, _nacked_count(options, entry))
             ctx.emit(kinds.Assign(ctx.db.index, key, name, None, [row]))
             handled += 1
@@ -165,7 +166,7 @@ class _ClaimOptions:
 
 
 def _claim_ids(args: list[bytes]) -> list[int]:
-    """Arguments from the fifth on are IDs until one does not parse; the rest are options."""
+    """Arguments from the fifth on are IDs up to the first that is none; the rest are options."""
     ids = []
     for raw in args[5:]:
         try:
@@ -211,7 +212,7 @@ def _min_idle(raw: bytes, command: str) -> int:
 
 
 def xclaim(ctx: Context, args: list[bytes]) -> bytes:
-    """Take over pending entries by ID."""
+    """Assign pending entries to a consumer by ID."""
     key, name, consumer = args[1], args[2], args[3]
     stream, group = stream_and_group(ctx, key, name)
     min_idle = _min_idle(args[4], "XCLAIM")
@@ -248,7 +249,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
 def _forgotten(
     ctx: Context, key: bytes, name: bytes, group: Group, ghosts: list[PendingEntry]
 ) -> kinds.Acknowledge:
-    """Entries that do not exist any more are not pending any more."""
+    """Remove pending entries whose stream entry does not exist any more."""
     ids = [entry.entry_id for entry in ghosts if not entry.number]
     dots = [(group.region_of(entry), entry.number) for entry in ghosts if entry.number]
     return kinds.Acknowledge(ctx.db.index, key, name, ids, dots)
@@ -260,7 +261,7 @@ def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:
 
 
 class _Claim:
-    """Entries changing hands within one command, and the reply that lists them."""
+    """Entries that one command assigns to another consumer, and the reply that lists them."""
 
     def __init__(
         self, ctx: Context, key: bytes, stream: Stream, name: bytes, group: Group, consumer: bytes
@@ -280,7 +281,7 @@ class _Claim:
     def assign(
         self, found: tuple[int, object, int], entry_id: int, at_ms: int, count: int, *, justid: bool
     ) -> None:
-        """Assign one entry to the consumer and list it."""
+        """Assign one entry to the consumer and add it to the reply."""
         ctx = self._ctx
         region, block, index = found
         row = (entry_id, region, at_ms, count)
@@ -296,7 +297,7 @@ class _Claim:
         self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))  # type: ignore[attr-defined]
 
     def assign_all(self, rows: list[tuple[int, int, int, int]], parts: list[bytes]) -> None:
-        """The same for many that have different IDs: their rows, and what lists them."""
+        """Do the same for many entries with different IDs, given as rows and reply parts."""
         ctx = self._ctx
         if not rows:
             return
@@ -317,7 +318,7 @@ class _Claim:
 
 
 def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
-    """Take over entries that are idle for long enough, a slice of the pending list at a time."""
+    """Claim entries that are idle for long enough, a part of the pending list at a time."""
     key, name, consumer = args[1], args[2], args[3]
     min_idle = _min_idle(args[4], "XAUTOCLAIM")
     start = interval_start(args[5])

@@ -48,7 +48,7 @@ def _count(args: list[bytes]) -> int:
 
 
 def _stream(ctx: Context, key: bytes) -> Stream | None:
-    """``ctx.read_stream``, with the usual case written out."""
+    """``ctx.read_stream``, with the usual case inlined."""
     database = ctx.db
     stream = database.values.get(key)
     if database.deadlines or type(stream) is not Stream:
@@ -91,7 +91,7 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def xread(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Entries of several streams beyond an ID each; may wait for them."""
+    """Entries of several streams behind an ID each; may wait for them."""
     if len(args) == 6 and (reply := _read_one(ctx, args)) is not None:
         return reply
     request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
@@ -175,7 +175,7 @@ def _read_one(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _special(stream: Stream | None, raw: bytes) -> int:
-    """The ID to read beyond: ``$`` is the stream's newest ever, ``+`` the one before its last."""
+    """The ID to read behind: ``$`` is the newest ID ever, ``+`` that before the last entry."""
     if raw == b"$":
         return 0 if stream is None else stream.last_id
     if raw == b"+":
@@ -186,7 +186,7 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
-    """The request as it runs again later: ``$`` means the moment of blocking."""
+    """The request in the form in which it runs again: ``$`` means the moment of blocking."""
     ids = []
     for key, raw in zip(request.keys, request.ids, strict=True):
         if raw == b"$":

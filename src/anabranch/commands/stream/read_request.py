@@ -1,4 +1,4 @@
-"""What XREAD, XREADGROUP and AB.READ share: grammar, limits on a reply, the reply's frame."""
+"""What XREAD, XREADGROUP and AB.READ share: syntax, limits of a reply, frame of the reply."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _NAME_FRAME_BYTES = 16
 
 
 class ReadRequest:
-    """A parsed XREAD, XREADGROUP or AB.READ. ``count`` of -1 is unlimited; None means not given.
+    """A parsed XREAD, XREADGROUP or AB.READ.
 
-    Defaults stand in the class: most requests set three attributes, and this is a hot path.
+    ``count`` of -1 is unlimited; None means not given. The defaults are attributes of the class:
+    most requests set three attributes, and this is a hot path.
     """
 
     count = -1
@@ -51,12 +52,12 @@ class ReadRequest:
     ids: Sequence[bytes] = ()
 
     def deadline_ms(self, now_ms: int) -> int:
-        """When a blocked reader gives up; 0 is never."""
+        """The time at which a blocked reader gives up; 0 is never."""
         return now_ms + self.block_ms if self.block_ms else 0
 
 
 def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequest:
-    """Read every option and the two lists behind STREAMS."""
+    """Read all options and the two lists behind STREAMS."""
     request = ReadRequest()
     size = len(args)
     index = 1
@@ -143,7 +144,7 @@ def _positive(raw: bytes, name: str) -> int:
 
 
 def timeout_argument(raw: bytes, now_ms: int) -> int:
-    """How long to block, in milliseconds; 0 is for ever."""
+    """The time to block in milliseconds; 0 is for ever."""
     timeout = integer_or_none(raw)
     if timeout is None:
         raise CommandError("ERR timeout is not an integer or out of range")
@@ -155,10 +156,10 @@ def timeout_argument(raw: bytes, now_ms: int) -> int:
 
 
 class ReplyBudget:
-    """MAXCOUNT and MAXSIZE over one reply.
+    """MAXCOUNT and MAXSIZE of one reply.
 
-    MAXSIZE is soft: an entry is left out when the bytes before it reach the limit, but the very
-    first entry of a reply is always given.
+    MAXSIZE is soft: an entry is left out if the bytes before it reach the limit, but the first
+    entry of a reply is always returned.
     """
 
     __slots__ = ("_left", "_maxsize", "_name_bytes", "_produced")
@@ -177,11 +178,11 @@ class ReplyBudget:
         return self._maxsize is not None and self._produced >= self._maxsize
 
     def begin_stream(self, key: bytes) -> None:
-        """A stream's part of the reply begins; its name counts once an entry follows."""
+        """Begin the part of a stream in the reply; its name counts when an entry follows."""
         self._name_bytes = len(key) + _NAME_FRAME_BYTES
 
     def cut(self, block: Block, low: int, high: int, extra: int = 0) -> int:
-        """How far into ``[low, high)`` the reply may go; counts what it takes.
+        """The end of the part of ``[low, high)`` that fits into the reply; counts these entries.
 
         ``extra`` bytes are added to each entry.
         """
@@ -202,7 +203,7 @@ class ReplyBudget:
         return high
 
     def spend(self, size: int, count: int = 1) -> None:
-        """Count entries of ``size`` bytes in all that go into the reply."""
+        """Count entries of ``size`` bytes in all that are added to the reply."""
         self._produced += self._name_bytes + size
         self._name_bytes = 0
         if self._left is not None:

@@ -1,8 +1,8 @@
-"""XREADGROUP: new entries, a consumer's history, and claiming entries of other consumers.
+"""XREADGROUP: new entries, a consumer's history, and claimed entries of other consumers.
 
-Per stream of the request, decided on its own: an explicit ID reads this consumer's pending
-entries; ``>`` first claims (with CLAIM), then delivers new entries. A failing stream fails the
-whole command before anything is delivered.
+Each stream of the request is treated separately: an explicit ID reads pending entries of this
+consumer; ``>`` first claims (with CLAIM), then delivers new entries. If one stream fails, the whole
+command fails before anything is delivered.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         if budget is not None and budget.exhausted:
             break
         is_new = request.consumer not in group.consumers
-        if is_new:  # on its first read, whether it gets anything or not
+        if is_new:  # on its first read, even if it gets nothing
             ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, request.consumer, ctx.now_ms))
             ctx.changes += 1
         if after is not None:
@@ -94,11 +94,11 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _wants(name: bytes, consumer: bytes, *, claims: bool) -> Callable[[Value | None], bool]:
-    """Whether running again can end the wait, seen from one key that changed.
+    """Whether another run can end the wait, judged by one key that changed.
 
-    A key or group that is gone must be reported, and a group that does not know the consumer (it
-    came with another stream) gets to know it. Otherwise there must be something to read: of many
-    readers of a group only as many run again as there is work for.
+    A removed key or group must be reported. A group that does not know the consumer (it came with
+    another stream) must get it. Otherwise there must be something to read: of many readers of a
+    group only as many run again as there is work for.
     """
 
     def wants(value: Value | None) -> bool:
@@ -124,7 +124,7 @@ def _history(
     after: int,
     budget: ReplyBudget | None,
 ) -> tuple[list[bytes], int]:
-    """This consumer's pending entries beyond an ID; a deleted one is ``[id, null]``."""
+    """Pending entries of this consumer behind an ID; a deleted one is ``[id, null]``."""
     consumer = group.consumers[request.consumer]
     chunks: list[bytes] = []
     rows: list[_Row] = []
@@ -134,7 +134,7 @@ def _history(
     for entry in consumer.between(after + 1, MAX_ID):
         is_full = 0 < request.count <= len(chunks) or (budget is not None and budget.exhausted)
         if is_full and entry.entry_id != last_id:
-            break  # not between entries with one ID: the next call would pass by the second
+            break  # not between entries with one ID: the next call would skip the second
         last_id = entry.entry_id
         found = stream.find_pending(group, entry)
         if found is None:
@@ -167,7 +167,7 @@ def _claim(
     request: ReadRequest,
     budget: ReplyBudget | None,
 ) -> list[bytes]:
-    """Released entries in NACK order, then owned ones idle for long enough, oldest first."""
+    """Released entries in NACK order, then entries idle for long enough, the oldest first."""
     chunks: list[bytes] = []
     rows: list[_Row] = []
     for entry in _claimable(group, ctx.now_ms, request.claim_ms or 0):
@@ -213,10 +213,10 @@ def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
 def _next_claim(
     ctx: Context, plans: list[tuple[bytes, Stream, Group, int | None]], request: ReadRequest
 ) -> int:
-    """When a blocked reader with CLAIM must look again, 0 for never.
+    """The time at which a blocked reader with CLAIM must look again, 0 for never.
 
-    A pending entry may reach the idle time before anything else happens; if nothing is pending, an
-    entry may become pending at once and reach it after the whole idle time.
+    A pending entry may reach the idle time before anything else happens. If nothing is pending, an
+    entry may become pending now and reach it after the whole idle time.
     """
     if request.claim_ms is None:
         return 0
@@ -243,7 +243,7 @@ def _deliver(
     request: ReadRequest,
     budget: ReplyBudget | None,
 ) -> tuple[list[bytes], int]:
-    """Claimed entries if asked for, then new ones, together at most COUNT."""
+    """Claimed entries if requested, then new ones, together at most COUNT."""
     chunks: list[bytes] = []
     if budget is not None:
         budget.begin_stream(key)
