@@ -1,7 +1,8 @@
-"""No import circle of more than two files."""
+"""No import circle of more than two files, and the layers that ARCHITECTURE.md shows."""
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from tests.house.circles import circles, imports_of
@@ -14,6 +15,13 @@ FILES_MAX = 2
 def test_no_import_circle_has_more_than_two_files() -> None:
     for circle in circles(imports_of(REPOSITORY / "src")):
         assert len(circle) <= FILES_MAX, f"these modules import each other: {sorted(circle)}"
+
+
+def test_the_layers_on_the_page_are_those_that_are_checked() -> None:
+    file = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    layers = file["tool"]["importlinter"]["contracts"][0]["layers"]
+    page = (REPOSITORY / "ARCHITECTURE.md").read_text("utf-8")
+    assert "```\n" + "\n".join(layers).replace("|", "│") + "\n```\n" in page
 
 
 def test_circles_are_found_through_packages_types_and_functions(tmp_path: Path) -> None:

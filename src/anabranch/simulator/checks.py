@@ -276,7 +276,7 @@ class Checks:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def unsettled(self, processes: Sequence[Process]) -> str | None:
+    def disagreement(self, processes: Sequence[Process]) -> str | None:
         """What a region still lacks, or keeps although it need not; None if nothing."""
         first = processes[0]
         for process in processes:

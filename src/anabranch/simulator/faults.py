@@ -343,7 +343,7 @@ def _membership(run: Simulation, chance: random.Random) -> None:
         if len(members := run.members()) < 3 or not run.is_breaking:
             return
         loser, late, keeper = absence.sample(members, 3)
-        if len(_settled(run)) == len(members) and _can_be_wiped(run, loser):
+        if len(_running_members(run)) == len(members) and _can_be_wiped(run, loser):
             late.kill()
             run.timeline.after(absence.choice([500, 1500]), lambda: lose_both(loser, late, keeper))
         else:
@@ -361,7 +361,7 @@ def _membership(run: Simulation, chance: random.Random) -> None:
     def remove() -> None:
         machine, by = chance.sample(run.machines, 2)
         # Whoever is left must know the cluster, or there is none any more.
-        if run.is_breaking and len(_settled(run)) == len(run.members()) > 2:
+        if run.is_breaking and len(_running_members(run)) == len(run.members()) > 2:
             run.remove(machine, by)
 
     if chance.random() < 0.5:
@@ -378,7 +378,7 @@ def _impostor(run: Simulation, chance: random.Random) -> None:
     def appear() -> None:
         if not run.is_breaking:
             return
-        members = _settled(run)
+        members = _running_members(run)
         owner, asked = chance.sample(run.machines, 2)
         if len(members) < len(run.members()) or owner.is_removed or asked.is_removed:
             run.timeline.after(100, appear)
@@ -394,7 +394,7 @@ def _can_be_wiped(run: Simulation, machine: Machine) -> bool:
     if machine.process is None:
         return False
     own = machine.process.replica.own
-    others = [each for each in _settled(run) if each is not machine]
+    others = [each for each in _running_members(run) if each is not machine]
     return (
         bool(others)
         and not machine.is_removed
@@ -402,7 +402,7 @@ def _can_be_wiped(run: Simulation, machine: Machine) -> bool:
     )
 
 
-def _settled(run: Simulation) -> list[Machine]:
+def _running_members(run: Simulation) -> list[Machine]:
     """Members that run and belong to the cluster."""
     return [each for each in run.members() if each.process is not None and each.process.cluster_id]
 

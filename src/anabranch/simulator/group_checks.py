@@ -96,7 +96,7 @@ class GroupChecks:
             for dot in by_id[each]:
                 delivered.under.setdefault(dot, set()).update(creations)
                 if b"NOACK" in words:
-                    self._record.settled[key, name, dot] |= creations
+                    self._record.acknowledged_under[key, name, dot] |= creations
         return reply
 
     def acknowledge(
@@ -120,7 +120,7 @@ class GroupChecks:
         process.durability.commit()
         if dots:
             for dot in dots:
-                self._record.settled[key, name, dot] |= creations
+                self._record.acknowledged_under[key, name, dot] |= creations
             if self._record.reached["acknowledgement that travels"] == before:
                 self._record.reached["acknowledgement held back"] += 1
         return reply
@@ -135,7 +135,7 @@ class GroupChecks:
         shown = self._record.history.shown((0, key), process.replica.vector)
         for entry in shown.entries:
             if name in shown.groups and shown.is_acknowledged(name, entry):
-                self._record.settled[key, name, entry.dot] |= shown.creations[name]
+                self._record.acknowledged_under[key, name, entry.dot] |= shown.creations[name]
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -148,10 +148,11 @@ class GroupChecks:
             alive = {fact.dot for fact in creations}
             for entry in shown.done(group):
                 went = self._record.history.stands_for.get(((0, key), entry.dot), [])
-                settled = [
-                    self._record.settled.get((key, group, dot), set()) for dot in [entry.dot, *went]
+                covering = [
+                    self._record.acknowledged_under.get((key, group, dot), set())
+                    for dot in [entry.dot, *went]
                 ]
-                if alive.isdisjoint(set().union(*settled)):
+                if alive.isdisjoint(set().union(*covering)):
                     raise Violation(
                         11, f"{entry.dot} in {group!r} of {key!r} counts as acknowledged"
                     )

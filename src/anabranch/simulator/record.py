@@ -75,7 +75,7 @@ class Record:
         ] = {}  # by region: the effects that clients have seen
         self.left: dict[int, int] = {}
         """By replica ID, the number up to which effects have left their region."""
-        self.settled: defaultdict[tuple[bytes, bytes, Dot], set[Dot]] = defaultdict(set)
+        self.acknowledged_under: defaultdict[tuple[bytes, bytes, Dot], set[Dot]] = defaultdict(set)
         """By key, group and entry, the creations under which it was acknowledged by a client."""
         self.has_lost = False
         """Whether effects were lost that clients of their region had seen, but no other region."""

@@ -262,17 +262,17 @@ class Simulation:
         """Wait until every region has all effects and has dropped what it need not keep."""
         why: list[str | None] = ["a region is not up"]
 
-        def is_settled() -> bool:
+        def have_converged() -> bool:
             if not all(machine.is_up for machine in self.members()):
                 why[0] = "a region is not up"
                 return False
-            why[0] = self.checks.unsettled(self._processes())
+            why[0] = self.checks.disagreement(self._processes())
             return why[0] is None
 
         until_ms = self.timeline.now_ms + HEAL_MS
-        while not is_settled():
+        while not have_converged():
             if self.timeline.now_ms >= until_ms:
-                raise Violation(21, f"not settled after {HEAL_MS / 1000:g} s: {why[0]}")
+                raise Violation(21, f"no agreement after {HEAL_MS / 1000:g} s: {why[0]}")
             self.timeline.run_until(self.timeline.now_ms + STEP_MS)
 
     def _wait_until(self, ms: float, is_so: Any, what: str) -> None:
