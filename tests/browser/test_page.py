@@ -78,6 +78,24 @@ def test_a_region_is_cut_off_and_comes_back(world: World, visit: Visit) -> None:
     assert visitor.complaints == []
 
 
+def test_a_press_that_outlasts_refreshes_acts(world: World, visit: Visit) -> None:
+    """What is pressed must not be replaced meanwhile, although the row changes every second."""
+    world.fill(1)
+    visitor = visit(world.port)
+    visitor.until("() => document.querySelectorAll('#links tbody tr').length === 2")
+    visitor.page.hover('#links tr[data-region="ap"] button[data-k^="Cut"]')
+    visitor.page.mouse.down()
+    before = visitor.page.evaluate("() => refreshes.length")
+    visitor.until(f"() => refreshes.length >= {before + 2}")
+    visitor.page.mouse.up()
+    visitor.until("() => refreshes.length && document.querySelector("
+                  "'#links tr[data-region=\"ap\"]').dataset.state === 'cut'")  # fmt: skip
+    assert {row["name"]: row["state"] for row in world.eu.execute_command("AB.PEERS")} == {
+        "us": "in_sync",
+        "ap": "cut",
+    }
+
+
 def test_streams_groups_and_acts_by_keyboard(world: World, visit: Visit) -> None:
     world.fill(10)
     visitor = visit(world.port)
@@ -101,6 +119,15 @@ def test_streams_groups_and_acts_by_keyboard(world: World, visit: Visit) -> None
     visitor.tab_to("BUTTON Release")
     keyboard.press("Enter")
     visitor.until("() => document.getElementById('pending').textContent.includes('released')")
+    visitor.tab_to("BUTTON Bury")
+    keyboard.press("Enter")
+    visitor.tab_to("INPUT sure-name")
+    keyboard.insert_text("readings")
+    visitor.press("sure-ok")
+    visitor.until("() => document.querySelectorAll('#pending tbody tr').length === 10")
+    ((_, buried),) = world.eu.xrange("readings.dead")
+    assert (buried["origin-key"], buried["origin-deliveries"]) == ("readings", "1")
+    assert world.eu.xrange("readings", buried["origin-id"])[0][1]["sensor"] == buried["sensor"]
     visitor.tab_to("INPUT pairs")
     keyboard.insert_text('sensor "by hand"')
     keyboard.press("Enter")

@@ -80,14 +80,16 @@ def _stream_bytes(stream: Stream, samples: int) -> int:
     size += getsizeof(stream.ledger.records)
     size += _scaled(stream.ledger.records, getsizeof, samples)
     size += len(stream.ledger.records) * _RECORD_BYTES
-    size += _shared_bytes(stream.shared, samples)
+    size += _shared_tables_bytes(stream.shared)
+    size += _shared_tags_bytes(stream.shared, samples)
     return size + _producers_bytes(stream.producers, samples)
 
 
 def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
     """The memory of a stream by cause, estimated in the same way; the causes are not quite all.
 
-    ``groups`` is the memory of groups without pending entries and consumers.
+    ``groups`` is the memory of groups without pending entries and consumers. ``producers`` contains
+    what several regions remember of idempotent IDs.
     """
     logs = stream.logs.values()
     groups = stream.groups.values()
@@ -104,18 +106,26 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
         "pending": pending,
         "consumers": consumers,
         "groups": max(all_groups - pending - consumers, 0),
-        "producers": _producers_bytes(stream.producers, samples),
-        "tombstones": _shared_bytes(stream.shared, samples),
+        "producers": _producers_bytes(stream.producers, samples)
+        + _shared_tags_bytes(stream.shared, samples),
+        "tombstones": _shared_tables_bytes(stream.shared),
     }
 
 
-def _shared_bytes(shared: Shared, samples: int) -> int:
-    """The memory of tombstones, tags and similar data of several regions; 0 in a region alone."""
+def _shared_tables_bytes(shared: Shared) -> int:
+    """The memory of tombstones and settings of several regions; 0 in a region alone."""
     tables = shared.tables
     if not tables:
         return 0
-    size = getsizeof(shared) + getsizeof(shared.tags) + getsizeof(shared.accepted)
-    size += sum(map(getsizeof, tables)) + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
+    size = getsizeof(shared) + sum(map(getsizeof, tables))
+    return size + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
+
+
+def _shared_tags_bytes(shared: Shared, samples: int) -> int:
+    """The memory of tags of idempotent producers of several regions; 0 in a region alone."""
+    if not shared.tables:
+        return 0
+    size = getsizeof(shared.tags) + getsizeof(shared.accepted)
 
     def tags_bytes(item: tuple[bytes, dict[bytes, dict[Any, Any]]]) -> int:
         pid, table = item

@@ -21,7 +21,7 @@ from anabranch.web.identity import identify
 from anabranch.web.plain import shown_bytes
 from anabranch.web.requests import place_of
 from anabranch.web.slices import in_slices
-from anabranch.web.status import status
+from anabranch.web.status import applied, status
 from anabranch.web.streamed import Streamed
 from anabranch.web.survey import Survey, keep
 from anabranch.web.view import may_run, may_see, require
@@ -98,7 +98,7 @@ class Feed:
                 if watch is not None:
                     seen = await watch.look()
                     if seen["entries"] or beat % BEATS_PER_STATUS == 0:
-                        yield _message("entries", seen)
+                        yield _message("entries", {**seen, "applied": applied(self._node)})
                 beat += 1
                 await asyncio.wait({gone}, timeout=BEAT_S)
         finally:

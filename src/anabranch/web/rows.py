@@ -46,11 +46,14 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     duration_s: int
     room: int
     """How many idempotent IDs its producers may have remembered in all."""
+    regions: int
+    """The numbers of the regions that have written it, as bits."""
 
     def described(self) -> dict[str, Any]:
         """The row for JSON."""
         found = {**msgspec.structs.asdict(self), "key": shown_bytes(self.key)}
         del found["at_s"]
+        found["regions"] = [n for n in range(self.regions.bit_length()) if self.regions >> n & 1]
         return found
 
 

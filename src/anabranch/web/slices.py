@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TypeVar
 
 from anabranch.scheduling import SLICE_NS, Steps
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class Spent:
-    """The time that steps have taken, without that of others between the slices."""
+    """The processor time that steps have taken, without that of others between the slices."""
 
     ns = 0
 
@@ -22,8 +22,9 @@ class Spent:
 async def in_slices(steps: Steps[_T], spent: Spent | None = None) -> _T:
     """Do all steps; returns what they return. A slice ends with the step that exceeds it."""
     while True:
-        now_ns = began_ns = perf_counter_ns()
-        end_ns = began_ns + SLICE_NS
+        began_ns = thread_time_ns()
+        now_ns = perf_counter_ns()
+        end_ns = now_ns + SLICE_NS
         try:
             while now_ns < end_ns:
                 next(steps)
@@ -33,5 +34,5 @@ async def in_slices(steps: Steps[_T], spent: Spent | None = None) -> _T:
             return result
         finally:
             if spent is not None:
-                spent.ns += perf_counter_ns() - began_ns
+                spent.ns += thread_time_ns() - began_ns
         await asyncio.sleep(0)

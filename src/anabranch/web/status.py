@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anabranch.node.exchange import Exchange
     from anabranch.node.node import Node
 
-__all__ = ["status"]
+__all__ = ["applied", "status"]
 
 
 def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
     regions = region.host.regions
     faults: Mapping[int, LinkFault] = {} if regions is None else regions.faults
     rates = region.rates.per_second()
+    cache = region.keyspace.block_cache
     number = settings.region_id
     name = settings.region_name or f"region{number}"
     return {
@@ -59,7 +60,11 @@ def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
         "memory": {
             "used_bytes": region.dispatcher.used_memory(),
             "keys_bytes": region.keyspace.account.used_bytes,
+            "opened_bytes": cache.held,
+            "held_tag_bytes": region.keyspace.account.beside_bytes,
             "buffer_bytes": process.get("client_buffer_bytes", 0),
+            "script_bytes": process.get("script_machine_bytes", 0),
+            "offloaded_bytes": 0 if cache.file is None else cache.file.held,
             "rss_bytes": process.get("rss_bytes", 0),
             "max_bytes": settings.maxmemory,
         },
@@ -119,11 +124,17 @@ def _regions(
             }
             for holder in sorted(present)
         ],
-        "applied": [
-            {"region": region, "vector": sorted(vector.items())}
-            for region, vector in sorted(vectors.items())
-        ],
     }
+
+
+def applied(node: Node) -> list[dict[str, Any]]:
+    """How far each other region says to have applied effects: its version vector."""
+    exchange = node.persistence.exchange
+    standings = {} if exchange is None else exchange.standings()
+    return [
+        {"region": region, "vector": sorted(each.applied.items())}
+        for region, each in sorted(standings.items())
+    ]
 
 
 def _age(standings: Mapping[int, Any], holder: int) -> int | None:

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.keyspace.memory import stream_parts
+from anabranch.keyspace.replica import region_of
 from anabranch.scheduling import Steps
 from anabranch.web.rows import Row, Rows
 from anabranch.web.slices import Spent, in_slices
@@ -169,7 +170,17 @@ class Survey:
             window_ms=real_window_ms(producers, now_ms),
             duration_s=producers.duration_s,
             room=len(producers.tables) * producers.maxsize,
+            regions=_regions(stream),
         )
+
+
+def _regions(stream: Stream) -> int:
+    """The regions that have written a stream, each as a bit."""
+    found = 0
+    for replica_id, log in stream.logs.items():
+        if log.next_position:
+            found |= 1 << region_of(replica_id)
+    return found
 
 
 def keep(heap: list[Any], item: Any, most: int) -> None:

@@ -78,6 +78,7 @@ class Watch:
         return {
             "entries": entries,
             "first": is_first,
+            "now_ms": now_ms,
             "passed_over": passed_over,
             **self._about(stream),
         }
@@ -114,6 +115,7 @@ class Watch:
             "id": text(entry_id).decode(),
             "fields": [_cut(each) for each in fields[: 2 * FIELDS_MAX]],
             "left_out": max(len(fields) // 2 - FIELDS_MAX, 0),
+            "is_cut": any(len(each) > VALUE_BYTES_MAX for each in fields[: 2 * FIELDS_MAX]),
         }
         if found is not None:
             replica_id, block, index = found

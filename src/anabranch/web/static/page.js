@@ -20,11 +20,22 @@ const svg = (tag, attrs, ...children) => {
   made.append(...children);
   return made;
 };
-/* Rows are replaced only if something changed, so that focus and selection stay. */
+/* Only cells that changed are replaced, so that a press of a button, the focus and a selection last.
+   What a button does must follow from its text and attributes, as those are what is compared. */
 const fill = (body, rows) => {
   const old = document.activeElement && body.contains(document.activeElement) ? document.activeElement.dataset.k : null;
-  body.replaceChildren(...rows);
-  if (old) for (const each of body.querySelectorAll("[data-k]")) if (each.dataset.k === old) { each.focus({preventScroll: true}); break; }
+  rows.forEach((row, index) => {
+    const before = body.rows[index];
+    if (!before) body.append(row);
+    else if (before.cells.length !== row.cells.length) before.replaceWith(row);
+    else {
+      before.className = row.className;
+      Object.assign(before.dataset, row.dataset);
+      [...row.cells].forEach((cell, at) => { if (!before.cells[at].isEqualNode(cell)) before.cells[at].replaceWith(cell); });
+    }
+  });
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  if (old && !body.contains(document.activeElement)) for (const each of body.querySelectorAll("[data-k]")) if (each.dataset.k === old) { each.focus({preventScroll: true}); break; }
 };
 const nothing = (columns, text) => [el("tr", {}, el("td", {colspan: columns, class: "dim"}, text))];
 const shown = (raw) => typeof raw === "object" && raw !== null ? "0x" + [...atob(raw.b64)].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("") : String(raw);
@@ -115,6 +126,8 @@ const badge = (at, kind, text) => { at.className = "badge " + kind; if (at.textC
 const SHAPES = ["circle", "square", "triangle", "diamond", "cross"];
 const indexOf = (region) => Math.max(0, (state && state.regions || []).findIndex((each) => each.region === region));
 const colour = (region) => css("--r" + indexOf(region) % 5);
+/* The region that made an ID: a server numbers the IDs of one millisecond so that it shows. */
+const madeBy = (id) => { const number = Number(BigInt(id.split("-")[1]) % 256n); return (state && state.regions || []).some((each) => each.region === number) ? number : 0; };
 const nameOf = (region) => { const found = (state && state.regions || []).find((each) => each.region === region); return found ? found.name : region ? "region " + region : "this server"; };
 function shapePath(kind, x, y, r) {
   if (kind === "square") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
@@ -153,15 +166,16 @@ function showRegions() {
       const known = [told.get(a), told.get(b)].filter(Boolean).sort((p, q) => p.age_ms - q.age_ms)[0];
       const linked = known && known.with.includes(known.region === a ? b : a);
       kind = !known || known.age_ms > STALE_MS ? "wait" : linked ? "good" : "bad";
-      label = !known ? "unknown" : linked ? "✓ linked" : "✕ no link";
+      label = !known ? "? unknown" : linked ? "✓ linked" : "✕ no link";
       sub = known && known.age_ms > STALE_MS ? "told " + span(known.age_ms) + " ago" : "";
     }
     const stroke = css({good: "--good", warn: "--warn", bad: "--bad", wait: "--dim"}[kind]);
     const width = peer ? Math.min(7, 2 + Math.log10(1 + (traffic.get(peer.region) || 0))) : 2;
     parts.push(svg("line", {x1: x, y1: y, x2: u, y2: v, stroke, "stroke-width": width, "stroke-dasharray": kind === "bad" ? "2 9" : kind === "wait" ? "3 6" : kind === "warn" ? "9 5" : "none"}));
     if (flow) parts.push(svg("line", {x1: x, y1: y, x2: u, y2: v, stroke: css("--card"), "stroke-width": 1.5, class: "flow"}));
-    const mx = (x + u) / 2, my = (y + v) / 2;
-    parts.push(svg("rect", {x: mx - 76, y: my - 19, width: 152, height: sub ? 38 : 24, rx: 6, fill: css("--card"), stroke}));
+    if (!peer && count > 3) [label, sub] = [label.slice(0, 1), ""]; /* there is no room for more */
+    const mx = (x + u) / 2, my = (y + v) / 2, wide = 14 + Math.max(label.length * 8, sub.length * 6.5);
+    parts.push(svg("rect", {x: mx - wide / 2, y: my - 19, width: wide, height: sub ? 38 : 24, rx: 6, fill: css("--card"), stroke}));
     parts.push(svg("text", {x: mx, y: my - 2, "text-anchor": "middle"}, label));
     if (sub) parts.push(svg("text", {x: mx, y: my + 14, "text-anchor": "middle", class: "dim sub"}, sub));
   }
@@ -178,7 +192,7 @@ function showRegions() {
     return el("tr", {"data-region": peer.name, "data-state": peer.state}, el("th", {scope: "row"}, mark(peer.region), " ", peer.name), el("td", {}, el("span", {class: "badge " + kind}, label)),
       el("td", {}, el("span", {class: "acts in"}, cut || peer.delay_ms ? button("Heal", "Heal", ["RESUME"]) : button("Cut", "Cut", ["PAUSE"]), cut || peer.delay_ms ? null : button("Slow", "Slow down by 300 ms", ["DELAY", "300", "100"]))),
       el("td", {class: "n"}, num(peer.lag_effects)), el("td", {class: "n"}, num(peer.receive_lag_effects)), el("td", {class: "n"}, peer.lag_s == null ? "–" : span(peer.lag_s * 1000)),
-      el("td", {class: "n"}, peer.round_trip_ms == null ? "–" : peer.round_trip_ms.toFixed(1) + " ms"), el("td", {class: "n"}, peer.heard_ms == null ? "never" : span(peer.heard_ms) + " ago"));
+      el("td", {class: "n"}, peer.round_trip_ms == null ? "–" : peer.round_trip_ms.toFixed(1) + " ms"), el("td", {class: "n"}, peer.heard_ms == null ? "never" : span(peer.heard_ms)));
   }));
   $("isolate").disabled = !acts || state.peers.every((peer) => peer.state === "cut");
   $("heal").disabled = !acts || !state.peers.some((peer) => peer.state === "cut" || peer.delay_ms);
@@ -217,7 +231,7 @@ function showMatrix(peers) {
   if (whole) badge($("converged"), "good", "✓ converged since " + clock(wholeSince) + (missing ? `, ${missing} under way` : ""));
   else if (missing) badge($("converged"), "bad", "✕ apart: " + num(missing) + " effects missing");
   else badge($("converged"), "warn", "? " + (fault ? fault.name + " is " + worded(fault)[1].slice(2) : "nothing heard for " + (stale === Infinity ? "ever" : span(stale))));
-  $("matrix-say").textContent = whole ? missing ? "Every region has everything but what is under way now." : "Every region has everything that any region has." : missing ? "Equal effects make equal data: regions differ until these have arrived." : "What the others hold is not known at present.";
+  $("matrix-say").textContent = whole ? missing ? "Every region has everything but what is under way now." : "Every region has everything that any region has." : missing ? "Equal effects make equal data: regions differ until these have arrived." : `What ${silent.size ? [...silent].map(nameOf).join(" and ") : "the others"} may lack is not known at present.`;
 }
 
 /* -- figures ------------------------------------------------------------------------------- */
@@ -231,7 +245,7 @@ function takeStatus(next) {
   document.title = "Anabranch " + state.name;
   $("name").textContent = state.name;
   $("version").textContent = `Anabranch ${state.version}, port ${state.port}`;
-  $("who").textContent = state.may_act ? "as " + state.user : "read only";
+  $("who").textContent = state.may_act ? "signed in as " + state.user : "read only";
   $("act-why").textContent = state.may_act ? "" : "Read only: sign in to act.";
   for (const form of ["add", "trim"]) for (const each of $(form).elements) each.disabled = !state.may_act;
   if (state.durability.trouble) badge($("health"), "bad", "✕ log: " + state.durability.trouble);
@@ -245,19 +259,20 @@ function takeStatus(next) {
   totals([[num(state.per_second.commands), "commands/s"], [num(s.added_rate), "entries added/s"], [num(s.entries), "entries"], [num(s.streams), "streams"], [num(s.groups), "groups"], [num(s.lag), "lag of groups"], [num(s.pending), "pending"], [num(state.clients), "clients"]]);
   $("rate-say").textContent = state.survey_age_s > 5 ? `Figures of streams were taken ${state.survey_age_s} s ago: with many streams they come less often.` : "";
   showRegions();
-  if (s.count !== lastSurvey) {
+  if (s.count && s.count !== lastSurvey) {
     lastSurvey = s.count;
-    const row = [state.now_ms / 1000, s.added_rate, s.delivered_rate, s.acknowledged_rate, s.lag, s.pending];
+    const rates = s.count > 1 ? [s.added_rate, s.delivered_rate, s.acknowledged_rate] : [null, null, null]; /* it takes two */
+    const row = [state.now_ms / 1000, ...rates, s.lag, s.pending];
     row.forEach((value, index) => { samples[index].push(value); if (samples[index].length > 300) samples[index].shift(); });
     for (const stream of state.streams) {
       const id = stream.db + JSON.stringify(stream.key), known = sparks.get(id) || [];
-      known.push(stream.added_rate); if (known.length > 60) known.shift();
+      if (s.count > 1) known.push(stream.added_rate); if (known.length > 60) known.shift();
       sparks.set(id, known);
     }
     if (sparks.size > 200) sparks.clear();
     drawAll();
   }
-  showDurability(); noteArrivals();
+  showDurability();
   if (first) { makeCharts(); list(); }
   if (!watched && state.streams.length) watch(state.streams[0].db, state.streams[0].key, true);
 }
@@ -267,16 +282,18 @@ function totals(items) {
   items.forEach(([value, label], index) => { const [b, s] = list.children[index].children; if (b.textContent !== value) b.textContent = value; s.textContent = label; });
 }
 let rateChart = null, lagChart = null;
+const CHART_PX = 190;
 function makeCharts() {
-  const make = (id, title, series) => {
+  const make = (id, series) => {
     $(id).replaceChildren();
     const axis = {stroke: css("--dim"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line")}};
-    return new uPlot({width: Math.max(240, $(id).clientWidth), height: 150, cursor: {drag: {x: false, y: false}}, scales: {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}}, axes: [axis, {...axis, size: 48, values: (u, v) => v.map(num)}],
-      series: [{value: (u, v) => v == null ? "" : clock(v * 1000)}, ...series.map(([label, name, dash]) => ({label, stroke: css(name), width: 2, dash, points: {show: false}, value: (u, v) => num(v)}))]}, [[]], $(id));
+    const latest = (u, v, index) => v ?? (u.data[index] || []).at(-1); /* where there is no cursor */
+    return new uPlot({width: Math.max(240, $(id).clientWidth), height: CHART_PX, cursor: {drag: {x: false, y: false}}, scales: {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}}, axes: [{...axis, space: 90, values: (u, v) => v.map((s) => clock(s * 1000))}, {...axis, size: 48, values: (u, v) => v.map(num)}],
+      series: [{label: "at", value: (u, v, i) => clock(latest(u, v, i) * 1000)}, ...series.map(([label, name, dash]) => ({label, stroke: css(name), width: 2, dash, points: {show: false}, value: (u, v, i) => num(latest(u, v, i))}))]}, [[]], $(id));
   };
   if (!window.uPlot) return;
-  rateChart = make("rate-chart", "rate", [["added/s", "--r0"], ["given/s", "--r2", [6, 4]], ["acked/s", "--r1", [2, 3]]]);
-  lagChart = make("lag-chart", "lag", [["lag", "--r3"], ["pending", "--r4", [6, 4]]]);
+  rateChart = make("rate-chart", [["added/s", "--r0"], ["given/s", "--r2", [6, 4]], ["acked/s", "--r1", [2, 3]]]);
+  lagChart = make("lag-chart", [["lag", "--r3"], ["pending", "--r4", [6, 4]]]);
   feedCharts();
 }
 function feedCharts() {
@@ -284,7 +301,7 @@ function feedCharts() {
   if (lagChart) lagChart.setData([samples[0], samples[4], samples[5]]);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (state) { makeCharts(); drawAll(); soon(); } });
-addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: Math.max(240, $(id).clientWidth), height: 150}); });
+addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: Math.max(240, $(id).clientWidth), height: CHART_PX}); });
 const spark = (values) => {
   const high = Math.max(1, ...values), line = values.map((v, i) => (i * 120 / Math.max(1, values.length - 1)).toFixed(1) + "," + (18 - 16 * v / high).toFixed(1)).join(" ");
   return svg("svg", {width: 120, height: 20, viewBox: "0 0 120 20", role: "img", "aria-label": "at most " + num(Math.max(0, ...values)) + " a second"}, svg("polyline", {points: line, fill: "none", stroke: css("--r0"), "stroke-width": 1.5}));
@@ -328,9 +345,10 @@ function showDurability() {
 }
 function showMemory() {
   const m = state.memory, parts = Object.entries(state.memory_by_cause), known = parts.reduce((sum, [, n]) => sum + n, 0);
-  const scale = !known ? 0 : state.sees_all ? m.keys_bytes / known : 1;
-  const rows = [...parts.map(([cause, n]) => [cause, n * scale]), ["buffers of clients", m.buffer_bytes]].sort((a, b) => b[1] - a[1]);
-  $("memory-say").textContent = `${size(m.used_bytes)} in data and buffers` + (m.max_bytes ? ` of ${size(m.max_bytes)} allowed` : "") + `; the process has ${size(m.rss_bytes)}. Causes are estimated from the largest streams.`;
+  const scale = !known ? 0 : state.sees_all ? (m.keys_bytes - m.opened_bytes - m.held_tag_bytes) / known : 1;
+  const rows = [...parts.map(([cause, n]) => [cause, n * scale]), ["opened nodes", m.opened_bytes], ["held tags", m.held_tag_bytes], ["buffers of clients", m.buffer_bytes]].sort((a, b) => b[1] - a[1]);
+  const beside = [[m.script_bytes, "scripts"], [m.offloaded_bytes, "nodes in a file"]].filter(([n]) => n).map(([n, what]) => `${size(n)} of ${what}`).join(", ");
+  $("memory-say").textContent = `${size(m.used_bytes)} in data and buffers` + (m.max_bytes ? ` of ${size(m.max_bytes)} allowed` : "") + (beside ? ", beside it " + beside : "") + `; the process has ${size(m.rss_bytes)}. Causes are estimated from the largest streams.`;
   fill($("memory").tBodies[0], rows.map(([cause, n]) => el("tr", {}, el("th", {scope: "row"}, cause), el("td", {}, bar(n / Math.max(1, m.used_bytes))), el("td", {class: "n"}, size(n)))));
 }
 
@@ -369,18 +387,19 @@ function takeEntries(seen) {
     if (entry.region !== here && !seen.first) arrivals.set(entry.id + "/" + here, entry.at);
   }
   if (points.length > KEPT) points.splice(0, points.length - KEPT);
-  noteArrivals();
+  noteArrivals(seen.applied, seen.first ? BEFORE : seen.now_ms);
   if (!$("s-stream").hidden && tailing) { fresh = [...fresh, ...seen.entries].slice(-ROWS); showFresh(); }
   if (!paused) soon();
 }
-/* When another region has an entry follows from how far it says to have applied its region's effects. */
-function noteArrivals() {
-  if (!state || !state.applied) return;
-  for (const {region, vector} of state.applied) {
+/* When another region has an entry follows from how far it says to have applied its region's effects.
+   When it got those that it had before somebody looked is not known. */
+const BEFORE = 0;
+function noteArrivals(applied, when) {
+  for (const {region, vector} of applied || []) {
     const upto = new Map(vector);
     for (let i = points.length - 1, n = 0; i >= 0 && n < 800; i--, n++) {
       const entry = points[i], id = entry.id + "/" + region;
-      if (entry.region !== region && region !== state.region && !arrivals.has(id) && upto.get(entry.replica_id) >= entry.number) arrivals.set(id, state.now_ms);
+      if (entry.region !== region && !arrivals.has(id) && upto.get(entry.replica_id) >= entry.number) arrivals.set(id, when);
     }
   }
   if (arrivals.size > 4 * KEPT) arrivals = new Map([...arrivals].slice(-2 * KEPT));
@@ -424,7 +443,7 @@ function draw() {
     if (dense && !entry.late) { const id = entry.region + "/" + Math.round(px / 4); bars.set(id, (bars.get(id) || 0) + 1); continue; }
     for (const each of regions) {
       const when = each.region === entry.region ? null : arrivals.get(entry.id + "/" + each.region);
-      if (when == null || dense) continue;
+      if (!when || dense) continue;
       const ax = Math.min(x(when), width - 12), ay = y(each.region);
       c.strokeStyle = path.get(entry.region) || dim; c.lineWidth = 1.5;
       c.beginPath(); c.moveTo(ax, ay - lane * .3); c.lineTo(ax, ay - lane * .12); c.stroke(); c.lineWidth = 1;
@@ -458,7 +477,7 @@ async function list() {
   const query = `sort=${$("sort").value}&search=${encodeURIComponent($("search").value)}&offset=${offset}&limit=${PAGE}`;
   const answer = await fetch("/api/streams?" + query, {headers: headers()}).then((r) => r.ok ? r.json() : null).catch(() => null);
   if (!answer) return;
-  fill($("streams").tBodies[0], answer.streams.length ? answer.streams.map((row) => el("tr", {}, el("th", {scope: "row"}, open(row)), ...[row.length, row.added_rate, row.groups, row.lag, row.pending].map((n) => el("td", {class: "n"}, num(n))), el("td", {class: "n"}, size(row.size)))) : nothing(7, "No stream has this in its name."));
+  fill($("streams").tBodies[0], answer.streams.length ? answer.streams.map((row) => el("tr", {}, el("th", {scope: "row"}, open(row)), el("td", {class: "of-regions", hidden: !(state && state.regions)}, state && state.regions ? row.regions.map((each) => el("span", {class: "chip"}, mark(each), " ", nameOf(each))) : null), ...[row.length, row.added_rate, row.groups, row.lag, row.pending].map((n) => el("td", {class: "n"}, num(n))), el("td", {class: "n"}, size(row.size)))) : nothing(8, "No stream has this in its name."));
   $("found").textContent = answer.count ? `${answer.offset + 1}–${answer.offset + answer.streams.length} of ${answer.count}` : "none";
   $("earlier").hidden = !offset; $("more").hidden = offset + PAGE >= Math.min(answer.count, DEEPEST);
 }
@@ -478,9 +497,9 @@ function openStream() {
   groups();
 }
 const pretty = (value) => { const text = shown(value); if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text)); } catch { /* it is text */ } return text; };
-const fieldsOf = (fields, more) => { const parts = []; for (let i = 0; i < fields.length; i += 2) parts.push(el("span", {class: "f"}, el("b", {}, shown(fields[i]) + " "), pretty(fields[i + 1]))); if (more) parts.push(el("span", {class: "dim"}, `and ${more} more`)); return parts; };
+const fieldsOf = ({fields, left_out: more, is_cut: cut}) => { const parts = []; for (let i = 0; i < fields.length; i += 2) parts.push(el("span", {class: "f"}, el("b", {}, shown(fields[i]) + " "), pretty(fields[i + 1]))); if (more) parts.push(el("span", {class: "dim"}, `and ${more} more `)); if (cut) parts.push(el("span", {class: "dim"}, "(long values are cut: Look shows them)")); return parts; };
 const wanted = (fields) => { const [name, ...rest] = $("filter").value.split("="), value = rest.join("="); if (!name) return true; for (let i = 0; i < fields.length; i += 2) if (shown(fields[i]) === name && (!rest.length || shown(fields[i + 1]).includes(value))) return true; return false; };
-const entryRow = (entry) => el("tr", {class: entry.late ? "late" : ""}, el("td", {}, el("time", {title: new Date(entry.ms).toISOString()}, entry.id)), el("td", {}, entry.region ? [mark(entry.region), " ", nameOf(entry.region)] : ""), el("td", {}, fieldsOf(entry.fields, entry.left_out)));
+const entryRow = (entry) => el("tr", {class: entry.late ? "late" : ""}, el("td", {}, el("time", {title: new Date(entry.ms).toISOString()}, entry.id)), el("td", {}, entry.region ? [mark(entry.region), " ", nameOf(entry.region)] : ""), el("td", {}, fieldsOf(entry), entry.left_out || entry.is_cut ? null : copies(["XADD", watched.key, "*", ...entry.fields], `Copy ${entry.id} as a line of redis-cli`)));
 function tail(entries) {
   const body = $("entries").tBodies[0];
   body.prepend(...entries.filter((entry) => wanted(entry.fields)).reverse().slice(0, ROWS).map(entryRow));
@@ -501,7 +520,7 @@ $("range").addEventListener("submit", async (event) => {
   const text = $("from").value.trim();
   let start = text;
   if (text && !/^\d+(-\d+)?$/.test(text)) {
-    const day = new Date().toISOString().slice(0, 10), when = Date.parse(/^\d\d?:/.test(text) ? day + "T" + text : text);
+    const day = new Date().toLocaleDateString("sv"), when = Date.parse(/^\d\d?:/.test(text) ? day + "T" + text : text);
     if (isNaN(when)) { say("This is neither an ID nor a time"); $("from").setAttribute("aria-invalid", "true"); return; }
     start = String(when);
   }
@@ -509,7 +528,7 @@ $("range").addEventListener("submit", async (event) => {
   const reply = await run(text ? ["XRANGE", watched.key, start, "+", "COUNT", "100"] : ["XREVRANGE", watched.key, "+", "-", "COUNT", "100"], {quiet: true});
   if (reply == null) return;
   const known = new Map(points.map((point) => [point.id, point]));
-  const rows = reply.filter(([, fields]) => wanted(fields)).map(([id, fields]) => entryRow(known.get(id) || {id, fields, ms: +id.split("-")[0]}));
+  const rows = reply.filter(([, fields]) => wanted(fields)).map(([id, fields]) => entryRow(known.get(id) || {id, fields, ms: +id.split("-")[0], region: madeBy(id)}));
   fill($("entries").tBodies[0], rows.length ? rows : nothing(3, "No entry there."));
 });
 const pairsOf = (list) => Object.fromEntries(list.map(([name, value]) => [shown(name), value]));
@@ -531,15 +550,34 @@ async function inGroup(focus) {
   fill($("consumers").tBodies[0], rows.length ? rows.map((row) => el("tr", {}, el("th", {scope: "row"}, shown(row.name)), el("td", {class: "n"}, num(row.pending)), el("td", {class: "n"}, span(row.idle)))) : nothing(3, "No consumer."));
   const others = (owner) => rows.filter((row) => !same(row.name, owner));
   fill($("pending").tBodies[0], pending.length ? pending.map(([id, owner, idle, count]) => {
-    const act = (text, words, sure) => el("button", {type: "button", disabled: !can, "data-k": text + id, "aria-label": text + " " + id, onclick: async () => { await run(words, {sure}); inGroup(); groups(); }}, text);
+    const act = (text, what, start) => el("button", {type: "button", disabled: !can, "data-k": text + id + JSON.stringify([key, name]), "aria-label": what, onclick: async () => { await start(); inGroup(); groups(); }}, text);
     const to = others(owner)[0];
-    return el("tr", {}, el("td", {}, id), el("td", {}, shown(owner) || "released"), el("td", {class: "n"}, span(idle)), el("td", {class: "n"}, num(count)), el("td", {}, el("span", {class: "acts in"}, act("Ack", ["XACK", key, name, id], "The group will not be given this entry again."), to ? act("Claim", ["XCLAIM", key, name, to.name, "0", id]) : null, shown(owner) ? act("Release", ["XNACK", key, name, "FAIL", "IDS", "1", id]) : null)));
+    return el("tr", {}, el("td", {}, id), el("td", {}, shown(owner) || "released"), el("td", {class: "n"}, span(idle)), el("td", {class: "n"}, num(count)), el("td", {}, el("span", {class: "acts in"},
+      act("Ack", "Ack " + id, () => run(["XACK", key, name, id], {sure: "The group will not be given this entry again."})),
+      to ? act("Claim", `Claim ${id} for ${shown(to.name)}`, () => run(["XCLAIM", key, name, to.name, "0", id])) : null,
+      shown(owner) ? act("Release", "Release " + id, () => run(["XNACK", key, name, "FAIL", "IDS", "1", id])) : null,
+      act("Bury", `Bury ${id}: move it to the dead letters`, () => bury(key, name, id, owner, count)))));
   }) : nothing(5, "Nothing is pending."));
+}
+/* As "anabranch pending --dead-letter" does it, so that a second try adds nothing. */
+async function bury(key, name, id, owner, count) {
+  const found = await run(["XRANGE", key, id, id], {quiet: true});
+  if (!found) return;
+  const origin = ["origin-key", key, "origin-id", id, "origin-group", name, "origin-consumer", owner, "origin-deliveries", String(count)];
+  const add = ["XADD", shown(key) + ".dead", "IDMP", `dead-letter:${shown(key)}:${shown(name)}`, id, "*", ...(found[0] ? found[0][1] : []), ...origin];
+  if (await run(add, {sure: `Moves the entry to the stream ${shown(key)}.dead and acknowledges it.`}) != null) await run(["XACK", key, name, id]);
 }
 setInterval(() => { if (watched && !$("s-stream").hidden && !document.hidden && !document.body.classList.contains("off")) { groups(); if (group != null) inGroup(); } }, 3000);
 
 /* -- acting -------------------------------------------------------------------------------- */
 const quoted = (word) => { const text = shown(word); return /^[\w.:*$+@%=\/,-]+$/.test(text) ? text : JSON.stringify(text); };
+/* For a shell: bytes that are no text, and control characters, as $'...' */
+const forShell = (word) => {
+  if (typeof word === "object") return "$'" + [...atob(word.b64)].map((c) => "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0")).join("") + "'";
+  const text = String(word);
+  if (/^[\w.:+@%=/,-]+$/.test(text)) return text;
+  return /[\0-\x1f]/.test(text) ? "$'" + text.replace(/[\\']/g, "\\$&").replace(/[\0-\x1f]/g, (c) => "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0")) + "'" : "'" + text.replaceAll("'", "'\\''") + "'";
+};
 const asLine = (words) => words.map(quoted).join(" ");
 function words(line) {
   const found = [];
@@ -558,14 +596,17 @@ async function run(command, {quiet = false, sure = "", db = watched ? watched.db
   if (!quiet || (error && !/no such key/.test(error))) note(command, error, answer.reply, quiet);
   return error ? null : answer.reply;
 }
+const copies = (command, label) => {
+  const line = `redis-cli -p ${state ? state.port : 6379}${watched && watched.db ? " -n " + watched.db : ""} ` + command.map(forShell).join(" ");
+  return el("button", {type: "button", class: "link", "aria-label": label, onclick: () => { if (navigator.clipboard) navigator.clipboard.writeText(line).then(() => say("Copied")); }}, "copy");
+};
 let lastNote = "";
 function note(command, error, reply, quiet) {
   const line = asLine(command);
   if (quiet && line + error === lastNote) return;
   lastNote = quiet ? line + error : "";
   const text = error ? error : typeof reply === "string" ? reply : JSON.stringify(reply, null, 1);
-  const copy = el("button", {type: "button", class: "link", "aria-label": "copy as a line of redis-cli", onclick: () => navigator.clipboard && navigator.clipboard.writeText(`redis-cli -p ${state ? state.port : 6379}${watched && watched.db ? " -n " + watched.db : ""} ${line}`)}, "copy");
-  $("log").prepend(el("li", {}, el("code", {}, line), " ", copy, el("pre", {tabindex: "0", "aria-label": "Reply"}, (error ? "✕ " : "") + String(text).slice(0, 20000))));
+  $("log").prepend(el("li", {}, el("code", {}, line), " ", copies(command, "Copy as a line of redis-cli"), el("pre", {tabindex: "0", "aria-label": "Reply"}, (error ? "✕ " : "") + String(text).slice(0, 20000))));
   while ($("log").children.length > 8) $("log").lastChild.remove();
   say(error ? "Error: " + error : "Done: " + line);
 }
