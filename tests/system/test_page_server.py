@@ -307,6 +307,8 @@ def test_figures_of_the_status_are_those_of_the_data(site: Site) -> None:
             *("entries", "compressed entries", "pending", "consumers", "groups", "producers"),
             "tombstones",
         }
+        assert status["memory_by_cause"]["tombstones"] == 0
+        assert row["regions"] == [0]
         assert status["survey"]["entries"] == 31
         assert status["durability"]["appendfsync"] == "everysec"
 

@@ -131,7 +131,8 @@ def test_prometheus_evaluates_dashboard_and_alerts(both: tuple[Prometheus, Pair]
     wait_until(
         lambda: {rule["health"] for rule in rules(prometheus)} == {"ok"}, "all rules are evaluated"
     )
-    wait_until(lambda: not prometheus.alerts(), "all is well")
+    disk = {"AnabranchLogVolumeNearlyFull"}  # that of this machine may be
+    wait_until(lambda: set(prometheus.alerts()) <= disk, "all is well")
 
     # Now it is not.
     pair.eu.execute_command("AB.LINK", "us", "PAUSE")

@@ -142,6 +142,7 @@ class ServerHost:
         server = self._server
         return {
             **process.process_facts(),
+            **process.volume_facts(server.settings.dir),
             "run_id": self.run_id,
             "startup_rss_bytes": self.startup_rss_bytes,
             "client_buffer_bytes": server.clients.buffers.used_bytes,

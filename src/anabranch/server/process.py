@@ -27,6 +27,7 @@ __all__ = [
     "raise_file_limit",
     "remove_pid_file",
     "rss_bytes",
+    "volume_facts",
     "write_pid_file",
 ]
 
@@ -74,6 +75,18 @@ def process_facts() -> dict[str, Any]:
         "cpu_sys": mine.ru_stime,
         "cpu_user_children": children.ru_utime,
         "cpu_sys_children": children.ru_stime,
+    }
+
+
+def volume_facts(directory: str) -> dict[str, int]:
+    """Size and room of the volume of a directory; nothing if it cannot be told."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return {}
+    return {
+        "volume_bytes": found.f_blocks * found.f_frsize,
+        "volume_free_bytes": found.f_bavail * found.f_frsize,
     }
 
 

@@ -57,6 +57,16 @@ METRICS: Final = [
         keyspace_hits_total lookups that found a key
         keyspace_misses_total lookups that found none
         slowlog_length entries of the slow log
+        memory_used_vm_eval_bytes what scripts and functions hold; no part of memory_used_bytes
+        memory_used_scripts_eval_bytes texts of the scripts in the cache
+        number_of_cached_scripts scripts in the cache
+        number_of_functions functions
+        number_of_libraries libraries of functions
+        stream_compressed_blocks_total nodes of streams compressed
+        stream_opened_blocks_total compressed nodes opened for readers
+        stream_opened_bytes what opened nodes hold; a part of memory_used_dataset_bytes
+        stream_offloaded_blocks_total nodes moved to the file of stream-tiering
+        stream_offloaded_bytes size of the nodes that are in that file now
         metrics_streams_left_out streams without series of their own: more than metrics-max-streams
         metrics_groups_left_out groups without series of their own: more than 100 in a stream
         """,
@@ -87,6 +97,10 @@ METRICS: Final = [
         oplog_fsync_seconds how long the latest sync of the log took
         oplog_delayed_fsync_total how often replies had to wait for a slow sync
         oplog_segments files of the log
+        oplog_unsafe_keys keys that cannot be read because the log cannot be written; -1 is all
+        oplog_refused_reads_total reads refused for that reason
+        oplog_volume_bytes size of the volume that the log is on
+        oplog_volume_free_bytes room that is left there
         snapshot_last_timestamp_seconds when the latest snapshot was taken
         snapshot_last_ok 1 if the latest snapshot was written
         """,
@@ -98,6 +112,7 @@ METRICS: Final = [
         peer_lag_seconds age of the oldest own effect that the peer has not applied
         peer_lag_effects how many such effects there are
         peer_lag_bytes their size in the log
+        peer_durable_lag_effects own effects that the peer does not have on its disk
         peer_receive_lag_seconds for how long effects of the peer have been known of and not applied
         peer_receive_lag_effects how many such effects there are
         peer_sent_bytes_total bytes sent to the peer
@@ -118,6 +133,12 @@ METRICS: Final = [
         tombstones_collected_total deletions forgotten, as every member has them
         divergences_total comparisons that found keys that differ
         differing_keys keys that differed when digests were compared last
+        unstable_effects effects that some member may not have on its disk
+        held_tags tags of idempotent producers that some member may not have on its disk
+        held_tag_bytes what they hold; a part of memory_used_dataset_bytes
+        held_tags_dropped_total tags dropped because of max-held-tags
+        idmp_conflicts_total idempotent IDs that several regions accepted; the same in all regions
+        idmp_collapsed_total entries of this region that were removed because of such a conflict
         """,
     ),
     *_rows(

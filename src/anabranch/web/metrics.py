@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.metrics.peers import PeerFigures
     from anabranch.node.node import Node
+    from anabranch.region.region import Region
 
 __all__ = ["PREFIX", "Metrics"]
 
@@ -81,6 +82,8 @@ class Metrics:
         stats = region.stats
         process: Mapping[str, Any] = region.host.process_info()
         used = region.dispatcher.used_memory()
+        cache = region.keyspace.block_cache
+        libraries = region.keyspace.libraries.values()
         return {
             "uptime_in_seconds": max(region.clock.now_us() // 1000 - stats.started_ms, 0) / 1000,
             "connected_clients": len(region.sessions),
@@ -101,10 +104,20 @@ class Metrics:
             "keyspace_hits_total": stats.keyspace_hits,
             "keyspace_misses_total": stats.keyspace_misses,
             "slowlog_length": len(region.slowlog.entries),
-            **self._durability(),
+            "memory_used_vm_eval_bytes": process.get("script_machine_bytes", 0),
+            "memory_used_scripts_eval_bytes": region.services.scripts.used_bytes,
+            "number_of_cached_scripts": len(region.services.scripts),
+            "number_of_functions": sum(len(each.functions) for each in libraries),
+            "number_of_libraries": len(libraries),
+            "stream_compressed_blocks_total": cache.compressions,
+            "stream_opened_blocks_total": cache.opens,
+            "stream_opened_bytes": cache.held,
+            "stream_offloaded_blocks_total": cache.offloads,
+            "stream_offloaded_bytes": 0 if cache.file is None else cache.file.held,
+            **self._durability(process),
         }
 
-    def _durability(self) -> dict[str, float]:
+    def _durability(self, process: Mapping[str, Any]) -> dict[str, float]:
         facts: Mapping[str, Any] = self._node.persistence.facts()
         found: dict[str, float] = {
             "oplog_up": int(facts["aof_last_write_status"] == "ok"),
@@ -118,6 +131,10 @@ class Metrics:
                 "oplog_fsync_seconds": facts["oplog_last_fsync_usec"] / 1e6,
                 "oplog_delayed_fsync_total": facts["aof_delayed_fsync"],
                 "oplog_segments": facts["oplog_segments"],
+                "oplog_unsafe_keys": facts["oplog_unsafe_keys"],
+                "oplog_refused_reads_total": facts["oplog_refused_reads"],
+                "oplog_volume_bytes": process.get("volume_bytes", 0),
+                "oplog_volume_free_bytes": process.get("volume_free_bytes", 0),
             }
         return found
 
@@ -149,7 +166,7 @@ class Metrics:
         if exchange is not None:
             for peer in exchange.peers():
                 samples.add((peer.name or str(peer.region),), _peer(peer))
-            samples.add((), _cluster(exchange.facts()))
+            samples.add((), _cluster(region, exchange.facts()))
 
 
 def _peer(peer: PeerFigures) -> dict[str, float | None]:
@@ -159,6 +176,7 @@ def _peer(peer: PeerFigures) -> dict[str, float | None]:
         "peer_lag_seconds": peer.lag_seconds,
         "peer_lag_effects": peer.lag_effects,
         "peer_lag_bytes": peer.lag_bytes,
+        "peer_durable_lag_effects": peer.durable_lag_effects,
         "peer_receive_lag_seconds": peer.receive_lag_seconds,
         "peer_receive_lag_effects": peer.receive_lag_effects,
         "peer_sent_bytes_total": counters.sent_bytes,
@@ -174,7 +192,8 @@ def _seconds(ms: float | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def _cluster(facts: Mapping[str, Any]) -> dict[str, float]:
+def _cluster(region: Region, facts: Mapping[str, Any]) -> dict[str, float]:
+    conflicts = region.keyspace.replica.conflicts
     return {
         "sync_full_total": facts["full_catch_ups"],
         "sync_partial_total": facts["partial_catch_ups"],
@@ -183,6 +202,12 @@ def _cluster(facts: Mapping[str, Any]) -> dict[str, float]:
         "tombstones_collected_total": facts["forgotten_marks"],
         "divergences_total": facts["divergences"],
         "differing_keys": facts["differing_keys"],
+        "unstable_effects": facts["unstable_effects"],
+        "held_tags": len(conflicts),
+        "held_tag_bytes": conflicts.size,
+        "held_tags_dropped_total": conflicts.dropped,
+        "idmp_conflicts_total": conflicts.total,
+        "idmp_collapsed_total": region.stats.idmp_collapsed,
     }
 
 

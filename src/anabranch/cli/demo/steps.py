@@ -121,7 +121,7 @@ class Cut(Step):
 class Diverge(Step):
     """Both sides accept writes, and differ."""
 
-    title = "Writes go on on both sides, and the streams differ"
+    title = "Both sides accept writes, and the streams differ"
 
     def __init__(self, world: World, traffic: Traffic, alone: Member) -> None:
         self._world, self._traffic, self._alone = world, traffic, alone
@@ -138,7 +138,7 @@ class Diverge(Step):
         self._before = {each.producer: each.sent_again for each in self._traffic.producers}
         self._world.until(self._differ, "both sides have entries that the other one lacks")
 
-    def _differ(self) -> bool:
+    def _look(self) -> None:
         members = self._world.members
         ids = {member: set(self._world.entries(member)) for member in members}
         self._missing = {
@@ -147,6 +147,13 @@ class Diverge(Step):
             }
             for holder in members
         }
+
+    def _differ(self) -> bool:
+        self._look()
+        return self._shows_it()
+
+    def _shows_it(self) -> bool:
+        members = self._world.members
         others = [each for each in members if each is not self._alone]
         return all(
             self._missing[self._alone][each] >= ENTRIES_MIN
@@ -159,7 +166,8 @@ class Diverge(Step):
         return [f"redis-cli -p {each.port} XLEN {STREAM}" for each in self._world.members[:2]]
 
     def found(self) -> Sequence[str]:
-        """How many entries are missing where."""
+        """How many entries are missing where; the claims are about the same figures."""
+        self._look()
         members = self._world.members
         rows = [["entries missing", *(f"that {each.name} has" for each in members)]]
         for holder, row in self._missing.items():
@@ -171,7 +179,7 @@ class Diverge(Step):
         first = next(each for each in self._world.members if each is not self._alone)
         yield Claim(
             f"{self._alone.name} and the other regions lack entries of each other",
-            self._differ(),
+            self._shows_it(),
             f"{self._missing[self._alone][first]} missing at {self._alone.name}, "
             f"{self._missing[first][self._alone]} at {first.name}",
         )

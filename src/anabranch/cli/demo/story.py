@@ -14,6 +14,7 @@ from typing import Final
 import redis
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from anabranch.cli.cluster_files import ClusterFailed
@@ -110,12 +111,13 @@ class Story:
         self.checked.append((step.title, claim))
         mark, style = _MARKS[claim.held]
         detail = f" ({claim.detail})" if claim.detail else ""
-        self._say(f"  [{style}]{mark}[/]: {escape(claim.sentence + detail)}")
+        self._say(f"[{style}]{mark}[/]: {escape(claim.sentence + detail)}", wraps=True, indent=2)
 
-    def _say(self, line: str, *, wraps: bool = False) -> None:
+    def _say(self, line: str, *, wraps: bool = False, indent: int = 0) -> None:
         """A line; only prose is broken at the width of a terminal: commands can be copied."""
         soft = not (wraps and self._console.is_terminal)
-        self._console.print(line, highlight=False, soft_wrap=soft)
+        shown = " " * indent + line if soft else Padding.indent(line, indent)
+        self._console.print(shown, highlight=False, soft_wrap=soft)
 
     def report(self, seconds: float) -> None:
         """All claims, and the outcome in one line."""

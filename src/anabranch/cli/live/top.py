@@ -112,7 +112,7 @@ class _Look:
         if self.peers:
             table = Table(box=None)
             cells = [_peer_cells(peer) for peer in self.peers]
-            columns = fitting(_PEER_HEADINGS, cells, width, least=["round trip", "ahead of us"])
+            columns = fitting(_PEER_HEADINGS, cells, width, least=["round trip", "missing here"])
             for number in columns:
                 table.add_column(_PEER_HEADINGS[number])
             for peer, row in zip(self.peers, cells, strict=True):
@@ -130,7 +130,7 @@ class _Look:
         return Group(*parts, "", table)
 
 
-_PEER_HEADINGS: Final = ["region", "state", "behind us", "ahead of us", "round trip"]
+_PEER_HEADINGS: Final = ["region", "state", "missing there", "missing here", "round trip"]
 _STREAM_HEADINGS: Final = ["stream", "entries", "added/s", "groups", "lag", "pending", "oldest"]
 _LEAST: Final = ["groups", "oldest", "entries", "pending"]
 """Columns of streams that a narrow terminal does without, the first one first."""

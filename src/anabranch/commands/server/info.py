@@ -192,7 +192,7 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
     ]
 
 
-def _persistence(ctx: Context, _facts: _Facts) -> _Lines:
+def _persistence(ctx: Context, facts: _Facts) -> _Lines:
     return [
         ("loading", 0),
         ("async_loading", 0),
@@ -202,6 +202,8 @@ def _persistence(ctx: Context, _facts: _Facts) -> _Lines:
         ("current_save_keys_total", 0),
         ("rdb_changes_since_last_save", ctx.changes),
         *ctx.server.host.persistence.facts().items(),
+        ("oplog_volume_bytes", facts.get("volume_bytes", 0)),
+        ("oplog_volume_free_bytes", facts.get("volume_free_bytes", 0)),
         ("module_fork_in_progress", 0),
     ]
 

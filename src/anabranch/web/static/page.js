@@ -40,7 +40,7 @@ const fill = (body, rows) => {
 const nothing = (columns, text) => [el("tr", {}, el("td", {colspan: columns, class: "dim"}, text))];
 const shown = (raw) => typeof raw === "object" && raw !== null ? "0x" + [...atob(raw.b64)].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("") : String(raw);
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
-const num = (n) => n == null ? "–" : n >= 1e6 ? (n / 1e6).toFixed(1) + "M" : n >= 1e4 ? (n / 1e3).toFixed(1) + "k" : String(Math.round(n * 10) / 10);
+const num = (n) => n == null ? "–" : n >= 1e6 ? (n / 1e6).toFixed(1) + "M" : n >= 1e4 ? (n / 1e3).toFixed(n >= 1e5 ? 0 : 1) + "k" : String(n >= 100 ? Math.round(n) : Math.round(n * 10) / 10);
 const size = (n) => { let u = 0; while (n >= 1024 && u < 4) { n /= 1024; u++; } return (u ? n.toFixed(1) : Math.round(n)) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][u]; };
 const span = (ms) => ms == null ? "–" : ms < 1000 ? Math.round(ms) + " ms" : ms < 10000 ? (ms / 1000).toFixed(1) + " s" : ms < 180000 ? Math.round(ms / 1000) + " s" : ms < 3600000 ? Math.round(ms / 60000) + " min" : (ms / 3600000).toFixed(1) + " h";
 const clock = (ms) => new Date(ms).toLocaleTimeString([], {hour12: false});
@@ -242,8 +242,10 @@ function takeStatus(next) {
   const first = !state;
   state = next;
   document.body.classList.remove("off");
-  document.title = "Anabranch " + state.name;
-  $("name").textContent = state.name;
+  const name = state.regions ? state.name : "port " + state.port;
+  document.title = "Anabranch " + name;
+  $("name").textContent = name;
+  $("s-durability").classList.toggle("wide", !state.regions);
   $("version").textContent = `Anabranch ${state.version}, port ${state.port}`;
   $("who").textContent = state.may_act ? "signed in as " + state.user : "read only";
   $("act-why").textContent = state.may_act ? "" : "Read only: sign in to act.";
@@ -346,7 +348,7 @@ function showDurability() {
 function showMemory() {
   const m = state.memory, parts = Object.entries(state.memory_by_cause), known = parts.reduce((sum, [, n]) => sum + n, 0);
   const scale = !known ? 0 : state.sees_all ? (m.keys_bytes - m.opened_bytes - m.held_tag_bytes) / known : 1;
-  const rows = [...parts.map(([cause, n]) => [cause, n * scale]), ["opened nodes", m.opened_bytes], ["held tags", m.held_tag_bytes], ["buffers of clients", m.buffer_bytes]].sort((a, b) => b[1] - a[1]);
+  const rows = [...parts.map(([cause, n]) => [cause, n * scale]), ["opened nodes", m.opened_bytes], ["held tags", m.held_tag_bytes], ["buffers of clients", m.buffer_bytes]].filter(([, n]) => n >= 1).sort((a, b) => b[1] - a[1]);
   const beside = [[m.script_bytes, "scripts"], [m.offloaded_bytes, "nodes in a file"]].filter(([n]) => n).map(([n, what]) => `${size(n)} of ${what}`).join(", ");
   $("memory-say").textContent = `${size(m.used_bytes)} in data and buffers` + (m.max_bytes ? ` of ${size(m.max_bytes)} allowed` : "") + (beside ? ", beside it " + beside : "") + `; the process has ${size(m.rss_bytes)}. Causes are estimated from the largest streams.`;
   fill($("memory").tBodies[0], rows.map(([cause, n]) => el("tr", {}, el("th", {scope: "row"}, cause), el("td", {}, bar(n / Math.max(1, m.used_bytes))), el("td", {class: "n"}, size(n)))));
@@ -406,7 +408,7 @@ function noteArrivals(applied, when) {
 }
 function draw() {
   drawnAt = performance.now();
-  const canvas = $("timeline"), ratio = devicePixelRatio || 1, width = canvasWidth || canvas.clientWidth, regions = state && state.regions || [{region: 0, name: state ? state.name : ""}];
+  const canvas = $("timeline"), ratio = devicePixelRatio || 1, width = canvasWidth || canvas.clientWidth, regions = state && state.regions || [{region: 0, name: "entries"}];
   const lane = Math.max(34, Math.min(62, 190 / regions.length)), height = regions.length * lane + 26;
   canvas.parentNode.style.height = height + "px";
   if (canvas.width !== width * ratio || canvas.height !== height * ratio) { canvas.width = width * ratio; canvas.height = height * ratio; }
@@ -462,7 +464,7 @@ function draw() {
   }
   const text = !watched ? "Choose a stream." : `${shown(watched.key)}: ${num(about.length || 0)} entries; shown: ${points.length}` + (seen.size && state.regions ? " (" + [...seen].map(([region, n]) => nameOf(region) + " " + n).join(", ") + ")" : "") + (late ? `; ${late} came late: a reader by XREAD that was at the end skips them, AB.READ and groups do not` : "") + (about.passed_over ? `; ${num(about.passed_over)} passed over, too fast to show` : "");
   if ($("timeline-say").textContent !== text) { $("timeline-say").textContent = text; canvas.setAttribute("aria-label", "Timeline. " + text); }
-  if (!$("legend").children.length) $("legend").append(el("li", {}, "shape and colour: the writing region"), el("li", {}, "tick: another region received it"), el("li", {}, "◯ ring: it came late"), el("li", {}, "dashed line: how far a group was given entries"));
+  if (!$("legend").children.length) $("legend").append(...(state.regions ? ["shape and colour: the writing region", "tick: another region received it", "◯ ring: it came late"] : []).concat("dashed line: how far a group was given entries").map((words) => el("li", {}, words)));
 }
 setInterval(() => {
   if (document.hidden || document.body.classList.contains("off")) return;
