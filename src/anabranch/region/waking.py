@@ -125,7 +125,7 @@ class Waking:
             spent = region.clock.ticks_ns() - started
             entry.total_ns += spent
             entry.histogram[spent.bit_length()] += 1
-            self.release(waiter, reply)
+            self.end_wait(waiter, reply)
 
     def time_out(self, waiter: Waiter) -> None:
         """End a wait with the reply for no result, unless that reply is withheld."""
@@ -137,9 +137,9 @@ class Waking:
                 dispatcher.withheld.check(waiter.session, entry.command, waiter.args)
             except CommandError as refusal:
                 reply = dispatcher.failed(refusal)
-        self.release(waiter, reply)
+        self.end_wait(waiter, reply)
 
-    def release(self, waiter: Waiter, reply: bytes) -> None:
+    def end_wait(self, waiter: Waiter, reply: bytes) -> None:
         """End a wait with a reply; the client's later requests run in a later turn."""
         session = waiter.session
         self._region.keyspace.waiters.remove(waiter)

@@ -200,7 +200,7 @@ def unblock(ctx: Context, args: list[bytes]) -> bytes:
         ended = ctx.server.dispatcher.failed(refusal)
         if entry is not None:
             entry.failed += 1
-        ctx.server.blocked.release(waiter, ended)
+        ctx.server.blocked.end_wait(waiter, ended)
     return ONE
 
 

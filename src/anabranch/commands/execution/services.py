@@ -28,7 +28,7 @@ class Blocked(Protocol):
     def time_out(self, waiter: Waiter) -> None:
         """End a wait as if its time was over."""
 
-    def release(self, waiter: Waiter, reply: bytes) -> None:
+    def end_wait(self, waiter: Waiter, reply: bytes) -> None:
         """End a wait with a reply."""
 
 
