@@ -49,7 +49,7 @@ def serving(*extra: str) -> Iterator[AnabranchServer]:
 
 
 def ready_line(server: AnabranchServer) -> str:
-    (line,) = [line for line in server.log_text().splitlines() if " ready: " in line]
+    (line,) = [each for each in server.log_text().splitlines() if "Ready to accept" in each]
     if line.startswith("{"):
         message: str = json.loads(line)["message"]
         return message
@@ -69,7 +69,7 @@ def test_one_line_says_that_it_is_ready() -> None:
     with serving() as server:
         assert server.process is not None
         line = ready_line(server)
-        assert line.startswith("anabranch 0.")
+        assert line.startswith("Ready to accept connections: anabranch 0.")
         assert f"standalone on 127.0.0.1:{server.port}" in line
         assert f"(pid {server.process.pid})" in line
         assert f"data in {server.directory / 'data' / 'appendonlydir'}" in line
@@ -518,7 +518,7 @@ def test_with_json_logs_everything_is_json() -> None:
         text = server.log_text()
     records = [json.loads(line) for line in text.splitlines()]
     assert [record["event"] for record in records] == ["config.no_effect", "server.ready"]
-    assert "ready: standalone on" in records[1]["message"]
+    assert "standalone on 127.0.0.1" in records[1]["message"]
 
 
 def test_off_a_terminal_every_line_is_json_whatever_the_level() -> None:
@@ -529,7 +529,16 @@ def test_off_a_terminal_every_line_is_json_whatever_the_level() -> None:
         assert records[1]["level"] == "info"
         assert records[1]["pid"] == server.process.pid
         assert f"127.0.0.1:{server.port}" in records[1]["addresses"]
-        assert records[1]["message"].startswith("anabranch 0.")
+        assert records[1]["message"].startswith("Ready to accept connections: anabranch 0.")
+
+
+def test_in_the_form_of_redis_the_ready_line_is_what_libraries_wait_for() -> None:
+    with serving("--log-format", "legacy") as server:
+        (line,) = server.log_text().splitlines()
+    begin, _, rest = line.partition(" * ")
+    assert re.fullmatch(r"\d+:M \d\d \w+ \d{4} [\d:.]+", begin)
+    assert rest.startswith("Ready to accept connections: anabranch ")
+    assert " event=server.ready " in rest
 
 
 def test_with_a_logfile_the_ready_line_is_in_both(tmp_path: Path) -> None:

@@ -297,10 +297,13 @@ def _role(server: Server) -> str:
 
 
 def _ready(server: Server) -> None:
-    """The line that reports readiness, for operators and scripts."""
+    """The line that reports readiness, for operators and scripts.
+
+    Libraries that start a Redis for tests wait for its first words.
+    """
     settings = server.settings
     line = (
-        f"anabranch {__version__} ready: {_role(server)} on "
+        f"Ready to accept connections: anabranch {__version__}, {_role(server)} on "
         f"{', '.join(server.listeners.addresses)} (pid {os.getpid()}), {_kept(server)}"
     )
     facts: dict[str, object] = {

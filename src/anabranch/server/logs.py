@@ -142,15 +142,15 @@ class _Formatter(logging.Formatter):
 
 
 class LegacyFormatter(_Formatter):
-    """``pid:M 20 Nov 2026 21:22:19.615 * message``."""
+    """``pid:M 20 Nov 2026 21:22:19.615 * event``, or ``* message event=...`` if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, tracebacks below."""
         sign = {10: ".", 15: "-", 20: "*"}.get(record.levelno, "#")
-        line = (
-            f"{record.process}:M {self.time(record, human=True)} {sign} "
-            f"{_event(record)}{_pairs(_fields(record))}"
-        )
+        fields, text = dict(_fields(record)), _event(record)
+        if "message" in fields:
+            text = f"{fields.pop('message')} event={text}"
+        line = f"{record.process}:M {self.time(record, human=True)} {sign} {text}{_pairs(fields)}"
         trace = self.trace(record)
         return f"{line}\n{trace}" if trace else line
 
