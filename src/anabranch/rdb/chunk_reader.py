@@ -16,14 +16,14 @@ from anabranch.rdb.lengths import Cursor
 __all__ = ["TEXT_BYTES_MAX", "ChunkReader"]
 
 TEXT_BYTES_MAX: Final = 512 << 20
-"""No key, and nothing else that is read as one string, is longer: Redis's limit for keys."""
+"""The longest string that is read at once: Redis's limit for keys."""
 
 _SPECIAL: Final = 0xC0
 _LZF: Final = 0xC3
 
 
 class ChunkReader:
-    """A place in a file. Whatever is wrong raises :class:`RdbFileError` with that place."""
+    """A position in a file. Errors are :class:`RdbFileError` with that position."""
 
     __slots__ = (
         "_base",
@@ -49,15 +49,15 @@ class ChunkReader:
 
     @property
     def offset(self) -> int:
-        """How many bytes have been passed."""
+        """The count of bytes passed so far."""
         return self._base + self._position
 
     def error(self, text: str) -> RdbFileError:
-        """Something is wrong here."""
+        """An error at this position."""
         return RdbFileError(text, self.offset)
 
     def crc(self) -> int:
-        """The checksum of all that has been passed."""
+        """The checksum of all bytes passed so far."""
         return crc64(self._buffer[: self._position], self._crc)
 
     def at_end(self) -> bool:

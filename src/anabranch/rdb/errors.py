@@ -12,23 +12,23 @@ class PayloadError(AnabranchError):
 
 
 class PayloadChecksumError(PayloadError):
-    """Too short, of a newer RDB version, or not what its CRC promises.
+    """The payload is too short, of a newer RDB version, or its CRC is wrong.
 
     RESTORE: "DUMP payload version or checksum are wrong".
     """
 
 
 class PayloadFormatError(PayloadError):
-    """The frame is right but the value inside makes no sense, or is of a type we do not keep.
+    """The frame is valid, but its value is malformed or of an unknown type.
 
     RESTORE: "Bad data format". The text of the error is for logs and ``inspect``.
     """
 
 
 class RdbFileError(AnabranchError):
-    """A file that is damaged, cut short or of a kind we do not know.
+    """A file is damaged, cut short or of an unknown kind.
 
-    ``offset`` is the byte of the file at which it showed.
+    ``offset`` is where in the file the error was found, in bytes.
     """
 
     def __init__(self, text: str, offset: int) -> None:

@@ -43,7 +43,7 @@ _EXPIRE_S: Final = 253
 _SELECT: Final = 254
 _END: Final = 255
 _LENGTHS: Final = {_SLOT_INFO: 3, _RESIZE: 2, _IDLE: 1}
-"""Opcodes that bring so many lengths, of no interest here."""
+"""The count of lengths behind these opcodes; they are ignored."""
 
 _SHOWN_BYTES: Final = 60
 
@@ -58,19 +58,18 @@ class FileKey:
     kind: str
     """The word of the command TYPE; for a value of a module the name of its type."""
     body: bytes | None
-    """Type byte and value; None if it was not asked for or is too large."""
+    """Type byte and value; None if not requested or too large."""
     size: int
-    """Bytes of type byte and value."""
+    """The size of type byte and value in bytes."""
     offset: int
-    """Where in the file its type byte stands."""
+    """The offset of its type byte in the file."""
 
 
 class RdbFile:
-    """A file that is being read: iterate over it, once, for its keys.
+    """A file whose keys are read once, by iterating over this object.
 
-    Everything raises :class:`RdbFileError`. What it says besides its keys is complete once the
-    iteration has ended, and only then is the checksum known to be right: what came before may be
-    damaged.
+    All errors are :class:`RdbFileError`. The other attributes are complete when the iteration has
+    ended. Only then the checksum is verified: until then any key may be damaged.
     """
 
     def __init__(
@@ -82,11 +81,11 @@ class RdbFile:
     ) -> None:
         """Read the header. Values of ``kinds`` are kept up to ``value_bytes_max`` bytes each."""
         self.aux: dict[bytes, bytes] = {}
-        """What the writer said of the file, ``redis-ver`` for example."""
+        """Fields that the writer has added to the file, ``redis-ver`` for example."""
         self.functions = 0
-        """Function libraries that were passed over."""
+        """The count of skipped function libraries."""
         self.module_data: set[str] = set()
-        """Modules that keep data beside or with keys, which was passed over."""
+        """Modules whose data, beside or with keys, was skipped."""
         self.has_checksum = False
         self._reader = reader = ChunkReader(chunks)
         self._kinds = kinds
@@ -163,7 +162,7 @@ class RdbFile:
             raise reader.error("more bytes behind the end of the file")
 
     def _opcode(self, mark: int) -> bool:
-        """Read what an opcode brings; False if there is no such opcode."""
+        """Read what follows an opcode; False if there is no such opcode."""
         reader = self._reader
         if mark == _SELECT:
             self._db = reader.length()

@@ -30,10 +30,9 @@ _INTEGER_TEXT_MAX: Final = 11  # len("-2147483648")
 
 
 class Cursor:
-    """A place in bytes, and what can be read there. Reading past the end is a format error.
+    """A position in bytes, and methods to read there. Reading beyond the end is a format error.
 
-    ``expanded_max`` bounds what all compressed strings together may expand to; None: see
-    :data:`EXPANDED_RATIO`.
+    ``expanded_max`` limits the sum of all decompressed strings; None: see :data:`EXPANDED_RATIO`.
     """
 
     __slots__ = ("data", "end", "expanded_left", "position")
@@ -45,7 +44,7 @@ class Cursor:
         end: int | None = None,
         expanded_max: int | None = None,
     ) -> None:
-        """Stand at ``position``; ``end`` (default: that of ``data``) is not read."""
+        """Begin at ``position``; nothing is read from ``end`` on (default: the end of ``data``)."""
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end

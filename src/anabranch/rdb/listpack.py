@@ -39,9 +39,9 @@ _SMALL_TEXTS: Final = tuple(b"%d" % number for number in range(0x80))
 
 
 def decode(data: bytes) -> list[Element]:
-    """All elements. The sizes, the way back and the end mark are verified on the way.
+    """All elements. Sizes, back references and the end byte are verified.
 
-    The three frequent forms are inlined: this loop sees each field of each entry.
+    The three frequent forms are inlined, because this loop reads each field of each entry.
     """
     if len(data) <= _HEADER or int.from_bytes(data[:4], "little") != len(data):
         raise PayloadFormatError("listpack: wrong size")
@@ -107,7 +107,9 @@ def _decode_large(data: bytes, position: int, first: int) -> tuple[Element, int]
 
 def texts(elements: Iterable[Element]) -> list[bytes]:
     """The elements as clients see them, integers in decimal."""
-    small = _SMALL_TEXTS  # shared, lest a hostile listpack turns two bytes into an object each
+    small = (
+        _SMALL_TEXTS  # shared, so that a hostile listpack cannot make one object of every two bytes
+    )
     return [
         item if isinstance(item, bytes) else small[item] if 0 <= item < 0x80 else b"%d" % item
         for item in elements

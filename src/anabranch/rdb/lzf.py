@@ -61,7 +61,7 @@ def decompress(data: bytes, length: int) -> bytes:
 def compress(data: bytes) -> bytes | None:
     """Compress, or None if that does not make it smaller."""
     out = bytearray()
-    seen: dict[bytes, int] = {}  # three bytes -> where they stood last
+    seen: dict[bytes, int] = {}  # three bytes -> their last position
     literal_start = index = 0
     end = len(data)
     while index <= end - _MATCH_MIN:
@@ -95,7 +95,7 @@ def _literals(out: bytearray, data: bytes, start: int, end: int) -> None:
 
 
 def _match_length(data: bytes, match: int, index: int) -> int:
-    """How far the text at ``match`` goes on like that at ``index``; 3 are known to agree."""
+    """The length of the equal text at ``match`` and ``index``; the first 3 bytes are equal."""
     maximum = min(_MATCH_MAX, len(data) - index)
     count = _MATCH_MIN
     while (

@@ -17,11 +17,11 @@ from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
 __all__ = ["NACKED_CONSUMER", "losses", "without_losses"]
 
 NACKED_CONSUMER: Final = b"nacked"
-"""Who gets the entries that nobody owns, where the version does not know such entries."""
+"""The consumer of entries without a consumer, in versions that do not have such entries."""
 
 
 def losses(image: StreamImage, stream_type: StreamType) -> list[str]:
-    """What ``stream_type`` has no place for, in words; empty if the stream fits."""
+    """What ``stream_type`` cannot store, as text; empty if it can store everything."""
     lost = []
     if not stream_type.has_nacked:
         nacked = sum(len(group.nacked) - group.late for group in image.groups)
@@ -40,10 +40,10 @@ def losses(image: StreamImage, stream_type: StreamType) -> list[str]:
 
 
 def without_losses(image: StreamImage, stream_type: StreamType) -> StreamImage:
-    """The stream as far as ``stream_type`` has a place for it.
+    """The stream without what ``stream_type`` cannot store.
 
-    NACKed entries stay pending: the consumer :data:`NACKED_CONSUMER` owns them, so that XAUTOCLAIM
-    finds them. Leaving them out would be losing messages.
+    NACKed entries stay pending: the consumer :data:`NACKED_CONSUMER` gets them, so that XAUTOCLAIM
+    finds them. Without it they would be lost.
     """
     if stream_type.has_nacked:
         return image

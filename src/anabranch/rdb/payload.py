@@ -36,32 +36,32 @@ __all__ = [
 ]
 
 RDB_VERSION: Final = 14
-"""The newest we know: that of Redis 8.8."""
+"""The newest known version: that of Redis 8.8."""
 RDB_VERSION_MIN: Final = 10
-"""The oldest we write: that of Redis 7.0. Older ones are read."""
+"""The oldest version that is written: that of Redis 7.0. Older ones are read."""
 
 _CRC_BYTES: Final = 8
 _FOOTER_BYTES: Final = 2 + _CRC_BYTES
 _UNCHECKED: Final = bytes(_CRC_BYTES)
 _PIECE_BYTES: Final = 1 << 16
-"""A checksum of that many takes well under a millisecond."""
+"""The checksum of so many bytes takes much less than a millisecond."""
 
 
 def encode_payload(
     value: Value, *, rdb_version: int = RDB_VERSION, compress: bool = False
 ) -> bytes:
-    """What DUMP answers for ``value``, for servers that know ``rdb_version`` (10 ... 14).
+    """The payload of ``value`` for servers that know ``rdb_version`` (10 ... 14).
 
-    A stream gets the newest type that version has. Going back loses what the type has no place
-    for: idempotent producers below 13, active times below 11; NACKed entries below 14 raise
-    ValueError, for leaving them out would lose them to their group. ``compress`` makes strings
-    smaller by LZF, at some 5 MB/s.
+    A stream gets the newest type of that version. An older type cannot store everything: below 13
+    idempotent producers are left out, below 11 active times. NACKed entries below 14 raise
+    ValueError, because without them the group would lose these entries. ``compress`` compresses
+    strings by LZF, at some 5 MB/s.
     """
     return frame(encode_body(value, rdb_version=rdb_version, compress=compress), rdb_version)
 
 
 def encode_body(value: Value, *, rdb_version: int, compress: bool = False) -> bytes:
-    """Type byte and value alone, as they stand in payloads and, apart, in files."""
+    """Type byte and value alone, in the form of payloads and of files."""
     if not RDB_VERSION_MIN <= rdb_version <= RDB_VERSION:
         raise ValueError(f"cannot write RDB version {rdb_version}")
     return encode_value(value, stream_type_of(rdb_version), compress=compress)

@@ -51,7 +51,7 @@ def decode_steps(
             if len(key) != _KEY_BYTES:
                 raise PayloadFormatError("stream: a node key that is no ID")
             node = decode_node(int.from_bytes(key, "big"), cursor.string())
-            if node.entries:  # a node of deleted entries alone says nothing
+            if node.entries:  # a node with deleted entries only has no information
                 nodes.add(node)
                 take(node)
             yield
@@ -62,7 +62,7 @@ def decode_steps(
             decode_id(cursor)
             image.max_deleted_id = decode_id(cursor)
             image.entries_added = cursor.length()
-        # The stored first ID, if there is one, only repeats what the entries say.
+        # The stored first ID, if there is one, follows from the entries.
         image.first_id = nodes.first_id
         nodes.end(image)
         image.groups = yield from decode_groups(cursor, stream_type)
@@ -79,7 +79,7 @@ def encode_stream(
 ) -> bytes:
     """Write a stream, without the type byte; raises ValueError if the image is not consistent.
 
-    What the type has no place for is left out, except NACKed entries: those raise ValueError.
+    What the type cannot store is left out, except NACKed entries: these raise ValueError.
     """
     pending = [group.pending for group in image.groups]
     steps = encode_steps(image, image.nodes, pending, stream_type, compress=compress)
@@ -96,8 +96,8 @@ def encode_steps(
 ) -> Steps[list[bytes]]:
     """The same in short steps and in pieces.
 
-    The nodes, and the pending entries of each group, stand apart from the image: they may be too
-    many to be held at once.
+    The nodes, and the pending entries of each group, are not part of the image: they may be too
+    many for the memory.
     """
     image.check_rest()
     check = NodesCheck()

@@ -149,10 +149,10 @@ def encode_group(
     *,
     compress: bool,
 ) -> Steps[None]:
-    """Append what is written of a group; ``pending`` are its pending entries.
+    """Append the bytes of a group; ``pending`` are its pending entries.
 
-    Raises ValueError if entries are NACKed and the type knows only owned ones: left out they would
-    be lost to the group, and no consumer has a right to them.
+    Raises ValueError if entries are NACKed and the type has only entries with a consumer: the
+    group would lose them without that, and they belong to no consumer.
     """
     if group.nacked and not stream_type.has_nacked:
         raise ValueError(f"stream type {stream_type.value} has no place for NACKed entries")

@@ -27,10 +27,10 @@ _MASK: Final = (1 << 64) - 1
 _SIGN: Final = 1 << 63
 _ENTRY_HEAD: Final = 3  # flags and the two differences
 
-# A deleted entry of which only the room is known. It stands at the node's beginning with the
-# master's ID, so no reader that stops at an ID can stop there, and has one empty pair because no
-# entry has none.
-_TOMBSTONE: Final[tuple[listpack.Element, ...]] = (_DELETED, 0, 0, 1, b"", b"", 6)
+# The place of a deleted entry with unknown contents. It is at the beginning of the node and has the
+# master's ID, so that no reader that stops at an ID stops there. It has one empty pair, because an
+# entry without pairs is not valid.
+_PLACEHOLDER: Final[tuple[listpack.Element, ...]] = (_DELETED, 0, 0, 1, b"", b"", 6)
 
 
 def decode_node(master_id: int, packed: bytes) -> NodeImage:
@@ -54,7 +54,7 @@ def _decode_elements(master_id: int, elements: list[listpack.Element]) -> NodeIm
     master_ms = master_id >> 64
     master_seq = master_id & _MASK
     entries: list[tuple[int, list[bytes]]] = []
-    tombstones = 0
+    dead = 0
     end = len(elements)
     while index < end:
         start = index
@@ -74,7 +74,7 @@ def _decode_elements(master_id: int, elements: list[listpack.Element]) -> NodeIm
         if elements[after] != after - start:  # also: raises IndexError if cut short
             raise PayloadFormatError("stream node: wrong entry size")
         if flags & _DELETED:
-            tombstones += 1
+            dead += 1
         else:
             pairs = listpack.texts(elements[index:after])
             if flags & _SAME_FIELDS:
@@ -85,7 +85,7 @@ def _decode_elements(master_id: int, elements: list[listpack.Element]) -> NodeIm
             ms = (master_ms + ms_delta) & _MASK
             entries.append((ms << 64 | (master_seq + seq_delta) & _MASK, pairs))
         index = after + 1
-    if live != len(entries) or deleted != tombstones:
+    if live != len(entries) or deleted != dead:
         raise PayloadFormatError("stream node: wrong number of entries")
     return NodeImage(entries, live + deleted)
 
@@ -98,9 +98,9 @@ def encode_node(node: NodeImage) -> tuple[int, bytes]:
     """
     master_id, first_pairs = node.entries[0]
     fields = first_pairs[::2]
-    tombstones = node.slots - len(node.entries)
-    elements: list[listpack.Element] = [len(node.entries), tombstones, len(fields), *fields, 0]
-    elements += _TOMBSTONE * tombstones
+    dead = node.slots - len(node.entries)
+    elements: list[listpack.Element] = [len(node.entries), dead, len(fields), *fields, 0]
+    elements += _PLACEHOLDER * dead
     master_ms = master_id >> 64
     master_seq = master_id & _MASK
     for entry_id, pairs in node.entries:

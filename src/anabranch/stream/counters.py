@@ -1,7 +1,7 @@
 """How far one ID has come in a stream: logical positions and lag, by Redis's rules.
 
 ``entries_read`` is a logical position ("how many entries had ever been added up to the group's
-last-delivered-id"), or None when unknown. Tombstones make positions uncertain; the rules below
+last-delivered-id"), or None when unknown. Deletions make positions uncertain; the rules below
 say exactly when, and clients' test-suites assert the resulting nulls, so they are kept as they
 are although the log could count exactly. Source: docs/counters-and-lag.md.
 """
@@ -62,7 +62,7 @@ def estimate(stream: Counted, entry_id: int) -> int | None:
     return None
 
 
-def _tombstone_from(stream: Counted, entry_id: int) -> bool:
+def _deletion_from(stream: Counted, entry_id: int) -> bool:
     """Whether an explicit deletion may lie at or after ``entry_id``."""
     return bool(stream.length and stream.max_deleted_id and entry_id <= stream.max_deleted_id)
 
@@ -77,7 +77,7 @@ def entries_read_after(
     """
     first = stream.first_id
     for index, entry_id in enumerate(delivered):
-        if read is not None and cursor >= first and not _tombstone_from(stream, cursor):
+        if read is not None and cursor >= first and not _deletion_from(stream, cursor):
             # and so for all that follow
             return min(read + len(delivered) - index, stream.entries_added)
         if stream.entries_added:
@@ -94,7 +94,7 @@ def lag(stream: Counted, read: int | None, cursor: int) -> int | None:
     first = stream.first_id
     if cursor < first and stream.max_deleted_id < first:
         return stream.length
-    if read is not None and not _tombstone_from(stream, cursor):
+    if read is not None and not _deletion_from(stream, cursor):
         return added - read
     position = estimate(stream, cursor)
     return None if position is None else added - position
