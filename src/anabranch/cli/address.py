@@ -26,12 +26,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Refused(Exception):
-    """The server answered, but not as it should; the text is its answer, on one line."""
+    """The server answered with an error, or unexpectedly; the text is its answer, on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server: place, way in, certificates, patience."""
+    """How to reach a server: place, login, certificates, timeout."""
 
     host: str = "127.0.0.1"
     port: int = _PORT_DEFAULT
@@ -48,11 +48,11 @@ class Address:
     insecure: bool = False
     """Do not check the server's certificate."""
     timeout: float = 2.0
-    """Seconds to wait for each answer, and for a connection if that is less than
-    :data:`CONNECT_SECONDS_MAX`."""
+    """Seconds to wait for each answer. For a connection also at most :data:`CONNECT_SECONDS_MAX`.
+    """
 
     def __str__(self) -> str:
-        """How people write it; no secrets."""
+        """The address in its usual form, without secrets."""
         return self.path or f"{self.host}:{self.port}"
 
     @classmethod
@@ -152,7 +152,7 @@ class Address:
         words = ["AUTH", self.user, self.password] if self.user else ["AUTH", self.password]
         with sock.makefile("rb", buffering=0) as replies:
             answer = ask(sock, replies, words)
-        # A server without password is as good as one with it.
+        # A server without a password can be used as well.
         if answer.startswith("-") and "without any password" not in answer:
             raise Refused(answer[1:])
 
@@ -165,7 +165,7 @@ def ask(sock: socket.socket, replies: socket.SocketIO, words: Sequence[str]) -> 
 
 
 def is_url(text: str) -> bool:
-    """Whether it is meant as the URL of a server."""
+    """Whether an argument is the URL of a server."""
     return text.partition("://")[0] in _SCHEMES and "://" in text
 
 

@@ -147,7 +147,7 @@ def up(
 
 
 def _files(directory: Path, names: list[str] | None, port: int | None) -> ClusterFiles:
-    """The cluster of a directory as it was, or a new one."""
+    """The cluster of a directory, or a new one."""
     if not ClusterFiles.exists(directory):
         first = port or 7379
         return ClusterFiles(
@@ -172,7 +172,7 @@ def _files(directory: Path, names: list[str] | None, port: int | None) -> Cluste
             "region, 'anabranch cluster down' stops all"
         )
     if port is not None:
-        # Regions find each other where they did before; only clients have to look elsewhere.
+        # Regions keep their gossip ports; only the ports for clients may change.
         files.members = [
             replace(each, port=port + index) for index, each in enumerate(files.members)
         ]
@@ -207,7 +207,7 @@ def _welcome(files: ClusterFiles, *, as_json: bool) -> None:
 def _watch(
     files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]], *, silent: bool
 ) -> None:
-    """Until nobody is left; says who comes and goes, unless it is to be silent."""
+    """Wait until no region runs; print which ones start and stop, unless silent."""
 
     def say(line: str) -> None:
         if not silent:
@@ -218,7 +218,7 @@ def _watch(
     while before:
         time.sleep(WATCH_S)
         for process in started.values():
-            process.poll()  # its number is not free before we have asked how it ended
+            process.poll()  # its number is not free before its result was read
         now = files.running()
         for member in files.members:
             if member in before and member not in now:
@@ -229,7 +229,7 @@ def _watch(
 
 
 def _end_all(files: ClusterFiles) -> None:
-    """Ctrl-C once more is impatience."""
+    """A second Ctrl-C ends the wait."""
     try:
         _report(end(files, files.members))
     except KeyboardInterrupt:
@@ -385,5 +385,5 @@ def down(directory: Path, as_json: bool) -> None:
 
 
 def _answer(facts: dict[str, Any], *lines: str, as_json: bool) -> None:
-    """What a command prints at its end: one JSON object, or lines for people."""
+    """Print the result of a command: one JSON object, or lines for people."""
     print(json.dumps(facts, indent=2) if as_json else "\n".join(lines), flush=True)

@@ -28,25 +28,25 @@ _STATE: Final = "cluster.json"
 
 
 class ClusterFailed(Exception):
-    """What the operator should read, on one line."""
+    """An error text for the operator, on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One region: its number and name, and where clients and other regions find it."""
+    """One region: its number and name, and its ports for clients and other regions."""
 
     number: int
     name: str
     port: int
     gossip_port: int
     http_port: int = 0
-    """Where it serves its page; 0: it does not."""
+    """The port of its page; 0: none."""
     http_token: str = ""
-    """With it the page may act."""
+    """The token with which the page may change things."""
 
     @property
     def page(self) -> str:
-        """The address of its page, signed in; empty if it has none."""
+        """The address of its page with the token; empty if it has none."""
         return f"http://{HOST}:{self.http_port}/#token={self.http_token}" if self.http_port else ""
 
 
@@ -110,15 +110,15 @@ class ClusterFiles:
     # -- one region ---------------------------------------------------------------------------
 
     def data(self, member: Member) -> Path:
-        """Where its server lives."""
+        """The directory of its server."""
         return self.directory / member.name
 
     def log(self, member: Member) -> Path:
-        """What its server has written."""
+        """The log file of its server."""
         return self.data(member) / "server.log"
 
     def log_tail(self, member: Member) -> str:
-        """The last line of that."""
+        """The last line of that file."""
         try:
             lines = self.log(member).read_text(errors="replace").splitlines()
         except OSError:
@@ -131,7 +131,7 @@ class ClusterFiles:
         try:
             with path.open("rb") as file:
                 pid = int(file.read(32))
-                # Before the lock is tried: one that is just starting must find it free.
+                # Read this before the lock is tried: a server that is starting must find it free.
                 os.kill(pid, 0)
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

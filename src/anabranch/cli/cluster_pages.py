@@ -1,4 +1,4 @@
-"""Where the regions of a cluster on this machine serve their pages, if they can."""
+"""The ports of the pages of a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HOW_TO_INSTALL", "can_serve", "with_pages"]
 FIRST_PAGE_PORT: Final = 8080
 BLOCKS: Final = 20
 BLOCK: Final = 100
-"""From the first port of one try to that of the next one."""
+"""The distance of the first ports of two tries."""
 
 HOW_TO_INSTALL: Final = "pip install 'anabranch[web]'"
 _NEEDS: Final = ("starlette", "uvicorn", "prometheus_client")
@@ -52,7 +52,7 @@ def with_pages(members: list[Member], first: int | None) -> list[Member]:
 
 
 def _free_ports(members: list[Member]) -> int:
-    """The first port of a block that nobody uses."""
+    """The first port of a block of free ports."""
     taken = {port for each in members for port in (each.port, each.gossip_port)}
     starts = [FIRST_PAGE_PORT + BLOCK * number for number in range(BLOCKS)]
     for start in starts:

@@ -25,7 +25,7 @@ POLL_S: Final = 0.05
 
 
 def require_free_ports(members: list[Member]) -> None:
-    """Raises :class:`ClusterFailed` if two would listen, or somebody listens, at one port."""
+    """Raises :class:`ClusterFailed` if two servers need one port, or a port is in use."""
     taken: dict[int, str] = {}
     for member in members:
         uses = {
@@ -67,7 +67,7 @@ def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
         *entry,
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
-    if member.http_token:  # not a word of the command line, which everybody on the machine can read
+    if member.http_token:  # not on the command line, which everybody on the machine can read
         environment["ANABRANCH_HTTP_TOKEN"] = member.http_token
     with files.log(member).open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own program
@@ -83,11 +83,10 @@ def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
 def wait_entered(
     files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]], count: int
 ) -> None:
-    """Until each of them answers, and of several each knows of all and has what they have.
+    """Wait until each of them answers and, of several, has the data of the others.
 
-    Before it has that a new region takes no writes.
-
-    Raises :class:`ClusterFailed` if one of them ends, or if it takes too long.
+    A new region accepts no writes before it has them. Raises :class:`ClusterFailed` if a server
+    ends, or if it takes too long.
     """
     deadline = time.monotonic() + START_S
     for member, process in started.items():
@@ -114,7 +113,7 @@ def _has_entered(member: Member, count: int) -> bool:
 
 
 def ask(member: Member, *words: str | int) -> Any:
-    """What a server answers to one command; :class:`ClusterFailed` if it does not, or objects."""
+    """The answer of a server to one command; :class:`ClusterFailed` if there is none."""
     import redis  # noqa: PLC0415 - what only waits or ends does without it
 
     try:
@@ -132,7 +131,7 @@ def cut(files: ClusterFiles, one: Member, other: Member) -> None:
 
 
 def restore_links(files: ClusterFiles) -> list[list[str]]:
-    """End all faults of links; the pairs of names whose link had one."""
+    """End all faults of links; returns the pairs of names whose link had one."""
     healed = set()
     for member in files.running():
         names = {row[b"region"]: row for row in ask(member, "AB.PEERS")}

@@ -23,7 +23,7 @@ _ReplicaId = tuple[int, int]
 
 @dataclass(slots=True)
 class RegionView:
-    """One region: its process, and what it answers."""
+    """One region: its process, and its answers."""
 
     member: Member
     pid: int | None
@@ -65,13 +65,13 @@ class RegionView:
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """The link between two regions, as the side sees it that sees it worse."""
+    """The link between two regions, as reported by the side for which it is worse."""
 
     one: str
     other: str
     state: str
     age_ms: float | None
-    """Since when it is cut; or since when nothing was heard over a link that is not up."""
+    """Since when it is cut, or since when nothing was received over a link that is not up."""
     fault: str
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class ClusterView:
         return cls([_look(files, member) for member in files.members])
 
     def links(self) -> list[LinkView]:
-        """Every pair of regions of which one can be asked at least."""
+        """All pairs of regions of which at least one can be asked."""
         found = []
         for one, other in combinations(self.regions, 2):
             rows = [
@@ -116,7 +116,7 @@ class ClusterView:
         return found
 
     def missing(self) -> dict[str, dict[str, int]]:
-        """How many effects are missing at whom, of whom; by names, of regions that answer.
+        """How many effects of which region are missing in which other one, by names.
 
         A region that is down is counted by what the others have of it.
         """

@@ -47,23 +47,23 @@ _UNITS = {
 
 
 class Kind(ABC):
-    """What a setting's value may be."""
+    """The type of a setting: which values it can have."""
 
     many_words = False
-    """Whether a line may carry more than one word."""
+    """Whether a line may contain more than one word."""
 
     repeats = False
-    """Whether several lines of the same name add up."""
+    """Whether the values of several lines of one name are added."""
 
     alone: str | None = None
-    """What it means to name the setting without a value, on the command line."""
+    """The value of the setting if the command line names it without a value."""
 
     @abstractmethod
     def parse(self, words: Sequence[str]) -> Any:
         """The value, or ValueError with Redis's sentence."""
 
     def format(self, value: Any) -> str:
-        """As CONFIG GET shows it."""
+        """The text of CONFIG GET."""
         return str(value)
 
     def lines(self, value: Any) -> list[list[str]]:
@@ -90,7 +90,7 @@ class Integer(Kind):
         self.high = high
 
     def parse(self, words: Sequence[str]) -> int:
-        """Canonical decimals only, as Redis reads them."""
+        """Canonical decimals only, as in Redis."""
         text = _one(words)
         value = int(text) if _INTEGER.fullmatch(text) and text != "-0" else LONG_MAX + 1
         if not -LONG_MAX - 1 <= value <= LONG_MAX:
@@ -159,7 +159,7 @@ class Octal(Kind):
 
     @property
     def allowed(self) -> str:
-        """An example says it best."""
+        """An example is the shortest description."""
         return "octal permissions such as 700"
 
 
@@ -186,7 +186,7 @@ class YesNo(Kind):
 
 
 class Choice(Kind):
-    """One of a few words, or several of them where ``several`` says so."""
+    """One of a few words, or several of them if ``several`` is true."""
 
     def __init__(self, *words: str, several: bool = False) -> None:
         self.words = words
@@ -194,7 +194,7 @@ class Choice(Kind):
         self.many_words = several
 
     def parse(self, words: Sequence[str]) -> str:
-        """Any case; kept as the table spells it."""
+        """In any case; the value has the spelling of the table."""
         text = " ".join(words) if self.several else _one(words)
         chosen = split_blanks(text.lower()) if self.several else [text.lower()]
         if not chosen or any(word not in self.words for word in chosen):
@@ -243,7 +243,7 @@ class Secret(Text):
 
 
 class Words(Kind):
-    """A list of words, shown with blanks between them."""
+    """A list of words, with blanks between them."""
 
     many_words = True
 
@@ -251,14 +251,14 @@ class Words(Kind):
         self.at_most = at_most
 
     def parse(self, words: Sequence[str]) -> str:
-        """One blank between each."""
+        """With one blank between two words."""
         flat = split_blanks(" ".join(words))
         if len(flat) > self.at_most:
             raise ValueError("wrong number of arguments")
         return " ".join(flat)
 
     def lines(self, value: Any) -> list[list[str]]:
-        """One line with all of them."""
+        """One line with all words."""
         return [split_blanks(value) or [""]]
 
     @property
@@ -312,7 +312,7 @@ class SavePoints(Words):
 
 
 class Lines(Kind):
-    """Lines kept as their words, one per line of the file (``user``)."""
+    """Lines as lists of their words, one for each line of the file (``user``)."""
 
     many_words = True
     repeats = True
@@ -347,7 +347,7 @@ class OutputLimits(Kind):
     _aliases: Final = {"replica": "slave"}
 
     def parse(self, words: Sequence[str]) -> Limits:
-        """Only the classes named; the caller keeps the rest."""
+        """The named classes only; the caller keeps the others."""
         flat = split_blanks(" ".join(words))
         if not flat or len(flat) % 4:
             raise ValueError("Wrong number of arguments in buffer limit configuration.")
@@ -391,21 +391,21 @@ class EventClasses(Kind):
     _known = frozenset("A" + _shown + "a" + _behind)
 
     def parse(self, words: Sequence[str]) -> str:
-        """The letters as written."""
+        """The letters as they were written."""
         text = _one(words)
         if not self._known.issuperset(text):
             raise ValueError("Invalid event class character. Use 'Ag$lshzxeKEtmdnocaSTIV'.")
         return text
 
     def format(self, value: Any) -> str:
-        """Redis's order; with ``A`` it does not show n, o and c although they are in force."""
+        """In Redis's order; with ``A`` it does not show n, o and c although they are in force."""
         shown = "A" if "A" in value else "".join(c for c in self._shown + "a" if c in value)
         if set(self._all + "a").issubset(value):
             shown = "A"
         return shown + "".join(letter for letter in self._behind if letter in value)
 
     def lines(self, value: Any) -> list[list[str]]:
-        """Every letter that was set."""
+        """All letters that were set."""
         return [[value]]
 
     @property

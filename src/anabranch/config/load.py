@@ -38,33 +38,32 @@ _USER_LINE: Final = re.compile(r"^user line (\d+)")
 _WORD: Final = re.compile(r"[\w-]+")
 
 _INCLUDE_DEPTH_MAX: Final = 16
-"""A file that includes itself must not recurse for ever."""
+"""The depth at which a file that includes itself is refused."""
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, every byte of it, and every line end as it is."""
+    """The text of a file with all bytes and line ends."""
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 class Loaded:
-    """The settings of a start and where they came from."""
+    """The settings of a start, and their sources."""
 
     def __init__(self) -> None:
         self.settings = Settings()
-        self.sources: dict[str, str] = {}  # directive -> where its value was given
-        self.lines: dict[str, list[str]] = {}  # the same for each line of one that repeats
+        self.sources: dict[str, str] = {}  # directive -> the place of its value
+        self.lines: dict[
+            str, list[str]
+        ] = {}  # the same for each line of a directive that is repeated
         self.file: Path | None = None  # the configuration file, absolute
-        self.notes: list[str] = []  # what the operator should hear at the start
+        self.notes: list[str] = []  # warnings for the operator
 
     def source(self, name: str) -> str:
-        """Where the value of a directive came from."""
+        """The place where the value of a directive was given."""
         return self.sources.get(name, "default")
 
     def located(self, problem: str) -> str:
-        """A problem of the settings with the places where they were given, as far as it has none.
-
-        The places are those of the directives that the text names.
-        """
+        """A problem of the settings, with the places of the directives that its text names."""
         found = _USER_LINE.search(problem)
         if found is not None:
             lines = self.lines.get("user", [])
@@ -77,7 +76,7 @@ class Loaded:
 
     @property
     def without_effect(self) -> list[str]:
-        """Directives that were given and change nothing here, in alphabetical order."""
+        """Directives that were given and have no effect here, in alphabetical order."""
         return sorted(
             name
             for name in self.sources
@@ -86,7 +85,7 @@ class Loaded:
 
 
 def load(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Loaded:
-    """Everything of a start: ``arguments`` as behind ``anabranch serve``."""
+    """Load all settings of a start; ``arguments`` as behind ``anabranch serve``."""
     path, given = split_arguments(arguments)
     reader = _Reader()
     if path is not None:
@@ -121,7 +120,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[tuple[st
 
 
 class _CannotRead(ConfigError):
-    """A file cannot be read: whoever includes it names the line."""
+    """A file cannot be read; the code that includes it adds the line."""
 
 
 class _Reader:
@@ -129,7 +128,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.loaded = Loaded()
-        self._source = ""  # the layer being read: lines that repeat add up within a layer
+        self._source = ""  # the source that is read now: repeated lines add up within a source
         self._seen: set[str] = set()
 
     def read_file(self, path: str) -> None:
@@ -148,7 +147,7 @@ class _Reader:
             name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
             row = find(name.replace("_", "-")) or find(name)
             if row is None:
-                # A stray variable is no reason to stay down, but never passed over in silence.
+                # An unknown variable does not prevent a start, but is always reported.
                 self.loaded.notes.append(
                     f"environment variable {variable} names no directive{_did_you_mean(name)}"
                 )
@@ -194,7 +193,7 @@ class _Reader:
             if not line or line.startswith("#"):
                 continue
             place = f"{where}, line {number}"
-            if "\0" in line:  # Redis would not see what is behind it
+            if "\0" in line:  # Redis would ignore what is behind it
                 raise ConfigError(f'{place}: there is a NUL byte; write "\\x00", in quotes')
             words = _words(line, place)
             name, values = words[0], words[1:]
@@ -243,7 +242,7 @@ class _Reader:
 
 
 def _added(old: str | list[list[str]], new: str | list[list[str]]) -> str | list[list[str]]:
-    """A further line of a directive that may stand several times; an empty one starts over."""
+    """A further line of a directive that may be repeated; an empty one begins again."""
     if isinstance(new, list):
         assert isinstance(old, list)
         return [*old, *new]
@@ -276,7 +275,7 @@ def _bad(place: str, line: str, objection: str, row: Row) -> str:
 
 
 def _check_together(settings: Settings) -> None:
-    """What no single line can be blamed for."""
+    """Check what depends on several directives."""
     if settings.tls_port and not (settings.tls_cert_file and settings.tls_key_file):
         raise ConfigError("tls-port needs tls-cert-file and tls-key-file")
     if settings.tls_port and settings.tls_port == settings.port:

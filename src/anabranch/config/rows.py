@@ -1,4 +1,4 @@
-"""What is known about one directive: a row of the settings table."""
+"""The description of one directive: a row of the settings table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Row:
         self.default = kind.parse([default]) if default or not kind.repeats else kind.parse([])
         self.sentence = sentence
         self.group = group
-        self.immutable = immutable  # only before the start
+        self.immutable = immutable  # before the start only
         self.protected = protected  # at run time only with enable-protected-configs
         self.hidden = hidden  # not part of CONFIG GET and SET
         self.secret = secret  # never printed
@@ -58,12 +58,12 @@ class Row:
 
     @property
     def allowed(self) -> str:
-        """What may be written, in words."""
+        """The allowed values, in words."""
         text = self.kind.allowed
         return f"{text} ({self.unit})" if self.unit and isinstance(self.kind, Integer) else text
 
     def parse(self, words: list[str]) -> Any:
-        """The value of a line's words; ValueError says why not."""
+        """The value of the words of a line; ValueError with the reason if there is none."""
         value = self.kind.parse(words)
         if self.refused:
             refusal = self.refused.get("*") or self.refused.get(self.kind.format(value))
@@ -74,7 +74,7 @@ class Row:
         return value
 
     def copy_default(self) -> Any:
-        """The default, never shared between two settings objects."""
+        """The default; no two settings objects share it."""
         value = self.default
         return value.copy() if isinstance(value, list | dict) else value
 

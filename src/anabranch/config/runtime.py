@@ -1,7 +1,7 @@
-"""Settings while the server runs: find them by name, and change all of several or none.
+"""Settings while the server runs: find them by name, and change several or none.
 
-The rules and sentences are those of CONFIG GET and CONFIG SET; the caller applies the effects of a
-change (``commands/server/config.py`` for the core, ``server/host.py`` for the process).
+The rules and sentences are those of CONFIG GET and CONFIG SET. The caller applies the effects of a
+change (``commands/server/config.py`` in the core, ``server/host.py`` outside).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES: Final[dict[str, Row]] = {
 
 
 class Refused(ValueError):
-    """A change that is not allowed; ``name`` is the argument at fault, None when unknown."""
+    """A change that is not allowed; ``name`` is the wrong argument, None if unknown."""
 
     def __init__(self, name: str, reason: str, *, known: bool = True) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ def find(name: str) -> Row | None:
 
 
 def nearest(name: str) -> str | None:
-    """The known name that looks most like this one."""
+    """The known name that is most similar to this one."""
     from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
     found = get_close_matches(name.lower(), [*ROWS, *ALIASES], n=1, cutoff=0.6)
@@ -49,9 +49,9 @@ def nearest(name: str) -> str | None:
 def change(
     settings: Settings, pairs: Sequence[tuple[str, str]], *, protected_allowed: bool
 ) -> dict[str, Any]:
-    """Set all or none; returns what changed, with the values before.
+    """Set all or none; returns the changed names with their former values.
 
-    Raises :class:`Refused` with Redis's sentence and nothing changed.
+    Raises :class:`Refused` with Redis's sentence; then nothing has changed.
     """
     rows: list[Row] = []
     for name, _ in pairs:
@@ -82,5 +82,5 @@ def change(
 
 
 def merged(settings: Settings, row: Row, value: Any) -> Any:
-    """A value that names only some classes of clients leaves the others as they are."""
+    """Complete a value that names some classes of clients only by the present values."""
     return {**settings.value(row.name), **value} if isinstance(value, dict) else value

@@ -53,7 +53,7 @@ GROUPS = {
 
 
 def check_percentiles(text: str) -> str | None:
-    """What is wrong with a list of percentiles."""
+    """Why a list of percentiles is refused."""
     for word in split_blanks(text):
         try:
             ok = 0 <= float(word) <= 100
@@ -65,7 +65,7 @@ def check_percentiles(text: str) -> str | None:
 
 
 class Settings(RegionSettings, HttpSettings):
-    """The value of every directive, as attributes."""
+    """The values of all directives, as attributes."""
 
     # A row is a paragraph here, not a column.
     # fmt: off
@@ -427,7 +427,7 @@ class Settings(RegionSettings, HttpSettings):
     # fmt: on
 
     def __init__(self, **values: Any) -> None:
-        """Defaults, and the given attributes instead of some of them."""
+        """The defaults; the given attributes replace some of them."""
         for each in ROWS.values():
             setattr(self, each.attribute, each.copy_default())
         for name, value in values.items():
@@ -439,13 +439,13 @@ class Settings(RegionSettings, HttpSettings):
         return self.__dict__[ROWS[name].attribute]
 
     def text(self, name: str) -> str:
-        """The same as CONFIG GET shows it."""
+        """The same in the form of CONFIG GET."""
         each = ROWS[name]
         return each.kind.format(self.__dict__[each.attribute])
 
 
 def _collect() -> dict[str, Row]:
-    """Take the declarations off the class, so that attribute reads find only the values."""
+    """Remove the declarations from the class, so that attributes are the values only."""
     rows: dict[str, Row] = {}
     for declared in (Settings, RegionSettings, HttpSettings):
         for attribute, each in list(vars(declared).items()):
@@ -464,4 +464,4 @@ ROWS: dict[str, Row] = _collect()
 """Every directive by its name."""
 
 ALIASES: dict[str, str] = {alias: name for name, each in ROWS.items() for alias in each.aliases}
-"""Older names, and the directive each stands for."""
+"""Older names, and the directive of each."""

@@ -26,7 +26,7 @@ from anabranch.cli.demo.world import NAMES, World
 __all__ = ["command"]
 
 LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
-"""What is added to a link, one way."""
+"""The delay that is added to a link, in one direction."""
 
 INTERRUPTED: Final = 130
 PAGE_S: Final = 5.0
@@ -86,7 +86,7 @@ def command(
     pace: float,
     rate: float,
 ) -> None:
-    """Tell the story; leave nothing behind."""
+    """Run the demo; leave nothing behind."""
     if page and not can_serve():
         raise click.UsageError(f"--page needs the extra 'web': {HOW_TO_INSTALL}")
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -116,7 +116,7 @@ def command(
         raise SystemExit(INTERRUPTED) from None
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # it takes a moment, and must be complete
+            signal.signal(number, signal.SIG_IGN)  # starting takes a moment, and must be complete
         traffic.end()
         world.close()
     raise SystemExit(0 if story.held else 1)
@@ -184,7 +184,7 @@ def _answers(address: str) -> bool:
 
 
 def _go_on(console: Console, world: World, traffic: Traffic) -> None:
-    """Until Ctrl-C, which is no failure any more."""
+    """Wait for Ctrl-C, which is no failure from here on."""
     traffic.go_on()
     _say(console, f"\nThe regions and their traffic go on. Cut one off with:\n"
          f"  anabranch cluster isolate {world.members[0].name} --dir {world.directory}\n"

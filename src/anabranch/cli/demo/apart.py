@@ -1,4 +1,4 @@
-"""Two steps while a region is cut off: a producer that fails over, and an entry that comes late."""
+"""Two steps while a region is cut off: a producer that fails over, and an entry that is late."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGES: Final = 3
 
 
 class FailOver(Step):
-    """A producer does not know whether its message was taken, and turns to another region."""
+    """A producer does not know whether its message was accepted, and sends it to another region."""
 
     title = "A producer fails over"
 
@@ -39,7 +39,7 @@ class FailOver(Step):
         return ["XADD", STREAM, "IDMP", PRODUCER, text, "*", "shop", PRODUCER, "order", text]
 
     def act(self) -> None:
-        """Send, hang up, send again."""
+        """Send, disconnect, send again."""
         for number in range(1, MESSAGES + 1):
             with socket.create_connection((HOST, self._alone.port)) as sock:
                 sock.sendall(_packed(self._words(number)))
@@ -68,12 +68,12 @@ class FailOver(Step):
         )
 
     def shown_by(self) -> Sequence[str]:
-        """A retry is answered with the entry that is there."""
+        """A retry is answered with the ID of the existing entry."""
         words = " ".join(f"'{word}'" if word == "*" else word for word in self._words(1))
         return [f"redis-cli -p {self._other.port} {words}"]
 
     def claims(self) -> Iterable[Claim]:
-        """Taken twice for now; a retry in the same region adds nothing."""
+        """Both regions have accepted it for now; a retry in the same region adds nothing."""
         expected = list(range(1, MESSAGES + 1))
         yield Claim(
             f"{self._alone.name} and {self._other.name} both took the orders, as neither knows of "
@@ -88,7 +88,7 @@ class FailOver(Step):
         )
 
     def claims_at_the_end(self) -> Iterable[Claim]:
-        """To be checked when all is healed: one entry of each order, and all regions know it."""
+        """Checked after the cut: each order has one entry, and all regions have it."""
         expected = list(range(1, MESSAGES + 1))
         copies = {each.name: self.copies(each) for each in self._world.members}
         yield Claim(
@@ -122,7 +122,7 @@ class LateEntry(Step):
         self._token = ""
 
     def act(self) -> None:
-        """Add, and read past it."""
+        """Add the entry, and read behind it."""
         entry_id = self._world.do(self._alone, "XADD", STREAM, "*", "shop", "late", "order", 1)
         self.entry_id = entry_id
         self._world.until(
@@ -142,7 +142,7 @@ class LateEntry(Step):
         return _number(self._last) > _number(entry_id)
 
     def _read_on(self, cursor: str) -> tuple[str, set[str]]:
-        """Everything behind a cursor of AB.READ; the next cursor, and the IDs."""
+        """All entries behind a cursor of AB.READ; the next cursor, and the IDs."""
         found: set[str] = set()
         while True:
             ((_, cursor, rows),) = self._world.do(
@@ -153,7 +153,7 @@ class LateEntry(Step):
             found.update(entry_id for entry_id, _ in rows)
 
     def shown_by(self) -> Sequence[str]:
-        """A reader that keeps the last ID, and one that keeps a cursor."""
+        """A reader that keeps the last ID, and another one that keeps a cursor."""
         port = self._other.port
         return [
             f"redis-cli -p {port} XREAD COUNT 5 STREAMS {STREAM} {self._last}",
@@ -161,7 +161,7 @@ class LateEntry(Step):
         ]
 
     def claims(self) -> Iterable[Claim]:
-        """It is not there yet, and everybody has read past its ID."""
+        """The entry is not there yet, and both readers have read behind its ID."""
         absent = not self._world.client(self._other).xrange(STREAM, self.entry_id, self.entry_id)
         yield Claim(
             f"readers in {self._other.name} have read past an ID whose entry is not there yet",
@@ -170,7 +170,7 @@ class LateEntry(Step):
         )
 
     def claims_at_the_end(self) -> Iterable[Claim]:
-        """To be checked when all is healed: who has got it."""
+        """Checked after the cut: which reader got the entry."""
         reply: Any = self._world.client(self._other).xread({STREAM: self._last})
         by_id = {entry_id for _, rows in reply for entry_id, _ in rows}
         there = bool(self._world.client(self._other).xrange(STREAM, self.entry_id, self.entry_id))

@@ -15,11 +15,11 @@ from anabranch.cli.demo.world import STREAM, World, names
 __all__ = ["Begin", "Cut", "Diverge", "WriteEverywhere"]
 
 ENTRIES_MIN: Final = 10
-"""A step waits until so many entries show what it is about."""
+"""A step waits until there are so many entries to show."""
 
 
 class Begin(Step):
-    """All regions are there."""
+    """All regions run."""
 
     title = "Several regions, one stream"
 
@@ -32,7 +32,7 @@ class Begin(Step):
         )
 
     def act(self) -> None:
-        """The regions run already: begin the traffic."""
+        """Begin the traffic; the regions run already."""
         self._traffic.start()
 
     def shown_by(self) -> Sequence[str]:
@@ -40,7 +40,7 @@ class Begin(Step):
         return [f"redis-cli -p {self._world.members[0].port} AB.REGION LIST"]
 
     def claims(self) -> Iterable[Claim]:
-        """Each region knows all."""
+        """Each region knows all others."""
         known = [len(self._world.do(each, "AB.REGION", "LIST")) for each in self._world.members]
         yield Claim(
             "every region knows all regions",
@@ -60,7 +60,7 @@ class WriteEverywhere(Step):
         self._seconds = 0.0
 
     def act(self) -> None:
-        """Wait until there is something to see."""
+        """Wait until there are enough entries."""
         producers = self._traffic.producers
         self._world.until(
             lambda: all(each.number > ENTRIES_MIN for each in producers), "every shop has orders"
@@ -73,7 +73,7 @@ class WriteEverywhere(Step):
         return [f"redis-cli -p {port} XREVRANGE {STREAM} + - COUNT 5"]
 
     def claims(self) -> Iterable[Claim]:
-        """Each region has entries that each region took."""
+        """Each region has entries that every region has accepted."""
         for member in self._world.members:
             shops = Counter(each["shop"] for each in self._world.entries(member).values())
             yield Claim(
@@ -84,7 +84,7 @@ class WriteEverywhere(Step):
 
 
 class Cut(Step):
-    """One region is on its own."""
+    """One region is cut off."""
 
     def __init__(self, world: World, alone: Member) -> None:
         self._world, self.alone = world, alone
@@ -95,19 +95,19 @@ class Cut(Step):
         self._view: ClusterView | None = None
 
     def act(self) -> None:
-        """Cut, and look at once."""
+        """Cut its links, and look at once."""
         self._world.isolate(self.alone)
         self._view = ClusterView.of(self._world.files)
 
     def shown_by(self) -> Sequence[str]:
-        """What this region knows of its links, and the command that shows all."""
+        """The links as this region reports them, and the command that shows all."""
         return [
             f"redis-cli -p {self.alone.port} AB.PEERS",
             f"anabranch cluster status --dir {self._world.directory}",
         ]
 
     def claims(self) -> Iterable[Claim]:
-        """The first look shows it."""
+        """The report shows the cut."""
         assert self._view is not None
         states = {frozenset((each.one, each.other)): each.state for each in self._view.links()}
         mine = [state for pair, state in states.items() if self.alone.name in pair]
@@ -119,7 +119,7 @@ class Cut(Step):
 
 
 class Diverge(Step):
-    """Both sides accept writes, and differ."""
+    """Both sides accept writes, and diverge."""
 
     title = "Both sides accept writes, and the streams differ"
 
@@ -134,7 +134,7 @@ class Diverge(Step):
         self._refused = 0
 
     def act(self) -> None:
-        """Wait until each side lacks something of the other one."""
+        """Wait until each side lacks entries of the other one."""
         self._before = {each.producer: each.sent_again for each in self._traffic.producers}
         self._world.until(self._differ, "both sides have entries that the other one lacks")
 
@@ -166,7 +166,7 @@ class Diverge(Step):
         return [f"redis-cli -p {each.port} XLEN {STREAM}" for each in self._world.members[:2]]
 
     def found(self) -> Sequence[str]:
-        """How many entries are missing where; the claims are about the same figures."""
+        """How many entries are missing where; the claims use the same figures."""
         self._look()
         members = self._world.members
         rows = [["entries missing", *(f"that {each.name} has" for each in members)]]
@@ -175,7 +175,7 @@ class Diverge(Step):
         return table(rows)
 
     def claims(self) -> Iterable[Claim]:
-        """Nobody was refused, and both sides lack entries."""
+        """No write was refused, and both sides lack entries."""
         first = next(each for each in self._world.members if each is not self._alone)
         yield Claim(
             f"{self._alone.name} and the other regions lack entries of each other",

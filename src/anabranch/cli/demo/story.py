@@ -1,7 +1,7 @@
-"""A story in steps: each acts, shows the command that shows it, and claims what it then checks.
+"""A demonstration in steps: each acts, names the command that shows the result, and claims it.
 
-A claim is not believed because the step was carried out: it is a comparison of what regions answer
-with what was sent. The report at the end lists all claims.
+A claim is checked: the answers of regions are compared with what was sent. The report at the end
+lists all claims.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that must hold, and whether it does."""
+    """A statement that must be true, and whether it is."""
 
     sentence: str
     held: bool | None
     """None if it was not checked."""
     detail: str = ""
-    """Figures; if it does not hold, what was found instead."""
+    """Figures; if the claim is false, what was found instead."""
 
 
 class Step(ABC):
@@ -48,30 +48,30 @@ class Step(ABC):
 
     title: str = ""
     text: str = ""
-    """What happens, and why it matters."""
+    """What happens in this step, and why it matters."""
 
     @abstractmethod
     def act(self) -> None:
-        """Make it happen; raises :class:`Late`, :class:`Skipped`, or what a command line would."""
+        """Do it; raises :class:`Late`, :class:`Skipped`, or what a command line would raise."""
 
     @abstractmethod
     def shown_by(self) -> Sequence[str]:
-        """The commands with which people see it for themselves."""
+        """The commands that show the result."""
 
     def found(self) -> Sequence[str]:
-        """What there is to see, in lines; figures rather than words."""
+        """The result in lines; figures rather than words."""
         return ()
 
     @abstractmethod
     def claims(self) -> Iterable[Claim]:
-        """What must hold now, checked."""
+        """The statements that must be true now, checked."""
 
 
 class Story:
-    """Tells steps one after the other, and reports."""
+    """Runs steps one after the other, and reports."""
 
     def __init__(self, console: Console, wait: Callable[[], None]) -> None:
-        """``wait`` is called behind each step: it leaves time to look."""
+        """``wait`` is called after each step: it leaves time to look."""
         self._console = console
         self._wait = wait
         self.checked: list[tuple[str, Claim]] = []
@@ -79,11 +79,11 @@ class Story:
 
     @property
     def held(self) -> bool:
-        """Whether every claim that was checked holds."""
+        """Whether all claims that were checked are true."""
         return all(claim.held is not False for _, claim in self.checked)
 
     def tell(self, steps: Sequence[Step]) -> None:
-        """Carry the steps out, up to the first one of which a claim does not hold."""
+        """Run the steps, up to the first one with a false claim."""
         for number, step in enumerate(steps, 1):
             self._say(f"\n[bold]{number}/{len(steps)}  {escape(step.title)}[/]")
             self._say(escape(step.text), wraps=True)
@@ -114,13 +114,13 @@ class Story:
         self._say(f"[{style}]{mark}[/]: {escape(claim.sentence + detail)}", wraps=True, indent=2)
 
     def _say(self, line: str, *, wraps: bool = False, indent: int = 0) -> None:
-        """A line; only prose is broken at the width of a terminal: commands can be copied."""
+        """Print a line; prose is wrapped for the terminal, commands can be copied."""
         soft = not (wraps and self._console.is_terminal)
         shown = " " * indent + line if soft else Padding.indent(line, indent)
         self._console.print(shown, highlight=False, soft_wrap=soft)
 
     def report(self, seconds: float) -> None:
-        """All claims, and the outcome in one line."""
+        """Print all claims, and the result in one line."""
         claims = [claim for _, claim in self.checked]
         failed = [claim for claim in claims if claim.held is False]
         table = Table(title="Report", title_justify="left", show_lines=False, expand=False)

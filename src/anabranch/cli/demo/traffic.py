@@ -33,7 +33,7 @@ Order = tuple[str, int]
 
 
 class _Worker(threading.Thread):
-    """Does something again and again, unless it is to rest."""
+    """Repeats a piece of work, except in pauses."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -60,7 +60,7 @@ class _Worker(threading.Thread):
         self._works.set()
 
     def rest(self) -> None:
-        """Work no more, and wait until the last piece is done."""
+        """End the work, and wait until the last piece is done."""
         self._works.clear()
         self._rests.wait(STOP_S)
 
@@ -81,13 +81,13 @@ class Producer(_Worker):
         self._servers = [(each, connect(each, ANSWER_S)) for each in members[at:] + members[:at]]
         self._pause_s = 1 / rate
         self.acknowledged: dict[Order, tuple[str, str]] = {}
-        """ID of the entry, and the region that took it, of each order."""
+        """The ID of the entry of each order, and the region that accepted it."""
         self.sent_again = 0
         """Orders that a region did not answer, and that were sent to another one."""
         self.number = 0
 
     def work(self) -> None:
-        """Send one order until some region takes it."""
+        """Send one order until a region accepts it."""
         self.number += 1
         began = time.monotonic()
         failed = False
@@ -170,7 +170,7 @@ class Traffic:
             worker.go_on()
 
     def rest(self) -> None:
-        """Everybody rests; the consumers when they have processed everything."""
+        """Pause all; consumers first process everything."""
         for producer in self.producers:
             producer.rest()
         self._world.spread()
@@ -190,7 +190,7 @@ class Traffic:
                 worker.join(STOP_S)
 
     def acknowledged(self) -> dict[Order, tuple[str, str]]:
-        """All orders that some region has taken: ID and region."""
+        """All orders that some region has accepted: ID and region."""
         return {
             order: taken
             for each in self.producers
@@ -198,10 +198,10 @@ class Traffic:
         }
 
     def unprocessed(self, consumer: Consumer) -> set[Order]:
-        """Orders that its region has and that a consumer has not processed.
+        """Orders that their region has and no consumer has processed.
 
-        Of an order that two regions took one entry stays, and counts as processed if the other
-        one was: so orders are compared, not IDs.
+        If two regions accepted an order, one entry stays; it counts as processed if the other one
+        was. So orders are compared, not IDs.
         """
         return set(map(order_of, self._world.entries(consumer.home).values())) - (
             consumer.processed.keys()
@@ -212,7 +212,7 @@ class Traffic:
 
 
 def order_of(fields: dict[str, str]) -> Order:
-    """The order that an entry is."""
+    """The order of an entry."""
     return fields["shop"], int(fields["order"])
 
 

@@ -1,4 +1,4 @@
-"""The steps in which all becomes whole: heal, kill and return, archive, and the last look."""
+"""The steps after the cut: heal, kill and restart, archive, and the last comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDERS_MIN: Final = 5
 
 
 class Heal(Step):
-    """The links work again, and all regions have the same."""
+    """The links work again, and all regions have the same data."""
 
     title = "Heal the links: the regions converge"
     text = (
@@ -40,18 +40,18 @@ class Heal(Step):
         self._seconds = 0.0
 
     def act(self) -> None:
-        """Heal while everybody writes; then have them rest, to compare at one moment."""
+        """Heal while all producers write; then pause them, to compare at one moment."""
         self._world.heal()
         self._seconds = self._world.spread()
         self._traffic.rest()
         self._world.settle()
 
     def shown_by(self) -> Sequence[str]:
-        """The same digest everywhere."""
+        """All regions have the same digest."""
         return [f"redis-cli -p {each.port} AB.DIGEST {STREAM}" for each in self._world.members[:2]]
 
     def claims(self) -> Iterable[Claim]:
-        """Equal, and what the steps before have promised."""
+        """The data is equal, and the promises of earlier steps are kept."""
         yield Claim(
             "everything reached every region after the links were healed",
             True,
@@ -64,7 +64,7 @@ class Heal(Step):
 
 
 class KillAndReturn(Step):
-    """A region is killed, and comes back with everything."""
+    """A region is killed, and comes back with all of its data."""
 
     def __init__(self, world: World, traffic: Traffic, victim: Member) -> None:
         self._world, self._traffic, self._victim = world, traffic, victim
@@ -80,7 +80,7 @@ class KillAndReturn(Step):
         self._seconds = 0.0
 
     def act(self) -> None:
-        """Kill, let the others write, start again."""
+        """Kill it, let the others write, start it again."""
         victim = self._victim
         self._before = self._taken_by(lambda region: region == victim.name)
         sent_again = self._producer.sent_again
@@ -108,7 +108,7 @@ class KillAndReturn(Step):
         ]
 
     def claims(self) -> Iterable[Claim]:
-        """Everything acknowledged is there, and what was missed."""
+        """Everything acknowledged is there, and also what the region missed."""
         lost = self._before - self._recovered
         yield Claim(
             f"{self._victim.name} has every order that it had acknowledged before it was killed",
@@ -126,7 +126,7 @@ class KillAndReturn(Step):
 
 
 class NothingLost(Step):
-    """The sum of it: what was sent against what is there."""
+    """The result: what was sent is compared with what is there."""
 
     title = "What was sent, and what is there"
     text = (
@@ -143,12 +143,12 @@ class NothingLost(Step):
         self._world.settle()
 
     def shown_by(self) -> Sequence[str]:
-        """The group has nothing left."""
+        """The group has nothing left to process."""
         port = self._world.members[0].port
         return [f"redis-cli -p {port} AB.LAG {STREAM}", f"redis-cli -p {port} XLEN {STREAM}"]
 
     def claims(self) -> Iterable[Claim]:
-        """Once, everywhere, processed."""
+        """Every order is there once, in all regions, and processed."""
         acknowledged = self._traffic.acknowledged()
         for member in self._world.members:
             counts = Counter(map(order_of, self._world.entries(member).values()))
@@ -224,7 +224,7 @@ class Archive(Step):
         return [f"anabranch {' '.join(self._words())}"]
 
     def claims(self) -> Iterable[Claim]:
-        """As many rows as entries."""
+        """The table has as many rows as the stream has entries."""
         entries = len(self._world.entries(self._world.members[0]))
         yield Claim(
             "the Parquet files have a row for every entry",
@@ -239,7 +239,7 @@ def orders_at(world: World, member: Member) -> set[Order]:
 
 
 def equal(world: World) -> Iterable[Claim]:
-    """Every region answers the same, read entry by entry and by its digest."""
+    """All regions have the same data, compared entry by entry and by digest."""
     contents = {member: world.entries(member) for member in world.members}
     first = contents[world.members[0]]
     differing = [

@@ -63,7 +63,7 @@ class World:
         return self.files.members
 
     def start(self) -> None:
-        """All regions, until each has the data of the others."""
+        """Start all regions, and wait until each has the data of the others."""
         self.files.save()
         for member in self.members:
             self._start(member)
@@ -71,26 +71,26 @@ class World:
         self.slow_links()
 
     def _start(self, member: Member) -> None:
-        """Start a process and note it, with no interrupt between the two."""
+        """Start a process and record it, with no interrupt in between."""
         with _undisturbed():
             self._processes[member] = start(self.files, member)
 
     def close(self) -> None:
-        """End everything at once, and remove it: nothing is worth an orderly stop."""
+        """End and remove everything at once: nothing needs an orderly stop."""
         for client in self._clients.values():
             client.close()
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
             process.wait()
-        # A region that somebody has started again from another terminal is not among them.
+        # A region that was started again from another terminal is not in this list.
         end(self.files, self.files.running(), at_once=True)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # -- links and processes ------------------------------------------------------------------
 
     def slow_links(self) -> None:
-        """Delay all links, if they are to be slow."""
+        """Delay all links, if the demo has a delay."""
         if self.delay_ms:
             for one, other in combinations(self.members, 2):
                 for near, far in ((one, other), (other, one)):
@@ -109,12 +109,12 @@ class World:
             cut(self.files, member, other)
 
     def heal(self) -> None:
-        """Restore all links, as slow as they were."""
+        """Restore all links, with their former delay."""
         restore_links(self.files)
         self.slow_links()
 
     def kill(self, member: Member) -> None:
-        """What ``kill -9`` does."""
+        """End the process of a region as ``kill -9`` does."""
         if (client := self._clients.pop(member, None)) is not None:
             client.close()
         process = self._processes[member]
@@ -125,7 +125,7 @@ class World:
         self.until(lambda: self.files.pid(member) is None, f"region {member.name} has ended")
 
     def restart(self, member: Member) -> float:
-        """Start a region that was killed; seconds until it answered."""
+        """Start a region that was killed; returns the seconds until it answered."""
         began = time.monotonic()
         self._start(member)
         wait_entered(self.files, {member: self._processes[member]}, 1)
@@ -134,13 +134,13 @@ class World:
     # -- asking -------------------------------------------------------------------------------
 
     def client(self, member: Member) -> redis.Redis:
-        """The connection of the demonstration itself."""
+        """The connection that the demonstration itself uses."""
         if member not in self._clients:
             self._clients[member] = connect(member)
         return self._clients[member]
 
     def do(self, member: Member, *words: str | float) -> Any:
-        """A command, and its reply with texts."""
+        """Run a command; returns its reply with texts."""
         return self.client(member).execute_command(*words)
 
     def entries(self, member: Member) -> dict[str, dict[str, str]]:
@@ -163,7 +163,7 @@ class World:
     # -- waiting ------------------------------------------------------------------------------
 
     def until(self, is_so: Callable[[], object], what: str, seconds: float = SETTLE_S) -> None:
-        """Ask again until it is so; raises :class:`Late`."""
+        """Repeat a question until the answer is true; raises :class:`Late`."""
         deadline = time.monotonic() + seconds
         while not is_so():
             if time.monotonic() > deadline:
@@ -171,7 +171,7 @@ class World:
             time.sleep(POLL_S)
 
     def spread(self) -> float:
-        """Wait until everything that some region has now is in all; seconds it took."""
+        """Wait until all regions have what some region has now; returns the seconds."""
         began = time.monotonic()
         tokens = {member: self.do(member, "AB.TOKEN") for member in self.members}
         for source, token in tokens.items():
@@ -184,7 +184,7 @@ class World:
         return time.monotonic() - began
 
     def settle(self) -> None:
-        """Wait until all regions have applied the same effects; nobody may write meanwhile."""
+        """Wait until all regions have applied the same effects; no client may write meanwhile."""
 
         def agree() -> bool:
             vectors = [self.vector(member) for member in self.members]
@@ -224,7 +224,7 @@ def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:
 
 
 def _members(count: int, *, with_page: bool) -> list[Member]:
-    """Regions on ports that nobody uses; the first ones that are free, so that they are known."""
+    """Regions on free ports; the lowest free ones, so that they are easy to guess."""
     problem: ClusterFailed | None = None
     for attempt in range(PORT_TRIES):
         first = FIRST_PORT + 100 * attempt
@@ -243,6 +243,6 @@ def _members(count: int, *, with_page: bool) -> list[Member]:
 
 
 def names(members: Iterable[Member]) -> str:
-    """For sentences: ``us and ap``."""
+    """Names in a sentence: ``us and ap``."""
     *most, last = [member.name for member in members]
     return f"{', '.join(most)} and {last}" if most else last
