@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.errors import CommandError
+from anabranch.region.slicing import LongRequest
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.dispatch import Entry
     from anabranch.commands.execution.session import Session
     from anabranch.effects import kinds
     from anabranch.region.state import RegionState
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Exclusive"]
 
 
-class Exclusive:
+class Exclusive(LongRequest):
     """One such transaction. A :class:`anabranch.commands.execution.session.Sliced`."""
 
     def __init__(
@@ -39,16 +39,8 @@ class Exclusive:
         args: list[bytes],
         steps: Steps[bytes],
     ) -> None:
-        entry = region.dispatcher.find(args)
-        assert entry is not None
-        self._region = region
-        self._waking = waking
-        self._session = session
-        self._entry: Entry = entry
-        self._args = args
-        self._steps = steps
+        super().__init__(region, waking, session, args, steps)
         self._is_wanted = True  # the client still waits for the reply
-        self._spent_ns = 0
         self._began_ns = region.clock.ticks_ns()
         self._is_slow = False  # others are answered BUSY
         self._effects: list[kinds.Effect] = []
@@ -136,26 +128,14 @@ class Exclusive:
         return True
 
     def _end(self, reply: bytes) -> None:
-        region, session, entry = self._region, self._session, self._entry
+        region, dispatcher = self._region, self._region.dispatcher
         self._hand_over_effects()
         region.exclusive = None
         region.scheduler.is_exclusive = False
-        dispatcher = region.dispatcher
         dispatcher.guarded_by.discard("exclusive")
         dispatcher.answers_busy = False
         dispatcher.release_postponed()
-        entry.total_ns += self._spent_ns
-        entry.histogram[self._spent_ns.bit_length()] += 1
-        region.slow(session, entry, self._args, self._spent_ns)
-        region.stats.commands_processed += 1
-        if self._is_wanted:
-            session.sliced = None
-            session.backlog.popleft()
-            region.say(session, entry, reply)
-            session.commands += 1
-            region.channels.pending[session] = None
-        if region.keyspace.ready and not self._waking.is_under_way:
-            self._waking.serve()
+        self._finish(reply, is_wanted=self._is_wanted)
 
     def abandon(self) -> None:
         """See :class:`anabranch.region.state.LongTransaction`."""

@@ -12,7 +12,7 @@ step. Commands that write prepare outside the keyspace and change it in their la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import CommandError
 
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from anabranch.region.waking import Waking
     from anabranch.scheduling import Steps
 
-__all__ = ["Sliced"]
+__all__ = ["LongRequest", "Sliced"]
 
 
-class Sliced:
+class LongRequest:
     """One request in progress."""
-
-    __slots__ = ("_args", "_entry", "_region", "_session", "_spent_ns", "_steps", "_waking")
 
     def __init__(
         self,
@@ -37,7 +35,7 @@ class Sliced:
         waking: Waking,
         session: Session,
         args: list[bytes],
-        steps: Steps[list[bytes]],
+        steps: Steps[Any],
     ) -> None:
         entry = region.dispatcher.find(args)
         assert entry is not None
@@ -48,6 +46,26 @@ class Sliced:
         self._args = args
         self._steps = steps
         self._spent_ns = 0
+
+    def _finish(self, *parts: bytes, is_wanted: bool = True) -> None:
+        """Answer, unless the client has disconnected; account, and serve woken clients."""
+        region, session, entry = self._region, self._session, self._entry
+        if is_wanted:
+            session.sliced = None
+            session.backlog.popleft()
+            region.say(session, entry, *parts)
+            session.commands += 1
+            region.channels.pending[session] = None
+        entry.total_ns += self._spent_ns
+        entry.histogram[self._spent_ns.bit_length()] += 1
+        region.slow(session, entry, self._args, self._spent_ns)
+        region.stats.commands_processed += 1
+        if region.keyspace.ready and not self._waking.is_under_way:
+            self._waking.serve()
+
+
+class Sliced(LongRequest):
+    """A request during which others are served."""
 
     def begin(self) -> list[bytes] | None:
         """Do what fits into the slice that the connection has: the reply, or None if more is left.
@@ -104,23 +122,9 @@ class Sliced:
         self._spent_ns += region.clock.ticks_ns() - began_ns
         if parts is None:
             return True
-        self._end(parts)
-        return False
-
-    def _end(self, parts: list[bytes]) -> None:
-        region, session, entry = self._region, self._session, self._entry
         self._steps.close()
-        session.sliced = None
-        session.backlog.popleft()
-        region.say(session, entry, *parts)
-        entry.total_ns += self._spent_ns
-        entry.histogram[self._spent_ns.bit_length()] += 1
-        region.slow(session, entry, self._args, self._spent_ns)
-        session.commands += 1
-        region.stats.commands_processed += 1
-        region.channels.pending[session] = None
-        if region.keyspace.ready and not self._waking.is_under_way:
-            self._waking.serve()
+        self._finish(*parts)
+        return False
 
     def resume(self) -> None:
         """Continue after a pause; no effect if it continues already."""
