@@ -201,4 +201,4 @@ def in_one_go(steps: Steps[_T]) -> _T:
 
 
 def _nothing() -> None:
-    """Nobody drives turns."""
+    """No driver runs turns."""

@@ -67,7 +67,7 @@ def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
         *entry,
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
-    if member.http_token:  # not on the command line, which everybody on the machine can read
+    if member.http_token:  # not on the command line, which all users of the machine can read
         environment["ANABRANCH_HTTP_TOKEN"] = member.http_token
     with files.log(member).open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own program

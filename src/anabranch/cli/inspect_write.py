@@ -115,7 +115,7 @@ def _intention(directory: Directory, repair: Repair) -> Iterator[str]:
 
 @contextmanager
 def locked(directory: Directory, hint: str = "") -> Iterator[None]:
-    """Nobody else uses the directory meanwhile; raises :class:`Failed` if a server does."""
+    """Lock the directory meanwhile; raises :class:`Failed` if a server uses it."""
     try:
         lock: IO[bytes] = lock_directory(directory.path)
     except ConfigError as problem:

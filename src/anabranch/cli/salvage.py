@@ -120,7 +120,7 @@ def remember_done(path: Path) -> None:
 
 
 def lost_in(path: Path, cluster: Cluster | None) -> Lost:
-    """What the directory has that the cluster has not; without one, that nobody has confirmed."""
+    """Effects that the directory has and the cluster lacks; without one, unconfirmed effects."""
     directory, name = locate(path)
     if name is not None:
         raise Failed(f"{path} is no directory")

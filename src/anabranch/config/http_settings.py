@@ -28,7 +28,7 @@ class HttpSettings:
     )
     http_token: str = row(
         Secret(16), "", group="http", secret=True,
-        sentence="Whoever sends this token (Authorization: Bearer) acts as the default user.",
+        sentence="A client that sends this token (Authorization: Bearer) acts as the default user.",
     )
     metrics_max_streams: int = row(
         Integer(0, 1000000), "1000", group="http",

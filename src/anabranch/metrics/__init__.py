@@ -1,1 +1,1 @@
-"""Plain figures that the hot path may touch; formatting them is somebody else's job."""
+"""Plain figures for the hot path; other packages format them."""

@@ -113,14 +113,14 @@ def _group(cursor: Cursor, stream_type: StreamType) -> Steps[GroupImage]:
 def _consumer(
     cursor: Cursor, stream_type: StreamType, unowned: dict[int, PendingImage]
 ) -> Steps[ConsumerImage]:
-    """One consumer; becomes the owner of what it lists."""
+    """One consumer, and the pending entries that it lists."""
     name = cursor.string()
     seen_ms = cursor.time_ms()
     active_ms = cursor.time_ms() if stream_type.has_active_time else seen_ms
     for index in range(cursor.count(_ID_BYTES)):
         held = unowned.pop(cursor.raw_id(), None)
         if held is None:
-            raise PayloadFormatError("stream: a consumer holds an entry that is nobody's to hold")
+            raise PayloadFormatError("stream: a consumer has an entry that its group does not")
         held.consumer = name
         if not index % _STEP:
             yield

@@ -181,4 +181,4 @@ WALKS: Final[dict[int, Callable[[ChunkReader], None]]] = {
     28: _array,
     **{int(stream_type): _stream(stream_type) for stream_type in StreamType},
 }
-"""By type byte; that of preliminary modules is missing, for nobody can pass them."""
+"""By type byte; that of preliminary modules is missing, because their end is not known."""

@@ -1,4 +1,4 @@
-"""A transaction that takes several slices of time, while nobody else sees or changes anything.
+"""A transaction that takes several slices of time, while no other client sees or changes anything.
 
 EXEC and scripts are atomic. A long script must give the event loop back in between, so that the
 server can answer others. Until such a transaction is over,
@@ -8,7 +8,7 @@ server can answer others. Until such a transaction is over,
   (:attr:`Scheduler.is_exclusive` says so);
 * the effects of the transaction are kept here. The log gets all of them at the end, or none.
 
-Where nobody drives turns (tests, the simulator) everything is done at once.
+Where no driver runs turns (tests, the simulator) everything is done at once.
 """
 
 from __future__ import annotations

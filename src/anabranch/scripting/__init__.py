@@ -18,7 +18,7 @@ def new_machine(memory_bytes: int) -> Machine:
     Raises :class:`CommandError` if the packages that it needs are not installed.
     """
     try:
-        # Few servers run scripts: nobody else pays for the import.
+        # Few servers run scripts: the others do not pay for the import.
         from anabranch.scripting.machine import LuaMachine  # noqa: PLC0415
     except ImportError:
         raise CommandError(

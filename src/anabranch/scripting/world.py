@@ -27,7 +27,7 @@ call has more arguments than Lua's stack of 8,000."""
 _NO_LIMIT: Final = 1 << 40
 
 _UNSHARED: Final = 3
-"""References to a runtime that nobody else uses: a variable, an argument, and the one that keeps
+"""References to a runtime that no other code uses: a variable, an argument, and the one that keeps
 it."""
 
 _PARTS: Final = ("errors", "interruption", "libraries", "redis", "replies")

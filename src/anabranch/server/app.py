@@ -317,7 +317,7 @@ def _ready(server: Server) -> None:
     if settings.logfile or not is_for_people:
         announce("server.ready", **facts)
     if settings.logfile or is_for_people:
-        # Whoever waits for it does so on standard output, wherever the log goes.
+        # Scripts wait for it on standard output, wherever the log goes.
         is_json = settings.log_format in {"auto", "json"} and not is_for_people
         text = json.dumps({"event": "server.ready", **facts}) if is_json else line
         print(text, flush=True)  # noqa: T201

@@ -90,7 +90,7 @@ class HttpServer:
         return Web(self._node, _logger(), self._silent_s)
 
     def _connected(self, place: Place) -> asyncio.BaseProtocol:
-        assert self._web is not None, "nobody is let in otherwise"
+        assert self._web is not None, "the port is not open without it"
         return self._web.connection(place.leave)
 
 

@@ -55,7 +55,7 @@ def emit(level: str, event: str, /, *, exc: BaseException | None = None, **field
 
 
 def announce(event: str, /, **fields: object) -> None:
-    """Write a line of level info whatever ``loglevel`` is: somebody waits for it."""
+    """Write a line of level info whatever ``loglevel`` is, because a script may wait for it."""
     record = LOGGER.makeRecord(
         LOGGER.name, _NAMES["info"], __file__, 0, event, (), None, extra={"fields": fields}
     )
@@ -237,7 +237,7 @@ class _Syslog(logging.Handler):
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
-    """Standard output. When its reader has gone the server continues, and writes to nobody."""
+    """Standard output. If its reader ends, the server continues without it."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
         """Report what went wrong, unless it is that."""

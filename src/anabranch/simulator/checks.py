@@ -323,7 +323,7 @@ class Checks:
             if number > vector.get(replica_id, 0):
                 raise Violation(
                     3,
-                    f"clients of region {region_of(replica_id)} were told that effect {number} of "
+                    f"clients of region {region_of(replica_id)} heard that effect {number} of "
                     f"replica ID {replica_id} is done, and {vector.get(replica_id, 0)} are left",
                 )
         for key in self._work.keys:

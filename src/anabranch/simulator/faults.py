@@ -360,7 +360,7 @@ def _membership(run: Simulation, chance: random.Random) -> None:
 
     def remove() -> None:
         machine, by = chance.sample(run.machines, 2)
-        # Whoever is left must know the cluster, or there is none any more.
+        # The remaining regions must know the cluster, or there is none any more.
         if run.is_breaking and len(_running_members(run)) == len(run.members()) > 2:
             run.remove(machine, by)
 

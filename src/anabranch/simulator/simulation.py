@@ -299,7 +299,7 @@ class Simulation:
             or sent.get("ROW", 0) > allowed
             or max(sent.get("DIGESTS", 0), sent.get("DIFFERING", 0)) > digests
         ):
-            raise Violation(22, f"while nobody wrote, regions sent {sent}")
+            raise Violation(22, f"while no client wrote, regions sent {sent}")
         for process in self._processes():
             for peer in process.replicator.peers(self.timeline.now_ms):
                 if peer.region in process.replica.members and (

@@ -37,7 +37,7 @@ class RegionLog(BlockSequence):
         self.base = first_position  # entries-added counts from this position on
         self.trimmed = first_position  # trimming has removed the entries below this position
         self.floor = 0  # a deletion of the key has covered everything up to this number
-        self.deleted_number = 0  # of the newest entry that XDEL or its kin removed
+        self.deleted_number = 0  # of the newest entry that XDEL or a similar command removed
         self.deleted_id = 0
         self.full = 0  # at the last look, blocks below this position were full
 

@@ -19,7 +19,7 @@ from anabranch.stream.stream import Stream
 
 __all__ = ["Renumbering", "check_ids", "counted", "renamed"]
 
-_NONE_LEFT = "ERR Entries with equal IDs cannot be told apart: no greater ID is left"
+_NONE_LEFT = "ERR Entries with equal IDs cannot get different IDs: no greater ID is left"
 
 _STEP = 100
 """Spans looked at in one step."""

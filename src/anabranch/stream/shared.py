@@ -303,7 +303,7 @@ class _Empty(dict[Any, Any]):
     """A table that is empty and cannot be changed."""
 
     def __setitem__(self, key: object, value: object) -> None:
-        raise TypeError("nobody else writes this key, so there is nothing to share")
+        raise TypeError("no other region writes this key, so there is nothing to share")
 
     def setdefault(self, key: object, default: object = None) -> Any:
         self[key] = default

@@ -122,7 +122,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """Show what the servers of a test that failed were asked, and what they hold."""
     report = yield
     if report.when == "call" and report.failed:
-        kit = sys.modules.get("anabranch.testing.server")  # if somebody has started one
+        kit = sys.modules.get("anabranch.testing.server")  # if one was started
         for server in [] if kit is None else kit.RUNNING.values():
             report.sections.append((f"anabranch {server.url}", _shown(server)))
     return report

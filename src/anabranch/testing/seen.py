@@ -27,7 +27,7 @@ ARGUMENTS_MAX: Final = 100
 
 
 def our_session(live: LiveServer) -> Session:
-    """A session of the test kit; it is no client, so nobody counts, lists or kills it."""
+    """A session of the test kit; it is no client, so it is not counted, listed or killed."""
     return Session(0, live.region.acl.initial_user(), OURSELVES, OURSELVES)
 
 

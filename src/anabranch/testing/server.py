@@ -331,7 +331,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _free_port(*, with_gossip: bool = False) -> int:
-    """A port that nobody uses; with the one on which its region would listen for others."""
+    """A free port; the port on which its region would listen for others is free, too."""
     while True:
         listening = bind_free_port(HOST, 1)
         port: int = listening[0].getsockname()[1]

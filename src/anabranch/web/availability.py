@@ -63,7 +63,7 @@ def why_not_available(
     for peer in reachable:
         for lag_s, direction in ((peer.lag_seconds, "behind"), (peer.receive_lag_seconds, "ahead")):
             if lag_s is None:
-                return f"region {peer.region} has not told yet how far it is"
+                return f"region {peer.region} has not reported its progress yet"
             if lag_s * 1000 > tolerance_ms:
                 return f"region {peer.region} is {lag_s * 1000:.0f} ms {direction}"
     return None

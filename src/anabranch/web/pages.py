@@ -27,7 +27,7 @@ _FILES: Final = {
 
 
 def page_routes() -> list[Route]:
-    """A route for each file. They hold no data, so nobody has to log in for them."""
+    """A route for each file. They contain no data, so they need no login."""
     return [Route(path, _served(name, kind)) for path, (name, kind) in _FILES.items()]
 
 

@@ -69,7 +69,7 @@ def pages(keyspace: Keyspace) -> Iterator[list[tuple[int, bytes, Stream]]]:
 def largest(
     keyspace: Keyspace, most: int, may_see: Callable[[bytes], bool]
 ) -> Steps[tuple[list[bytes], int]]:
-    """The streams with the most entries among those that somebody may see, and how many are left.
+    """The streams with the most entries among those that the client may see, and how many are left.
 
     Each stream is length, database and key as bytes: so they compare, and the garbage collector of
     the interpreter does not visit them. The order of the streams has no meaning.

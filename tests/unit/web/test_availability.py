@@ -33,7 +33,7 @@ def peer(state: str = "in_sync", **known: Any) -> PeerFigures:
         ({}, [peer(receive_lag_seconds=0.101)], None, 100, "101 ms ahead"),
         ({}, [peer(), peer("catching_up", lag_seconds=1.0)], None, 100, "behind"),
         ({}, [peer("alive_via", lag_seconds=1.0)], None, 100, "behind"),
-        ({}, [peer(lag_seconds=None)], None, 100, "not told"),
+        ({}, [peer(lag_seconds=None)], None, 100, "not reported"),
         ({"caught_up": 0}, [peer()], None, 100, "catching up"),
         # who is gone says nothing about this region
         ({}, [peer("unreachable", lag_seconds=9.0)], None, 100, None),

@@ -90,7 +90,7 @@ class Cut(Step):
         self._world, self.alone = world, alone
         self.title = f"Cut {alone.name} off"
         self.text = (
-            f"All links of {alone.name} are cut, as if its network had failed. Nobody can relay."
+            f"All links of {alone.name} are cut, as if its network had failed. No region can relay."
         )
         self._view: ClusterView | None = None
 

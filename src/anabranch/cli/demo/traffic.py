@@ -165,7 +165,7 @@ class Traffic:
         self.go_on()
 
     def go_on(self) -> None:
-        """Everybody works."""
+        """All producers and consumers work."""
         for worker in self._workers():
             worker.go_on()
 

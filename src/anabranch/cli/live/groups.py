@@ -51,7 +51,7 @@ def command(keys: tuple[str, ...], as_json: bool, db: int | None, **options: Any
 
 
 def groups_of(client: Any, key: bytes) -> list[dict[str, Any]]:
-    """The groups of a stream; none if somebody has just deleted it and it was not asked for."""
+    """The groups of a stream; none if it was just deleted and was not named by the user."""
     lags = {
         facts[b"name"]: facts[b"lag"]
         for facts in map(fields_of, client.execute_command("AB.LAG", key))

@@ -131,7 +131,7 @@ def _create_group(client: Any, key: str) -> None:
 
 
 def _watch(tally: _Tally, threads: list[_Thread], until_s: float, *, as_json: bool) -> None:
-    """A line a second, until the time is over or somebody has failed."""
+    """A line a second, until the time is over or a thread has failed."""
     sent, at = 0, time.monotonic()
     while (left := until_s - time.monotonic()) > 0:
         time.sleep(min(LINE_S, left))

@@ -107,7 +107,7 @@ class Summary:
             self.refused("it would lose something, see below; --lossy goes on without", db, key)
 
     def late(self, db: int, key: bytes, group: bytes, entries: int) -> None:
-        """A group has pending entries that nobody was given yet where they come from."""
+        """A group has pending entries that were not delivered at their source."""
         self._late.append(
             (shown(db, key), safe(group.decode("utf-8", "backslashreplace")), entries)
         )

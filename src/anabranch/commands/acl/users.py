@@ -53,7 +53,7 @@ def merged_rules(words: Iterable[bytes]) -> list[bytes]:
 
 
 class User:
-    """Who somebody is, and what they may do. ``selectors[0]`` is the root selector."""
+    """A user and its permissions. ``selectors[0]`` is the root selector."""
 
     __slots__ = (
         "enabled",

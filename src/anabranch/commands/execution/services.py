@@ -46,7 +46,7 @@ class Runner(Protocol):
     def begin_exclusive(
         self, session: Session, args: list[bytes], steps: Steps[bytes]
     ) -> bytes | None:
-        """The same for a transaction: until it is over nobody else sees or changes anything."""
+        """The same for a transaction: until its end no other client sees or changes anything."""
 
     def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
         """Log that a command failed by a mistake of this program; returns the error reply."""

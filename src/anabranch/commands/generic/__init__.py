@@ -1,1 +1,1 @@
-"""Keys of any type, and databases: DEL, EXPIRE, SCAN, DUMP and their kin."""
+"""Keys of any type, and databases: DEL, EXPIRE, SCAN, DUMP and similar commands."""

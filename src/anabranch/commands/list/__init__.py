@@ -1,1 +1,1 @@
-"""Lists: LPUSH, LPOP, BLPOP, LMOVE and their kin."""
+"""Lists: LPUSH, LPOP, BLPOP, LMOVE and similar commands."""

@@ -1,4 +1,4 @@
-"""Lists that are waited for, and items that move between lists: BLPOP, BRPOP, LMOVE and kin."""
+"""Blocking list commands, and items that move between lists: BLPOP, BRPOP, LMOVE and others."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Channels:
         return count
 
     def learn(self, patterns: Iterable[bytes]) -> None:
-        """Patterns that somebody will listen to; CommandError, and none is, if one is too long."""
+        """Compile patterns to listen to; CommandError, and no subscription, if one is too long."""
         known = self._matchers
         self._matchers |= {each: compile_glob(each) for each in patterns if each not in known}
 

@@ -1,4 +1,4 @@
-"""Publish/subscribe: SUBSCRIBE and its kin, PUBLISH, PUBSUB.
+"""Publish/subscribe: SUBSCRIBE and similar commands, PUBLISH, PUBSUB.
 
 Shard channels (SSUBSCRIBE, SPUBLISH) are channels of a name space of their own; there is one
 shard.

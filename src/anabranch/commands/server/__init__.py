@@ -1,1 +1,1 @@
-"""The server: INFO, CONFIG, COMMAND, DEBUG, LATENCY, MEMORY, SLOWLOG, BGSAVE and their kin."""
+"""The server: INFO, CONFIG, COMMAND, DEBUG, LATENCY, MEMORY, SLOWLOG, BGSAVE and others."""

@@ -38,7 +38,7 @@ __all__ = [
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_AOF = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
 _NO_REPLICAS = (
-    "ERR this server has no read-only replicas and is nobody's: "
+    "ERR this server has no read-only replicas and cannot be one: "
     "regions replicate as equals (Active-Active)"
 )
 _NO_SYNC = (

@@ -20,7 +20,7 @@ __all__ = ["bgrewriteaof", "bgsave", "lastsave", "save"]
 
 
 def save(ctx: Context, _args: list[bytes]) -> bytes:
-    """SAVE: everybody waits."""
+    """SAVE: all clients wait."""
     ctx.server.host.persistence.save()
     return OK
 

@@ -1,1 +1,1 @@
-"""Sets: SADD, SREM, SINTER and their kin."""
+"""Sets: SADD, SREM, SINTER and similar commands."""

@@ -1,1 +1,1 @@
-"""Strings: SET, GET, INCR and their kin."""
+"""Strings: SET, GET, INCR and similar commands."""

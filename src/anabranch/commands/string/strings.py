@@ -1,4 +1,4 @@
-"""Strings: SET, GET and their kin; numbers in strings stand in ``numbers.py``."""
+"""Strings: SET, GET and similar commands; ``numbers.py`` has numbers in strings."""
 
 from __future__ import annotations
 

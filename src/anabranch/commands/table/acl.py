@@ -61,7 +61,7 @@ COMMANDS: list[Command] = [
                 arity=-2,
                 flags=_ANYBODY,
                 since="6.0.0",
-                summary="Makes up a password that nobody can guess.",
+                summary="Makes a random password.",
                 syntax="[bits]",
             ),
             Row(

@@ -136,7 +136,7 @@ COMMANDS: list[Command] = [
                 "channels",
                 pubsub.active(_CHANNELS),
                 -2,
-                "Lists channels that somebody listens to.",
+                "Lists channels with subscribers.",
                 "[pattern]",
             ),
             help_row("6.2.0"),
@@ -144,7 +144,7 @@ COMMANDS: list[Command] = [
                 "numpat",
                 pubsub.numpat,
                 2,
-                "Counts the patterns that somebody listens to.",
+                "Counts the patterns with subscribers.",
                 "",
             ),
             _query(
@@ -158,7 +158,7 @@ COMMANDS: list[Command] = [
                 "shardchannels",
                 pubsub.active(pubsub.SHARDS),
                 -2,
-                "Lists shard channels that somebody listens to.",
+                "Lists shard channels with subscribers.",
                 "[pattern]",
             ),
             _query(
