@@ -1,1 +1,1 @@
-"""Users and what they may do: ACL."""
+"""Users and their permissions: ACL."""

@@ -102,7 +102,7 @@ def setuser(ctx: Context, args: list[bytes]) -> bytes:
     """ACL SETUSER username [rule ...]."""
     user = _registry(ctx).setuser(args[2], args[3:])
     _follow(ctx, [user])
-    if not ctx.settings.aclfile:  # which would have the last word at the next start
+    if not ctx.settings.aclfile:  # which would override them at the next start
         ctx.emit(kinds.SetUser(user.name, user.text()))
     return OK
 
@@ -121,13 +121,13 @@ def deluser(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _registry(ctx: Context) -> AclRegistry:
-    """The users, to be changed under the setting that is in force now."""
+    """The users; the caller will change them under the present setting."""
     ctx.server.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
     return ctx.server.acl
 
 
 def _follow(ctx: Context, changed: Iterable[User]) -> None:
-    """Rules changed: connections of these users keep what they may still hear, or close."""
+    """Rules have changed: connections of these users stay if they may keep their subscriptions."""
     known = set(changed)
     for session in list(ctx.server.sessions.values()):
         user = session.user
@@ -139,7 +139,7 @@ def _follow(ctx: Context, changed: Iterable[User]) -> None:
 
 
 def _expel(ctx: Context, gone: Iterable[User]) -> None:
-    """Close the connections of users that are no more."""
+    """Close the connections of removed users."""
     unknown = set(gone)
     for session in list(ctx.server.sessions.values()):
         if session.user in unknown:

@@ -1,7 +1,7 @@
-"""The entries of ACL LOG: which requests were denied, to whom and why, newest first.
+"""The entries of ACL LOG: denied requests with user and reason, the newest first.
 
 Denials that repeat within a minute are counted in one entry, so that a client in a loop cannot
-push everything else out.
+displace all others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from anabranch.resp.values import Map
 __all__ = ["AclLog"]
 
 _GROUPING_MS = 60_000
-_GROUPING_DEPTH = 10  # how many entries from the newest on are looked at
+_GROUPING_DEPTH = 10  # how many of the newest entries are compared
 
 
 class _Entry:
@@ -27,7 +27,7 @@ class _Entry:
 
 
 class AclLog:
-    """The denials remembered, at most ``acllog-max-len``."""
+    """The recorded denials, at most ``acllog-max-len``."""
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
@@ -44,7 +44,7 @@ class AclLog:
         now_ms: int,
         max_len: int,
     ) -> None:
-        """Note a denial; ``name`` is the command, key or channel, ``client`` its CLIENT INFO."""
+        """Record a denial; ``name`` is the command, key or channel, ``client`` its CLIENT INFO."""
         what = (reason, context, name, user)
         entries = self._entries
         for index, entry in enumerate(entries[:_GROUPING_DEPTH]):
@@ -65,7 +65,7 @@ class AclLog:
         self._entries.clear()
 
     def newest(self, count: int, now_ms: int) -> list[Map]:
-        """At most ``count`` entries as ACL LOG answers them."""
+        """At most ``count`` entries in the form of ACL LOG."""
         return [_described(entry, now_ms) for entry in self._entries[:count]]
 
 

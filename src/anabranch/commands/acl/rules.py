@@ -43,7 +43,7 @@ _CHANGES = {
 
 
 class Asked(Protocol):
-    """The properties of a request beside its words."""
+    """The properties of a request in addition to its words."""
 
     session: Session
     settings: Settings
@@ -74,7 +74,7 @@ class AclRegistry:
     # -- coming in ----------------------------------------------------------------------------
 
     def initial_user(self) -> User | None:
-        """The user of a new connection: the default user if it needs no password, else None."""
+        """The user of a new connection: the default user, None if that needs a password."""
         user = self.users[DEFAULT_USER]
         return user if user.enabled and user.nopass else None
 
@@ -91,7 +91,7 @@ class AclRegistry:
         self._log(asked, "auth", args[0], name, args[0].lower().decode("latin-1"))
 
     def set_default_password(self, password: str) -> None:
-        """What ``requirepass`` does; an empty password removes the need for one."""
+        """Apply ``requirepass``; with an empty password the default user needs none."""
         secret = password.encode("utf-8", "surrogateescape")
         self.setuser(DEFAULT_USER, (b"resetpass", b">" + secret) if secret else (b"nopass",))
 
@@ -133,7 +133,7 @@ class AclRegistry:
     # -- changing -----------------------------------------------------------------------------
 
     def setuser(self, name: bytes, rules: Iterable[bytes]) -> User:
-        """Make or change a user by rules, all or none of them; returns it."""
+        """Create or change a user by all rules, or by none if one is invalid; returns the user."""
         if has_blanks(name):
             raise CommandError("ERR " + _BAD_NAME)
         if not name:
@@ -158,7 +158,7 @@ class AclRegistry:
         return user
 
     def deluser(self, name: bytes) -> User | None:
-        """Remove a user; returns it, as its connections must go too. None if there is none."""
+        """Remove a user; returns it, because its connections must be closed, or None."""
         assert name != DEFAULT_USER
         return self.users.pop(name, None)
 

@@ -58,13 +58,13 @@ _FIRST_ARG_OF_SUBCOMMAND = "Allowing first-arg of a subcommand is not supported"
 
 
 class RuleError(AnabranchError):
-    """An ACL rule that cannot be; the message is the reason as Redis words it."""
+    """An invalid ACL rule; the message is the reason in Redis's words."""
 
     rule = b""  # the whole rule as the client wrote it
 
 
 class Denial(NamedTuple):
-    """Why a request is not allowed. Of several selectors' denials the greatest is reported."""
+    """Why a request is not allowed. Of several selectors the greatest denial is reported."""
 
     rank: int  # 1 command, 2 key, 4 channel: how far the request got
     position: int  # index of the argument
@@ -73,7 +73,7 @@ class Denial(NamedTuple):
 
 
 class CommandIndex:
-    """Commands by name and by category, as rules name them."""
+    """Commands by name and by category, for rules."""
 
     def __init__(self, commands: Iterable[Command]) -> None:
         self.by_name: dict[bytes, Command] = {}
@@ -89,7 +89,7 @@ class CommandIndex:
 
 @lru_cache(maxsize=8)
 def index_of(commands: tuple[Command, ...]) -> CommandIndex:
-    """The same for whoever has these commands: nothing in it ever changes."""
+    """The index of these commands; it is shared, because it never changes."""
     return CommandIndex(commands)
 
 
@@ -105,7 +105,7 @@ def has_blanks(text: bytes) -> bool:
 
 
 class Selector:
-    """What one group of rules allows."""
+    """The permissions of one group of rules."""
 
     __slots__ = (
         "all_channels",
@@ -129,13 +129,13 @@ class Selector:
         self.channels: dict[bytes, None] = {}
         self.matchers: dict[bytes, Matcher] = {}  # of the patterns of keys and channels
         self.all_commands = False
-        self.future_commands = False  # +@all came last: what is not ruled out is allowed
+        self.future_commands = False  # +@all came last: commands are allowed unless excluded
         self.allowed: set[str] = set()
         self.first_args: dict[str, list[bytes]] = {}  # command -> its allowed first arguments
         self.command_rules: list[bytes] = []
 
     def copy(self) -> Selector:
-        """One of its own with the same rules."""
+        """An independent selector with the same rules."""
         twin = Selector(self.index, all_channels=self.all_channels)
         twin.all_keys = self.all_keys
         twin.keys = dict(self.keys)
@@ -156,9 +156,9 @@ class Selector:
     # -- rules --------------------------------------------------------------------------------
 
     def apply(self, rule: bytes) -> None:
-        """Take one rule in; :class:`RuleError` if it is not one."""
+        """Apply one rule; :class:`RuleError` if it is invalid."""
         if has_blanks(rule):
-            raise RuleError(SYNTAX)  # written down, it would be several rules
+            raise RuleError(SYNTAX)  # in a file it would be several rules
         word = rule.lower()
         sign = rule[:1]
         if word in (b"allkeys", b"~*"):
@@ -320,7 +320,7 @@ class Selector:
         )
 
     def allows_channel(self, channel: bytes, *, is_pattern: bool) -> bool:
-        """Whether a channel may be used; a pattern must stand in the rules as it is."""
+        """Whether a channel may be used; a pattern must be in the rules literally."""
         if self.all_channels:
             return True
         if is_pattern:
@@ -345,7 +345,7 @@ class Selector:
         return b"&*" if self.all_channels else b" ".join([b"&" + each for each in self.channels])
 
     def text(self) -> bytes:
-        """All of it as rules that make the same selector again."""
+        """The selector as rules that make the same selector again."""
         channels = [self.channels_text()]
         if not self.all_channels:
             channels.insert(0, b"resetchannels")

@@ -28,7 +28,7 @@ _PARENTHESIS = "A rule inside a selector must not end with a parenthesis"
 
 
 class UnmatchedParenthesis(RuleError):
-    """A selector that is opened and never closed; ``rule`` is where it starts."""
+    """A selector is opened and never closed; ``rule`` is where it starts."""
 
     def __init__(self, start: bytes) -> None:
         super().__init__("Unmatched parenthesis in selector definition")
@@ -36,7 +36,7 @@ class UnmatchedParenthesis(RuleError):
 
 
 def merged_rules(words: Iterable[bytes]) -> list[bytes]:
-    """Rules out of words: a selector may have been split at its blanks."""
+    """Rules from words: a selector may have been split at its blanks."""
     rules: list[bytes] = []
     parts: list[bytes] = []
     for word in words:
@@ -94,7 +94,7 @@ class User:
         return twin
 
     def adopt(self, other: User) -> None:
-        """Become what the other user is, under the own name."""
+        """Take over the contents of another user, but not the name."""
         self.enabled = other.enabled
         self.nopass = other.nopass
         self.sanitize_payload = other.sanitize_payload
@@ -103,7 +103,7 @@ class User:
         self.is_unrestricted = other.is_unrestricted
 
     def apply(self, rule: bytes, *, all_channels: bool) -> None:
-        """Take one rule in; :class:`RuleError` if it is not one."""
+        """Apply one rule; :class:`RuleError` if it is invalid."""
         word = rule.lower()
         sign = rule[:1]
         if word in (b"on", b"off"):
@@ -125,7 +125,7 @@ class User:
             selector = Selector(self.index)
             for part in rule[1:-1].split():
                 selector.apply(part)
-                if part.endswith(b")"):  # written down, the selector would end here
+                if part.endswith(b")"):  # in a file, the selector would end here
                     raise RuleError(_PARENTHESIS)
             self.selectors.append(selector)
         elif word == b"clearselectors":
@@ -136,7 +136,7 @@ class User:
             self.selectors[0].apply(rule)
 
     def matches(self, password: bytes) -> bool:
-        """Whether the password opens the door; the flags do not matter here."""
+        """Whether the password is right; the flags are not checked."""
         given = hashlib.sha256(password).hexdigest().encode()
         # Every stored hash is compared, each in constant time.
         return sum([hmac.compare_digest(given, stored) for stored in self.passwords]) > 0
@@ -188,7 +188,7 @@ class User:
 
 
 def _hashed(rule: bytes) -> bytes:
-    """The password hash that ``>word``, ``<word``, ``#hash`` or ``!hash`` stands for."""
+    """The password hash of ``>word``, ``<word``, ``#hash`` or ``!hash``."""
     sign, word = rule[:1], rule[1:]
     if sign in (b">", b"<"):
         return hashlib.sha256(word).hexdigest().encode()
@@ -198,7 +198,7 @@ def _hashed(rule: bytes) -> bytes:
 
 
 def denial_text(denial: Denial, user: User, *, naming: bool) -> bytes:
-    """A denial in words; ``naming`` adds the key or channel (ACL DRYRUN)."""
+    """A denial as text; ``naming`` adds the key or channel (ACL DRYRUN)."""
     if denial.reason == "command":
         return b"User %b has no permissions to run the '%b' command" % (user.name, denial.name)
     kind = denial.reason.encode()

@@ -56,7 +56,7 @@ def client_id(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def setname(ctx: Context, args: list[bytes]) -> bytes:
-    """CLIENT SETNAME connection-name; an empty name takes it back."""
+    """CLIENT SETNAME connection-name; an empty name removes the name."""
     ctx.session.name = checked_name(args[2], "Client names")
     return OK
 

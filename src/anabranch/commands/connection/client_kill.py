@@ -43,7 +43,7 @@ def kill(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _close(ctx: Context, session: Session) -> None:
-    """The caller itself gets its reply first."""
+    """The calling client first gets its reply."""
     if session is ctx.session:
         session.closing = True
     else:

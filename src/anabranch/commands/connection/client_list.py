@@ -25,7 +25,7 @@ _TYPES = {
 
 
 def client_type_argument(raw: bytes) -> str:
-    """The connection type a client named; there are never masters or replicas here."""
+    """The connection type in a request; no connection is a master or replica here."""
     kind = _TYPES.get(raw.lower())
     if kind is None:
         raise CommandError(b"ERR Unknown client type '%b'" % raw)
@@ -33,12 +33,12 @@ def client_type_argument(raw: bytes) -> str:
 
 
 def client_type(session: Session) -> str:
-    """What CLIENT LIST TYPE and CLIENT KILL TYPE call this connection."""
+    """The type of a connection for CLIENT LIST TYPE and CLIENT KILL TYPE."""
     return "pubsub" if session.subscriptions or session.shard_channels else "normal"
 
 
 def describe(session: Session, command: str, now_ms: int) -> str:
-    """One line about a connection, with its end of line; ``command`` is what it ran last."""
+    """One line about a connection, with its end of line; ``command`` is its last command."""
     fields = _fields(session, command, now_ms)
     return " ".join([f"{name}={value}" for name, value in fields.items()]) + "\n"
 

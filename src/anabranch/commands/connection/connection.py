@@ -92,7 +92,7 @@ def auth(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _without_secrets(args: list[bytes]) -> list[bytes]:
-    """Hide the passwords of a request from all who look at it later; returns what it was."""
+    """Hide the passwords of a request from later readers; returns the former request."""
     words = args[:]
     args[:] = redacted(args)
     return words

@@ -42,7 +42,7 @@ def _is_list(value: Value | None) -> bool:
 
 
 def _wait(ctx: Context, keys: list[bytes], args: list[bytes], timeout_ms: int) -> None:
-    """Wait until one of some keys has a list; returns as a command that blocks does."""
+    """Wait until one of some keys has a list; returns what a command that blocks returns."""
     deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
     ctx.block(keys, args, deadline_ms, _is_list, null_array(ctx.resp3))
 
@@ -55,7 +55,7 @@ def pop_or_wait(*, tail: bool) -> CommandFunction:
         keys = args[1:-1]
         for key in keys:
             if ctx.waiter is not None and not _is_list(ctx.lookup(key)):
-                continue  # what is no list when the wait ends does not concern the waiting
+                continue  # a value of another type does not end the wait
             value = write_as(ctx, key, ListValue)
             if value is not None:
                 return ctx.reply([key, *pop_items(ctx, key, value, 1, tail=tail)])

@@ -47,7 +47,7 @@ class Channels:
         self.pending: dict[Session, None] = {}  # sessions with messages to write out
 
     def send(self, sessions: Iterable[Session], message: list[object]) -> int:
-        """Put a push message behind what the connections are about to get; returns how many."""
+        """Append a push message to the output of connections; returns how many."""
         frames: list[bytes | None] = [None, None]  # one for each protocol
         count = 0
         for session in sessions:
@@ -75,7 +75,7 @@ class Channels:
     def leave(
         self, registry: dict[bytes, dict[Session, None]], names: Iterable[bytes], session: Session
     ) -> None:
-        """A connection does not listen to names any more; it may not have listened to some."""
+        """A connection unsubscribes from names; it may not have subscribed to all of them."""
         for name in names:
             listeners = registry.get(name)
             if listeners is None or session not in listeners:

@@ -1,4 +1,4 @@
-"""Keyspace events on their way to subscribers."""
+"""Publishes keyspace events to subscribers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class KeyspaceEvents:
     """Publishes keyspace events; events of changes that are not safe wait until they are."""
 
     def __init__(self, channels: Channels, withheld: Callable[[], Withheld | None]) -> None:
-        """``withheld`` returns what a crash would take back, while the disk is in trouble."""
+        """``withheld`` returns what a crash could undo, while the disk is in trouble."""
         self.flags = 0  # the classes in force, see :func:`event_flags`
         self._channels = channels
         self._withheld = withheld
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Send events to subscribers, later those of keys that cannot be read now."""
+        """Send events to subscribers; those of keys that cannot be read now are sent later."""
         withheld = self._withheld()
         for kind, event, db, key in events:
             if withheld is not None and withheld.write_set().includes(db, key):

@@ -114,7 +114,7 @@ class Calls:
             )
 
     def _admit(self, entry: Entry, args: list[bytes]) -> None:
-        """Raise what stands against a call now."""
+        """Raise the reason if a script may not call a command now."""
         ctx, command = self._ctx, entry.command
         user = self.session.user
         if user is not None and not user.is_unrestricted:
@@ -142,7 +142,7 @@ def _is_memory_full(ctx: Context) -> bool:
 
 
 def _session_like(caller: Session) -> Session:
-    """Who calls the commands: its SELECT and its protocol are not those of the client."""
+    """The session of the calls: its SELECT and its protocol are not those of the client."""
     session = Session(caller.id, caller.user, "lua", caller.local_address)
     session.db = caller.db
     session.name = caller.name

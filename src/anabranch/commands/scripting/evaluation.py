@@ -48,7 +48,7 @@ def evaluate_by_hash(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def count_keys(args: list[bytes]) -> int:
-    """How many keys a request names, in its third word."""
+    """The count of keys of a request, in its third word."""
     count = integer(args[2])
     if count > len(args) - 3:
         raise CommandError("ERR Number of keys can't be greater than number of args")
@@ -58,7 +58,7 @@ def count_keys(args: list[bytes]) -> int:
 
 
 def keys(args: list[bytes]) -> list[int]:
-    """Where the keys stand, in these commands and in FCALL."""
+    """The places of the keys in these commands and in FCALL."""
     count = integer_or_none(args[2]) or 0
     return list(range(3, min(3 + count, len(args))))
 
@@ -89,7 +89,7 @@ def _run(
 
 
 def check_flags(ctx: Context, flags: frozenset[bytes], *, is_read_only: bool) -> None:
-    """Raise what stands against running a script or function with these flags."""
+    """Raise the reason if a script or function with these flags may not run."""
     if b"no-writes" in flags:
         return
     if is_read_only:
@@ -133,7 +133,7 @@ def run_as_transaction(
             if calls.session.written is not None:
                 caller.written = calls.session.written
 
-    if ctx.in_exec:  # EXEC has seen to it that it can be interrupted
+    if ctx.in_exec:  # EXEC runs so that it can be interrupted
         return work()
     return ctx.exclusively(calls.args, machine.steps(work))
 

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _OPCODE: Final = 0xF5
-"""Of a library's source in a dump, as in RDB files."""
+"""The field with the source of a library in a dump, as in RDB files."""
 
 _Found = dict[bytes, tuple[Library, bytes, list[bytes]]]
 
@@ -76,7 +76,7 @@ def _functions(ctx: Context) -> _Found:
 
 
 def _loaded(machine: Machine, code: bytes) -> Registered:
-    """What a library registers. Raises CommandError if it cannot be loaded."""
+    """The functions that a library registers. Raises CommandError if it cannot be loaded."""
     try:
         return machine.load_library(code, parse_library(code).body)
     except ScriptError as problem:

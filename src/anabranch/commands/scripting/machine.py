@@ -15,11 +15,11 @@ __all__ = ["KILLED", "Machine", "Registered", "ScriptCalls", "ScriptError"]
 _T = TypeVar("_T")
 
 KILLED: Final = b"Script killed by user with SCRIPT KILL..."
-"""The error by which a script ends that is killed."""
+"""The error that ends a killed script."""
 
 
 class ScriptError(AnabranchError):
-    """A script that cannot be compiled, or that failed: the text, and where in which source."""
+    """A script cannot be compiled, or has failed: the text, and the place in a source."""
 
     def __init__(self, text: bytes, source: bytes | None = None, line: float | None = None) -> None:
         super().__init__(text)
@@ -29,11 +29,12 @@ class ScriptError(AnabranchError):
 
 
 Registered = dict[bytes, tuple[Any, bytes, list[bytes]]]
-"""The functions of a library by name: what :meth:`Machine.run` takes, description and flags."""
+"""The functions of a library by name: the argument of :meth:`Machine.run`, description and flags.
+"""
 
 
 class ScriptCalls(Protocol):
-    """What a script that runs can reach."""
+    """What a running script can use."""
 
     def call(self, args: list[bytes]) -> bytes:
         """Run a command: its reply as RESP, which may be an error."""
@@ -45,18 +46,18 @@ class ScriptCalls(Protocol):
         """Write a line into the server's log; levels 0 to 3 are debug to warning."""
 
     def set_protocol(self, *, resp3: bool) -> None:
-        """Have replies in RESP3 from now on, or in RESP2."""
+        """Encode later replies in RESP3, or in RESP2."""
 
 
 class Machine(Protocol):
-    """Runs scripts one at a time, inside a limit of memory."""
+    """Runs scripts one at a time, within a limit of memory."""
 
     @property
     def used_bytes(self) -> int:
-        """What it takes of memory."""
+        """The memory that it uses."""
 
     def compile(self, source: bytes, name: bytes) -> Any:
-        """What :meth:`run` takes; ``name`` stands in error texts. Raises :class:`ScriptError`."""
+        """The argument of :meth:`run`; ``name`` is for error texts. Raises :class:`ScriptError`."""
 
     def run(
         self,
@@ -83,7 +84,7 @@ class Machine(Protocol):
         """
 
     def kill(self) -> None:
-        """End the script that runs with an error, when it has the next step."""
+        """End the running script with an error at its next step."""
 
     def close(self) -> None:
         """Free its memory. It cannot be used any more; no script may be under way."""

@@ -9,11 +9,11 @@ from typing import Final
 __all__ = ["EVALUATED_MAX", "Scripts", "sha1_of"]
 
 EVALUATED_MAX: Final = 500
-"""Scripts kept that were only evaluated; those of SCRIPT LOAD are kept until SCRIPT FLUSH."""
+"""The most scripts that were only evaluated; those of SCRIPT LOAD are kept until SCRIPT FLUSH."""
 
 
 def sha1_of(source: bytes) -> bytes:
-    """What EVALSHA names a script by."""
+    """The hash by which EVALSHA names a script."""
     return hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
 
 
@@ -29,12 +29,12 @@ class Scripts:
         return len(self._loaded) + len(self._evaluated)
 
     def __contains__(self, sha1: bytes) -> bool:
-        """Whether EVALSHA finds it."""
+        """Whether EVALSHA finds a script."""
         return sha1 in self._loaded or sha1 in self._evaluated
 
     @property
     def used_bytes(self) -> int:
-        """What the sources take."""
+        """The memory of the sources."""
         return sum(
             len(source) for kept in (self._loaded, self._evaluated) for source in kept.values()
         )
@@ -56,7 +56,7 @@ class Scripts:
         return sha1
 
     def note(self, sha1: bytes, source: bytes) -> None:
-        """Keep a script that was evaluated, in place of the one that was not for longest."""
+        """Keep an evaluated script; drops the one that was not evaluated for the longest time."""
         if sha1 not in self._loaded:
             self._evaluated[sha1] = source
             self._evaluated.move_to_end(sha1)

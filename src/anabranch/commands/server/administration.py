@@ -112,7 +112,7 @@ def _effect(ctx: Context, kept: list[bytes]) -> list[bytes]:
 
 
 def _acknowledged(ctx: Context, effect: list[bytes]) -> tuple[int, int]:
-    """How many other regions have applied it, and have it on disk; all have what is nothing."""
+    """How many other regions have applied an effect, and how many have it on disk."""
     regions = ctx.server.host.regions
     if regions is None:
         return 0, 0
@@ -123,7 +123,7 @@ def _acknowledged(ctx: Context, effect: list[bytes]) -> tuple[int, int]:
 def _wait(
     ctx: Context, args: list[bytes], reply: bytes, timeout_ms: int, *, enough: bool
 ) -> bytes | None:
-    """Answer, or wait until more is safe; ``args`` is what runs again then."""
+    """Answer, or wait until more is safe; ``args`` runs again then."""
     if enough or ctx.in_exec:
         return reply
     if ctx.waiter is not None:
@@ -137,7 +137,7 @@ def _wait(
 
 
 def _never(_value: Value | None) -> bool:
-    """No key ends the wait."""
+    """No key ends this wait."""
     return False
 
 

@@ -1,7 +1,7 @@
 """COMMAND: the command table for clients, made from the rows.
 
-INFO answers what clients route and check by, DOCS what people read, GETKEYS where the keys of a
-request stand.
+INFO has what clients use for routing and checks, DOCS what people read, GETKEYS the places of keys
+in a request.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _acl_defaults(ctx: Context) -> None:
 
 
 def _notify(ctx: Context) -> None:
-    # Letters of newer classes (arrays, hash fields) are valid; no stream ever causes such events.
+    # Letters of newer classes (arrays, hash fields) are valid; streams have no such events.
     letters = ctx.settings.notify_keyspace_events.translate(_NO_EVENTS_HERE)
     ctx.server.events.flags = event_flags(letters) or 0
 
@@ -88,7 +88,7 @@ _EFFECTS: dict[str, Callable[[Context], None]] = {
 
 
 def apply(ctx: Context, name: str) -> None:
-    """Make a changed setting true, inside the core and outside; ConfigError if it cannot be."""
+    """Apply a changed setting, in the core and outside; ConfigError if that is impossible."""
     effect = _EFFECTS.get(name)
     if effect is not None:
         effect(ctx)
@@ -96,7 +96,7 @@ def apply(ctx: Context, name: str) -> None:
 
 
 def apply_all(ctx: Context) -> None:
-    """The same inside the core for all settings of a start but the password, which ACL has."""
+    """Apply all settings of a start in the core, except the password, which ACL has."""
     for name, effect in _EFFECTS.items():
         if name != "requirepass":
             effect(ctx)
@@ -129,7 +129,7 @@ def config_set(ctx: Context, args: list[bytes]) -> bytes:
     words = [arg.decode("utf-8", "surrogateescape") for arg in args[2:]]
     pairs = list(zip(words[::2], words[1::2], strict=True))
     if ctx.in_exec and any(name.lower() == "appendonly" for name, _ in pairs):
-        # The log would begin or end in the middle, with one half of the transaction.
+        # The log would begin or end within the transaction.
         raise _failed("appendonly", "not allowed inside a transaction")
     settings = ctx.settings
     try:
@@ -172,7 +172,7 @@ def config_resetstat(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def config_rewrite(ctx: Context, args: list[bytes]) -> bytes:
-    """CONFIG REWRITE: the settings of now into the file of the start."""
+    """CONFIG REWRITE: write the present settings into the file of the start."""
     try:
         ctx.server.host.rewrite_config([] if ctx.settings.aclfile else _user_lines(ctx))
     except ConfigError as problem:
@@ -181,6 +181,6 @@ def config_rewrite(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _user_lines(ctx: Context) -> list[list[bytes]]:
-    """Users as the file needs them; not the default user while ``requirepass`` says it all."""
+    """Users in the form of the file; without the default user if ``requirepass`` describes it."""
     implied = AclRegistry(ctx.settings.requirepass, ()).lines()
     return [line.split(b" ") for line in ctx.server.acl.lines() if line not in implied]

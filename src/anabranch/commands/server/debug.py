@@ -136,7 +136,7 @@ def _loadaof(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def _not_in_exec(ctx: Context, name: str) -> None:
-    """What was recovered from the disk would hold one half of the transaction."""
+    """After a recovery the data would contain a part of the transaction."""
     if ctx.in_exec:
         raise CommandError(f"ERR DEBUG {name} is not allowed inside a transaction")
 

@@ -47,7 +47,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def human_bytes(count: float) -> str:
-    """A size as people read it: ``1.16M``."""
+    """A size for people: ``1.16M``."""
     if count < 1024:
         return f"{count:.0f}B"
     for unit in "KMGTP":
@@ -337,7 +337,7 @@ def _vector(vector: Mapping[int, int]) -> str:
 
 
 def _crdt(ctx: Context, process: _Facts) -> _Lines:
-    """Comparable figures by the names of Redis Enterprise."""
+    """Comparable figures under the names of Redis Enterprise."""
     regions, replica = ctx.server.host.regions, ctx.replica
     assert regions is not None
     facts = regions.facts()
@@ -419,7 +419,7 @@ def _keyspace(ctx: Context, _facts: _Facts) -> _Lines:
         is_shown = keys > 0
         if withheld is not None and withheld.hides_some_of(database.index):
             keys, expires = withheld.keys_left(database)
-            is_shown = True  # or the reply would say that nothing is there
+            is_shown = True  # otherwise the reply would be empty
         if is_shown:
             sample = list(islice(database.deadlines.values(), _DEADLINES_SAMPLED_MAX))
             left_ms = sum(max(at_ms - ctx.now_ms, 0) for at_ms in sample)
@@ -451,7 +451,7 @@ _SECTIONS: dict[str, Callable[[Context, _Facts], _Lines]] = {
 }
 
 _OF_REGIONS = frozenset({"active-active", "crdt"})
-"""Sections that a server of its own does not have."""
+"""Sections that a server on its own does not have."""
 
 _TITLES = {"cpu": "CPU", "active-active": "Active-Active", "crdt": "CRDT"}
 

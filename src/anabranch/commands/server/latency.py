@@ -1,6 +1,6 @@
-"""LATENCY: spikes that the latency monitor saw, and how long each command takes.
+"""LATENCY: spikes that the latency monitor has recorded, and the durations of commands.
 
-The monitor (``metrics/latency.py``) knows two events: ``command`` and, for commands flagged so,
+The monitor (``metrics/latency.py``) has two events: ``command`` and, for commands with that flag,
 ``fast-command``.
 """
 

@@ -1,4 +1,7 @@
-"""MEMORY: what keys and the process cost. Sizes of keys are estimates (``keyspace/memory.py``)."""
+"""MEMORY: the memory of keys and of the process.
+
+Sizes of keys are estimates (``keyspace/memory.py``).
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,7 @@ def doctor(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def purge(ctx: Context, _args: list[bytes]) -> bytes:
-    """MEMORY PURGE: now rather than when the server rests."""
+    """MEMORY PURGE: return memory now, not only when the server rests."""
     ctx.server.host.give_back_memory()
     return OK
 

@@ -42,5 +42,5 @@ def bgrewriteaof(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def lastsave(ctx: Context, _args: list[bytes]) -> bytes:
-    """LASTSAVE: when the newest snapshot was taken, or the server was started, in Unix time."""
+    """LASTSAVE: the time of the newest snapshot, or of the start, in Unix time."""
     return integer(cast(int, ctx.server.host.persistence.facts()["rdb_last_save_time"]))

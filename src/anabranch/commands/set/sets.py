@@ -105,7 +105,7 @@ def sismember(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def smismember(ctx: Context, args: list[bytes]) -> bytes:
-    """Which of some are members of a set."""
+    """Which of several are members of a set."""
     known = _members(read_as(ctx, args[1], SetValue))
     return ctx.reply([int(member in known) for member in args[2:]])
 
@@ -121,7 +121,7 @@ def combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
 
 
 def _drawn(ctx: Context, members: set[bytes], count: int) -> list[bytes]:
-    """So many different members by chance."""
+    """As many different random members."""
     left = sorted(members)
     for at in range(min(count, len(left))):
         other = at + ctx.server.host.random_below(len(left) - at)
@@ -130,7 +130,7 @@ def _drawn(ctx: Context, members: set[bytes], count: int) -> list[bytes]:
 
 
 def spop(ctx: Context, args: list[bytes]) -> bytes:
-    """Take members out of a set by chance: one, or several."""
+    """Remove random members of a set: one, or several."""
     if len(args) > 3:
         raise CommandError(texts.SYNTAX)
     count = None
@@ -145,7 +145,7 @@ def spop(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def srandmember(ctx: Context, args: list[bytes]) -> bytes:
-    """Members of a set by chance; with a negative count the same may come again."""
+    """Random members of a set; with a negative count a member may occur again."""
     if len(args) > 3:
         raise CommandError(texts.SYNTAX)
     count = None

@@ -41,7 +41,7 @@ _TIME_OPTIONS = {
 
 
 class _Options:
-    """What stands behind the value of a SET, or behind the key of a GETEX."""
+    """The options behind the value of a SET, or behind the key of a GETEX."""
 
     def __init__(self, words: list[bytes], command: str) -> None:
         self.get = False
@@ -74,7 +74,7 @@ class _Options:
                 raise CommandError(texts.SYNTAX)
 
     def deadline(self, ctx: Context) -> int | None:
-        """The time that is given, as wall-clock milliseconds; None without one."""
+        """The given time as wall-clock milliseconds; None without one."""
         if not self._unit:
             return None
         per_unit, relative = _TIME_OPTIONS[self._unit]
@@ -146,14 +146,14 @@ def get(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def getset(ctx: Context, args: list[bytes]) -> bytes:
-    """Bind a key to a string; returns the old one."""
+    """Bind a key to a string; returns the former one."""
     old = _shown(ctx, read_as(ctx, args[1], StringValue))
     _bind(ctx, args[1], args[2])
     return old
 
 
 def getdel(ctx: Context, args: list[bytes]) -> bytes:
-    """The string of a key, which goes."""
+    """The string of a key, which is removed."""
     value = read_as(ctx, args[1], StringValue)
     if value is not None:
         ctx.emit(kinds.Delete(ctx.db.index, args[1], False))
@@ -181,7 +181,7 @@ def getex(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def mget(ctx: Context, args: list[bytes]) -> bytes:
-    """The strings of several keys, null for what is none."""
+    """The strings of several keys, null for a key without a string."""
     found = [ctx.read(key) for key in args[1:]]
     return ctx.reply([each.data if isinstance(each, StringValue) else None for each in found])
 
@@ -213,7 +213,7 @@ def strlen(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _change(ctx: Context, key: bytes, data: bytes, event: str) -> bytes:
-    """Give a string that grew to its key; returns its length."""
+    """Bind a grown string to its key; returns its length."""
     if len(data) > ctx.settings.proto_max_bulk_len:
         raise CommandError(_TOO_LONG)
     effect = kinds.SetString(ctx.db.index, key, data, keeps_deadline=True, event=event)
@@ -223,7 +223,7 @@ def _change(ctx: Context, key: bytes, data: bytes, event: str) -> bytes:
 
 
 def append(ctx: Context, args: list[bytes]) -> bytes:
-    """Put bytes at the end of a string; returns its length."""
+    """Append bytes to a string; returns its length."""
     value = write_as(ctx, args[1], StringValue)
     return _change(ctx, args[1], args[2] if value is None else value.data + args[2], "append")
 
@@ -243,7 +243,7 @@ def getrange(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def setrange(ctx: Context, args: list[bytes]) -> bytes:
-    """Put bytes over a string from a position on; returns its length."""
+    """Overwrite bytes of a string from a position on; returns its length."""
     at = integer_argument(args[2])
     if at < 0:
         raise CommandError("ERR offset is out of range")

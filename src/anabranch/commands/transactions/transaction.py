@@ -55,7 +55,7 @@ def watch(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     db = ctx.db
     for key in args[1:]:
-        # A key past its deadline goes now, so that its removal is no change to a watched key.
+        # A key past its deadline is removed now, so that its removal does not count as a change.
         ctx.lookup(key)
         db.watchers.setdefault(key, set()).add(session)
         session.watched.add((db.index, key))
@@ -69,7 +69,7 @@ def unwatch(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def execute(ctx: Context, args: list[bytes]) -> bytes | None:
-    """EXEC: run the queue, unless it was spoilt or a watched key changed."""
+    """EXEC: run the queue, unless a command was refused or a watched key has changed."""
     session = ctx.session
     requests = session.transaction
     if requests is None:
