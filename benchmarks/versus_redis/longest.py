@@ -199,6 +199,20 @@ def long_commands() -> list[LongCommand]:
             ],
             Stage.copy,
         ),
+        LongCommand(
+            "XAUTOCLAIM of all for one who has some",
+            lambda stage: [
+                request("XAUTOCLAIM", WORK, GROUP, HEIR, 0, "-", "COUNT", stage.entries)
+            ],
+            lambda stage: (
+                stage.copy(),
+                stage.ask(
+                    *("XCLAIM", WORK, GROUP, HEIR, 0),
+                    *map(sensor_id, range(0, stage.entries, MANY)),
+                    "JUSTID",
+                ),
+            ),
+        ),
         _of_many("XCLAIM", GROUP, HEIR, 0),
         _of_many("XACK", GROUP),
         _of_many("XDEL"),

@@ -177,8 +177,9 @@ class Target:
             self._fresh = self._receiver()
         receiver, session = self._fresh
         try:
-            for raw in batches:
-                receiver.batch(session, raw, 0.0)
+            for left, raw in zip(range(len(batches) - 1, -1, -1), batches, strict=True):
+                if receiver.batch(session, raw, 0.0, more_follows=left > 0):
+                    continue
                 receiver.deliver(0.0)
                 receiver.want(0.0)
                 receiver.grant(session)

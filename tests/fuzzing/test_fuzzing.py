@@ -36,3 +36,13 @@ def test_full_syncs_that_once_broke_a_promise(seed: int, case: int) -> None:
     full_syncs.run(range(case, case + 1), seed, came)
     came.check()
     assert came.counts == {"refused": 1}
+
+
+@pytest.mark.parametrize(
+    ("seed", "case"), [(26, 145_257)], ids=["a position that no snapshot holds"]
+)
+def test_batches_that_once_broke_a_promise(seed: int, case: int) -> None:
+    came = Outcomes()
+    batches.run(range(case, case + 1), seed, came)
+    came.check()
+    assert came.counts == {"rejected": 1}

@@ -12,6 +12,7 @@ give entries up.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -19,7 +20,7 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group_pending import MAX_DELIVERIES
 from anabranch.stream.group_progress import Creation, GroupProgress, Logs, Place, Vector
-from anabranch.stream.pending import Consumer
+from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
@@ -349,21 +350,20 @@ class Group(GroupProgress):
         other = type(self)(self.last_delivered_id, self.entries_read)
         for name, consumer in self.consumers.items():
             other.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
-        released = set(self.released)
         for region, pending in self.pending.items():
-            owned = [entry for entry in pending.entries.values() if entry not in released]
-            for entry in sorted(owned, key=lambda entry: entry.stamp):
-                assert entry.consumer is not None
-                other.assign(
-                    region,
-                    entry.entry_id,
-                    other.consumers[entry.consumer.name],
-                    entry.delivery_ms,
-                    entry.delivery_count,
-                )
-        for entry in self.released:
-            region = self.region_of(entry)
-            other.assign(region, entry.entry_id, None, entry.delivery_ms, entry.delivery_count)
+            copies = {each.entry_id: each.copy() for each in pending.between(MIN_ID, MAX_ID)}
+            other.pending[region].extend(copies)
+            own: dict[bytes, dict[int, PendingEntry]] = defaultdict(dict)
+            for entry_id, entry in copies.items():
+                if entry.consumer is not None:
+                    own[entry.consumer.name][entry_id] = entry
+                    entry.consumer = other.consumers[entry.consumer.name]
+            for name, entries in own.items():
+                other.consumers[name].pending.setdefault(region, PendingList()).extend(entries)
+        other.released = {
+            other.pending[self.region_of(e)].entries[e.entry_id]: None for e in self.released
+        }
+        other.stamp = self.stamp
         return other
 
     def check_shared(self) -> None:

@@ -3,16 +3,17 @@
 Common path: entries are delivered in ascending order and acknowledged near the front; both are a
 dictionary operation plus a list append. Order is kept lazily: ``_order`` lists the IDs ascending
 and may hold IDs that have left; they are skipped, and swept when they outnumber the rest, some at
-each removal.
-An out-of-order insert (XCLAIM FORCE, SETID backwards) costs a bisection and a memory move.
+each removal. IDs that come out of order (XCLAIM, SETID backwards) are in ``_late`` until somebody
+reads in order: then a few cost a memory move each, and many cost one pass over all.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import repeat
+from operator import lt
 from typing import Protocol
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ __all__ = ["Consumer", "PendingEntry", "PendingList", "View", "walk"]
 _SWEEP_MIN = 64
 _SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
 _PIECE = 256  # IDs looked up together
+_FEW_LATE = 16  # so many memory moves take less time than one pass over a long list
 
 
 class PendingEntry(Struct, eq=False):
@@ -62,12 +64,13 @@ class View(Protocol):
 class PendingList:
     """Pending entries by ID, in order."""
 
-    __slots__ = ("_order", "_unswept", "entries", "frozen")
+    __slots__ = ("_late", "_order", "_unswept", "entries", "frozen")
 
     def __init__(self) -> None:
         self.entries: dict[int, PendingEntry] = {}
         self.frozen: tuple[View, ...] = ()  # read the list as it was at some moment
         self._order: list[int] = []
+        self._late: list[int] = []
         self._unswept = 0  # where a sweep in progress continues downwards; 0: no sweep
 
     def __len__(self) -> int:
@@ -81,7 +84,7 @@ class PendingList:
         return self.entries.get(entry_id)
 
     def add(self, entry: PendingEntry) -> None:
-        """Insert an entry whose ID is not pending; O(1) at the end, a memory move elsewhere."""
+        """Insert an entry whose ID is not pending; O(1)."""
         entry_id = entry.entry_id
         for frozen in self.frozen:
             frozen.keep(entry_id, None)
@@ -89,12 +92,28 @@ class PendingList:
         order = self._order
         if not order or entry_id > order[-1]:
             order.append(entry_id)
-            return
-        index = bisect_left(order, entry_id)
-        if (
-            index == len(order) or order[index] != entry_id
-        ):  # an earlier entry with this ID may have left it there
-            insort(order, entry_id)
+        else:
+            self._late.append(entry_id)
+
+    def _ordered(self) -> list[int]:
+        """The IDs of all entries in order, and some that have left."""
+        late, order = self._late, self._order
+        if late:
+            self._late = []
+            known = len(order)
+            for entry_id in late:
+                # An earlier entry with this ID may have left it there.
+                index = bisect_left(order, entry_id, 0, known)
+                if index == known or order[index] != entry_id:
+                    if len(late) > _FEW_LATE:
+                        order.append(entry_id)
+                    else:
+                        order.insert(index, entry_id)
+                        known += 1
+            if len(order) > known:
+                order[known:] = dict.fromkeys(order[known:])
+                order.sort()  # takes linear time if the late ones ascend
+        return order
 
     def will_change(self, entry: PendingEntry) -> None:
         """Call this before an entry of this list is changed in place."""
@@ -105,13 +124,12 @@ class PendingList:
         """Insert entries given in ascending order, none of which is pending."""
         if not fresh:
             return
-        order = self._order
-        if order and next(iter(fresh)) <= order[-1]:
+        if self._order and next(iter(fresh)) <= self._order[-1]:
             for entry in fresh.values():
                 self.add(entry)
             return
         self.entries.update(fresh)
-        order.extend(fresh)
+        self._order.extend(fresh)
 
     def pop(self, entry_id: int) -> PendingEntry | None:
         """Remove and return the entry with this ID, or None; O(1) amortised."""
@@ -138,6 +156,7 @@ class PendingList:
         order = self._order
         if not self.entries:
             order.clear()
+            self._late.clear()
         high = min(self._unswept or len(order), len(order))
         low = max(high - most, 0)
         order[low:high] = filter(self.entries.__contains__, order[low:high])
@@ -147,12 +166,12 @@ class PendingList:
         """Release some entries; the list cannot be used any more."""
         for _ in range(min(count, len(self.entries))):
             self.entries.popitem()
-        del self._order[len(self.entries) :]
+        del self._order[len(self.entries) :], self._late[len(self.entries) :]
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Entries with ``start <= ID <= end``, ascending. The list must not change meanwhile."""
         find = self.entries.get
-        order = self._order
+        order = self._ordered()
         low = bisect_left(order, start)
         while low < len(order) and order[low] <= end:
             high = min(low + _PIECE, len(order))
@@ -163,7 +182,7 @@ class PendingList:
 
     def some_between(self, start: int, end: int, count: int) -> tuple[list[PendingEntry], int]:
         """The first entries of the interval, at most ``count``, and the last ID covered."""
-        order = self._order
+        order = self._ordered()
         low = bisect_left(order, start)
         ids = order[low : low + count]
         upto = end if len(ids) < count else min(ids[-1], end)
@@ -173,7 +192,7 @@ class PendingList:
 
     def first(self) -> PendingEntry | None:
         """The entry with the smallest ID."""
-        order = self._order
+        order = self._ordered()
         entries = self.entries
         if not entries:
             return None
@@ -186,7 +205,7 @@ class PendingList:
 
     def last(self) -> PendingEntry | None:
         """The entry with the greatest ID."""
-        order = self._order
+        order = self._ordered()
         entries = self.entries
         if not entries:
             return None
@@ -196,8 +215,9 @@ class PendingList:
 
     def check(self) -> None:
         """Assert every invariant of a pending list."""
-        assert all(a < b for a, b in zip(self._order, self._order[1:], strict=False))
-        assert set(self.entries) <= set(self._order)
+        order = self._ordered()
+        assert all(map(lt, order, order[1:]))
+        assert set(self.entries) <= set(order)
         assert all(entry.entry_id == key for key, entry in self.entries.items())
 
 

@@ -18,7 +18,9 @@ from anabranch.stream.pending import PendingEntry, PendingList
 
 LIST_STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "extend", "extend", "pop", "pop many", "first", "last"]),
+        st.sampled_from(
+            ["add", "add", "extend", "extend", "pop", "pop many", "first", "last", "look"]
+        ),
         st.integers(0, 40),
         st.integers(1, 6),
     ),
@@ -28,12 +30,15 @@ LIST_STEPS = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
-@given(sweep_min=st.sampled_from([0, 3, 64]), steps=LIST_STEPS)
+@given(
+    sweep_min=st.sampled_from([0, 3, 64]), few_late=st.sampled_from([0, 2, 16]), steps=LIST_STEPS
+)
 def test_a_pending_list_agrees_with_a_dictionary(
-    sweep_min: int, steps: list[tuple[str, int, int]]
+    sweep_min: int, few_late: int, steps: list[tuple[str, int, int]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pending_module, "_SWEEP_MIN", sweep_min)
+        patch.setattr(pending_module, "_FEW_LATE", few_late)
         subject = PendingList()
         model: dict[int, PendingEntry] = {}
         for act, one, many in steps:
@@ -55,13 +60,36 @@ def test_a_pending_list_agrees_with_a_dictionary(
                 assert subject.first() is (model[min(model)] if model else None)
             elif act == "last":
                 assert subject.last() is (model[max(model)] if model else None)
-            subject.check()
+            elif act == "look":
+                subject.check()
+                shown = [entry.entry_id for entry in subject.between(one, one + 9)]
+                assert shown == sorted(i for i in model if one <= i <= one + 9)
             assert len(subject) == len(model)
-            assert [entry.entry_id for entry in subject.between(one, one + 9)] == sorted(
-                i for i in model if one <= i <= one + 9
-            )
             assert (one in subject) == (one in model)
             assert subject.get(one) is model.get(one)
+        subject.check()
+        assert [entry.entry_id for entry in subject.between(0, 99)] == sorted(model)
+
+
+class Moved(list[int]):
+    """Counts what is inserted before others."""
+
+    count = 0
+
+    def insert(self, *args: object) -> None:
+        self.count += 1
+        super().insert(*args)  # type: ignore[arg-type]
+
+
+def test_many_that_come_out_of_order_move_nothing() -> None:
+    """Each move takes a third of a millisecond in a list of a million."""
+    subject = PendingList()
+    subject._order = moved = Moved()
+    ids = [*range(0, 2000, 2), *range(1, 2000, 2)]
+    for entry_id in ids:
+        subject.add(PendingEntry(entry_id, None, 0, 1, 0))
+    assert [entry.entry_id for entry in subject.between(0, MAX_ID)] == sorted(ids)
+    assert moved.count == 0
 
 
 # -- groups -----------------------------------------------------------------------------------
