@@ -26,12 +26,12 @@ def run_inside(
     wants none.
     """
     assert entry.function is not None
-    command = entry.command
     session = ctx.session
-    dispatcher = ctx.server.dispatcher
-    runner = ctx.server.runner
+    server = ctx.server
+    dispatcher = server.dispatcher
+    ticks = ctx.clock.ticks_ns
     reply: bytes | None
-    started = ctx.clock.ticks_ns()
+    started = ticks()
     try:
         admit(entry, args)
         reply = entry.function(ctx, args)
@@ -39,11 +39,12 @@ def run_inside(
         entry.failed += 1
         reply = dispatcher.failed(refusal)
     except Exception as mistake:
-        reply = runner.mistake(entry, args, mistake)
-    spent = ctx.clock.ticks_ns() - started
+        reply = server.runner.mistake(entry, args, mistake)
+    spent = ticks() - started
     entry.total_ns += spent
     entry.histogram[spent.bit_length()] += 1
-    runner.slow(session, entry, args, spent)
-    if dispatcher.monitors and not command.skips_monitor:
+    if spent >= server.slowlog.threshold_ns or spent >= server.latency.threshold_ns:
+        server.runner.slow(session, entry, args, spent)
+    if dispatcher.monitors and not entry.command.skips_monitor:
         dispatcher.feed_monitors(session, args)
     return reply or b""

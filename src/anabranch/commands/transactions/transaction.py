@@ -7,6 +7,7 @@ served afterwards. A command that fails does not stop those behind it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch.commands.execution.inside import run_inside
@@ -89,9 +90,15 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     def work() -> bytes:
         replies = []
         ctx.in_exec = True
+        find = ctx.server.dispatcher.find
+        admit = _admission(ctx, session)
         try:
             for _, queued in requests:
-                replies.append(_run(ctx, session, queued))
+                ctx.enter(session, ctx.now_ms)
+                entry = find(queued)
+                assert entry is not None
+                replies.append(run_inside(ctx, entry, queued, admit))
+                assert session.waiter is None, "a command blocked inside a transaction"
         finally:
             ctx.in_exec = False
         return array_header(len(requests)) + b"".join(replies)
@@ -114,19 +121,15 @@ def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:
     )
 
 
-def _run(ctx: Context, session: Session, args: list[bytes]) -> bytes:
-    """One queued command; errors become replies."""
-    ctx.enter(session, ctx.now_ms)
-    entry = ctx.server.dispatcher.find(args)
-    assert entry is not None
+def _admission(ctx: Context, session: Session) -> Callable[[Entry, list[bytes]], None]:
+    """What refuses queued commands that may not run any more."""
 
     def admit(entry: Entry, args: list[bytes]) -> None:
         user = session.user
         if user is not None and not user.is_unrestricted and not entry.command.is_noauth:
             ctx.server.acl.check(ctx, entry.command, args)
-        if ctx.server.dispatcher.withheld is not None:
-            ctx.server.dispatcher.withheld.check(session, entry.command, args)
+        if dispatcher.withheld is not None:
+            dispatcher.withheld.check(session, entry.command, args)
 
-    reply = run_inside(ctx, entry, args, admit)
-    assert session.waiter is None, "a command blocked inside a transaction"
-    return reply
+    dispatcher = ctx.server.dispatcher
+    return admit
