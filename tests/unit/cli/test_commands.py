@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -33,6 +34,22 @@ def test_help_lists_the_sub_commands() -> None:
     assert result.exit_code == 0
     for name in ("serve", "config", "health", "version"):
         assert f"  {name} " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [("anabranch pe", {"plain,pending"}), ("anabranch top --js", {"plain,--json"})],
+)
+def test_a_shell_completes_commands_and_options(typed: str, found: set[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("anabranch")],
+        env=os.environ | words | {"_ANABRANCH_COMPLETE": "bash_complete"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert set(done.stdout.split()) == found
 
 
 @pytest.mark.parametrize("name", ["serve", "config"])
