@@ -24,6 +24,8 @@ _SWEEP_MIN = 64
 _SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
 _PIECE = 256  # IDs looked up together
 _FEW_LATE = 16  # so many memory moves take less time than one pass over a long list
+_LATE_MAX = 1000  # and one for each ``_LATE_SHARE`` others: then a pass is cheap for each of them
+_LATE_SHARE = 64
 
 
 class PendingEntry(Struct, eq=False):
@@ -93,12 +95,16 @@ class PendingList:
         if not order or entry_id > order[-1]:
             order.append(entry_id)
         else:
-            self._late.append(entry_id)
+            late = self._late
+            late.append(entry_id)
+            if len(late) > _LATE_MAX + len(order) // _LATE_SHARE:
+                self._ordered()
 
     def _ordered(self) -> list[int]:
         """The IDs of all entries in order, and some that have left."""
-        late, order = self._late, self._order
-        if late:
+        order = self._order
+        if self._late:
+            late = list(filter(self.entries.__contains__, self._late))
             self._late = []
             known = len(order)
             for entry_id in late:
@@ -153,10 +159,10 @@ class PendingList:
 
     def _sweep(self, most: int) -> None:
         """Drop IDs of removed entries, at most so many at a time, from the newest to the oldest."""
-        order = self._order
+        # Late IDs first: the last ID of the order is then still as high as any of them.
+        order = self._ordered()
         if not self.entries:
             order.clear()
-            self._late.clear()
         high = min(self._unswept or len(order), len(order))
         low = max(high - most, 0)
         order[low:high] = filter(self.entries.__contains__, order[low:high])

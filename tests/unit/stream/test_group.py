@@ -31,14 +31,18 @@ LIST_STEPS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    sweep_min=st.sampled_from([0, 3, 64]), few_late=st.sampled_from([0, 2, 16]), steps=LIST_STEPS
+    sweep_min=st.sampled_from([0, 3, 64]),
+    few_late=st.sampled_from([0, 2, 16]),
+    late_max=st.sampled_from([0, 2, 1000]),
+    steps=LIST_STEPS,
 )
 def test_a_pending_list_agrees_with_a_dictionary(
-    sweep_min: int, few_late: int, steps: list[tuple[str, int, int]]
+    sweep_min: int, few_late: int, late_max: int, steps: list[tuple[str, int, int]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pending_module, "_SWEEP_MIN", sweep_min)
         patch.setattr(pending_module, "_FEW_LATE", few_late)
+        patch.setattr(pending_module, "_LATE_MAX", late_max)
         subject = PendingList()
         model: dict[int, PendingEntry] = {}
         for act, one, many in steps:
@@ -90,6 +94,18 @@ def test_many_that_come_out_of_order_move_nothing() -> None:
         subject.add(PendingEntry(entry_id, None, 0, 1, 0))
     assert [entry.entry_id for entry in subject.between(0, MAX_ID)] == sorted(ids)
     assert moved.count == 0
+
+
+def test_ids_that_came_and_left_out_of_order_take_no_memory() -> None:
+    """A worker that claims old entries and acknowledges them never reads its list in order."""
+    subject = PendingList()
+    subject.add(PendingEntry(10_000, None, 0, 1, 0))
+    for entry_id in range(9000):
+        subject.add(PendingEntry(entry_id, None, 0, 1, 0))
+        subject.pop(entry_id)
+    assert len(subject._order) + len(subject._late) < 1100
+    assert list(subject.entries) == [10_000]
+    subject.check()
 
 
 # -- groups -----------------------------------------------------------------------------------
