@@ -25,7 +25,7 @@ _TYPES = {
 
 
 def client_type_argument(raw: bytes) -> str:
-    """The connection type in a request; no connection is a master or replica here."""
+    """The connection type in a request; there are never masters or replicas here."""
     kind = _TYPES.get(raw.lower())
     if kind is None:
         raise CommandError(b"ERR Unknown client type '%b'" % raw)
