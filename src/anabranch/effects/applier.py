@@ -86,7 +86,7 @@ class Applier:
             if is_numbered and not each.local:
                 replica.begin_own()
                 apply(self.keyspace, each)
-                replica.finish(numbers_of(each))
+                replica.finish(each, numbers_of(each))
                 self.author.written = replica.own, replica.vector[replica.own]
             else:
                 apply(self.keyspace, each)

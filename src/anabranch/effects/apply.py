@@ -102,10 +102,6 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
     """Apply one effect. Its dot, if it has one, is that of the replica."""
     EFFECTS[type(effect)].apply(keyspace, effect)
-    replica = keyspace.replica
-    if replica.number and not effect.local and (key := getattr(effect, "key", None)) is not None:
-        last = replica.number + numbers_of(effect) - 1
-        replica.last_effects.recent[effect.db, key, replica.replica_id] = last  # type: ignore[attr-defined]
 
 
 def numbers_of(effect: kinds.Effect) -> int:

@@ -244,9 +244,11 @@ class Replica:
             and self.region == min(self.members, default=0)
         )
 
-    def finish(self, count: int) -> None:
-        """The effect was applied; it has taken ``count`` numbers."""
-        self.vector[self.replica_id] = self.number + count - 1
+    def finish(self, effect: Any, count: int) -> None:
+        """Record that the effect was applied; it has taken ``count`` numbers."""
+        last = self.vector[self.replica_id] = self.number + count - 1
+        if (key := getattr(effect, "key", None)) is not None:
+            self.last_effects.recent[effect.db, key, self.replica_id] = last
 
     def stamp(self, now_ms: int) -> int:
         """A stamp for a new setting: not before any known stamp."""

@@ -276,7 +276,7 @@ def _apply(
             if is_numbered:
                 replica.begin_remote(batch.replica_id, number, context)
                 apply(keyspace, effect)
-                replica.finish(count := numbers_of(effect))
+                replica.finish(effect, count := numbers_of(effect))
                 number += count
             else:
                 apply(keyspace, effect)

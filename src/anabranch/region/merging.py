@@ -64,7 +64,7 @@ class Merging:
                 replica.begin_remote(replica_id, number, context)
                 apply_remote(effect)
                 count = numbers_of(effect)
-                replica.finish(count)
+                replica.finish(effect, count)
                 number += count
         self._finish(now_ms)
 
