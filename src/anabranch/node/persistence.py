@@ -13,6 +13,7 @@ written: on request, by save points, and by SHUTDOWN SAVE.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
@@ -210,11 +211,16 @@ class Persistence:
         if self.snapshots.in_progress:
             raise CommandError(_IN_PROGRESS)
         try:
-            storage = self._open()
-            self.snapshots.save(storage, self._contents())
-        except (OSError, ConfigError) as problem:
-            self._log("error", "snapshot.failed", reason=str(problem))
+            self._save()
+        except (OSError, ConfigError):
             raise CommandError("ERR") from None
+
+    def _save(self) -> None:
+        try:
+            self.snapshots.save(self._open(), self._contents())
+        except (OSError, ConfigError) as problem:
+            self.snapshots.failed(problem)
+            raise
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
         """BGSAVE and BGREWRITEAOF: True if a snapshot was begun, False if it will begin later.
@@ -234,7 +240,7 @@ class Persistence:
         try:
             self.snapshots.begin(self._open(), self._contents())
         except (OSError, ConfigError) as problem:
-            self._log("error", "snapshot.failed", reason=str(problem))
+            self.snapshots.failed(problem)
             raise CommandError(
                 "ERR Background save failed to start. Please check the server logs for more "
                 "information"
@@ -293,11 +299,8 @@ class Persistence:
             return
         if self._scheduled or self._is_due():
             self._scheduled = False
-            try:
+            with suppress(CommandError):  # it is noted, and tried again later
                 self.begin_save()
-            except CommandError:
-                snapshots.last_ok = False
-                snapshots.failed_at = now_s
 
     def _is_due(self) -> bool:
         settings = self._settings
@@ -378,7 +381,7 @@ class Persistence:
             storage = self._open()
             if on:
                 # The log begins with a snapshot of the data; otherwise data would be missing.
-                self.snapshots.save(storage, self._contents())
+                self._save()
                 log = OpLog(
                     storage,
                     [],

@@ -81,8 +81,8 @@ class Snapshots:
                 for body in run.bodies:
                     run.write(body)
                 run.finish().result()
-        except OSError as problem:
-            self._failed(run, problem)
+        except OSError:
+            run.discard()
             raise
         self._finished(run)
 
@@ -180,9 +180,13 @@ class Snapshots:
 
     def _failed(self, run: _Run, problem: BaseException) -> None:
         run.discard()
+        self.last_s = self._driver.now_s() - run.began
+        self.failed(problem)
+
+    def failed(self, problem: BaseException) -> None:
+        """Note that a snapshot could not be begun or completed."""
         self.last_ok = False
         self.failed_at = self._driver.now_s()
-        self.last_s = self.failed_at - run.began
         reason = problem.strerror if isinstance(problem, OSError) else None
         reason = reason or str(problem) or type(problem).__name__
         self._log("error", "snapshot.failed", reason=reason)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from typing import Any, cast
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from anabranch.metrics.peers import Counters, PeerFigures
+from anabranch.server.process import volume_facts
 from tests.support.servers import REPOSITORY
 from tests.support.streams import Streams
 
@@ -186,3 +192,96 @@ def test_every_metric_is_documented() -> None:
         labels = ", ".join(f"`{label}`" for label in row.labels) or "\N{EN DASH}"
         line = f"| `{row.name}` | {row.kind} | {labels} | {row.meaning} |"
         assert line in page, line
+
+
+class Exchange:
+    """Another region of which every figure is a different number."""
+
+    numbers: ClassVar = {field.name: number for number, field in enumerate(fields(PeerFigures), 1)}
+    counted: ClassVar = {field.name: number for number, field in enumerate(fields(Counters), 100)}
+    told: ClassVar = {
+        name: number
+        for number, name in enumerate(
+            (
+                *("full_catch_ups", "partial_catch_ups", "duplicates", "unstable_marks"),
+                *("forgotten_marks", "divergences", "differing_keys", "unstable_effects"),
+            ),
+            200,
+        )
+    }
+
+    def facts(self) -> dict[str, int]:
+        return self.told
+
+    def peers(self) -> list[PeerFigures]:
+        given: dict[str, Any] = {**self.numbers, "name": "us", "state": "catching_up"}
+        return [PeerFigures(**{**given, "counters": Counters(**cast("Any", self.counted))})]
+
+
+def test_figures_of_regions_and_of_the_log_are_those_of_info(process: Process) -> None:
+    exchange = Exchange()
+    logged = {
+        name: number
+        for number, name in enumerate(
+            (
+                *("aof_current_size", "oplog_unsynced_bytes", "aof_delayed_fsync"),
+                *("oplog_segments", "oplog_unsafe_keys", "oplog_refused_reads"),
+            ),
+            300,
+        )
+    }
+    process.persistence = cast("Any", SimpleNamespace(
+        exchange=exchange,
+        facts=lambda: {
+            "aof_last_write_status": "err",
+            "rdb_last_save_time": 400,
+            "rdb_last_bgsave_status": "err",
+            "aof_enabled": 1,
+            "oplog_last_fsync_usec": 2_000_000,
+            **logged,
+        },
+    ))  # fmt: skip
+    found = {name: values for name, values in process.scrape().items() if len(values) == 1}
+    shown = {name: value for name, ((_, value),) in ((n, v.items()) for n, v in found.items())}
+    peer, counted, told = exchange.numbers, exchange.counted, exchange.told
+    expected = {
+        "peer_state": 1,
+        "peer_lag_seconds": peer["lag_seconds"],
+        "peer_lag_effects": peer["lag_effects"],
+        "peer_lag_bytes": peer["lag_bytes"],
+        "peer_durable_lag_effects": peer["durable_lag_effects"],
+        "peer_receive_lag_seconds": peer["receive_lag_seconds"],
+        "peer_receive_lag_effects": peer["receive_lag_effects"],
+        "peer_sent_bytes_total": counted["sent_bytes"],
+        "peer_received_bytes_total": counted["received_bytes"],
+        "peer_sent_bytes_uncompressed_total": counted["sent_raw_bytes"],
+        "peer_received_bytes_uncompressed_total": counted["received_raw_bytes"],
+        "peer_round_trip_seconds": peer["round_trip_ms"] / 1000,
+        "clock_skew_seconds": peer["skew_ms"] / 1000,
+        "sync_full_total": told["full_catch_ups"],
+        "sync_partial_total": told["partial_catch_ups"],
+        "effects_filtered_total": told["duplicates"],
+        "tombstones": told["unstable_marks"],
+        "tombstones_collected_total": told["forgotten_marks"],
+        "divergences_total": told["divergences"],
+        "differing_keys": told["differing_keys"],
+        "unstable_effects": told["unstable_effects"],
+        "oplog_up": 0,
+        "oplog_size_bytes": logged["aof_current_size"],
+        "oplog_unsynced_bytes": logged["oplog_unsynced_bytes"],
+        "oplog_delayed_fsync_total": logged["aof_delayed_fsync"],
+        "oplog_segments": logged["oplog_segments"],
+        "oplog_unsafe_keys": logged["oplog_unsafe_keys"],
+        "oplog_refused_reads_total": logged["oplog_refused_reads"],
+        "oplog_fsync_seconds": 2,
+        "snapshot_last_timestamp_seconds": 400,
+        "snapshot_last_ok": 0,
+    }
+    assert {name: shown[name] for name in expected} == expected
+
+
+def test_the_volume_of_a_directory_is_that_of_the_system(tmp_path: Path) -> None:
+    found, usage = volume_facts(str(tmp_path)), shutil.disk_usage(tmp_path)
+    assert found["volume_bytes"] == usage.total
+    assert found["volume_free_bytes"] == pytest.approx(usage.free, rel=0.1)
+    assert volume_facts(str(tmp_path / "none")) == {}
