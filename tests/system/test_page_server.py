@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import redis
 
+from anabranch.testing import Cluster
 from tests.support.http import Answer, ask
 from tests.support.inspection import mistakes, wait_until
 from tests.support.servers import REPOSITORY, AnabranchServer, free_port
@@ -217,6 +218,35 @@ def test_a_tail_shows_each_entry_once_and_its_groups(site: Site) -> None:
             assert not event["first"]
             seen += [each["fields"] for each in event["entries"]]
         assert seen == [["n", str(number)] for number in range(1, 21)]
+
+
+def test_the_feed_tells_how_far_other_regions_are() -> None:
+    """The ticks of the timeline: an entry is in another region once its vector covers it."""
+    port = free_port()
+    with Cluster("eu", "us") as cluster, redis.Redis(port=cluster.eu.port) as eu:
+        eu.config_set("http-port", port)
+        eu.xadd("s", {"n": "0"})
+        cluster.cut("eu", "us")
+        with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+            connection.request("GET", "/events?key=s")
+            feed = connection.getresponse()
+            next_event(feed, "entries")
+            eu.xadd("s", {"n": "1"})
+            while not (entries := (event := next_event(feed, "entries"))["entries"]):
+                pass
+            (entry,) = entries
+
+            def has_it(event: Any) -> bool:
+                vectors = {row["region"]: dict(row["vector"]) for row in event["applied"]}
+                applied: int = vectors[2].get(entry["replica_id"], 0)
+                return applied >= entry["number"]
+
+            assert entry["region"] == 1
+            assert not has_it(event)
+            cluster.heal()
+            while not has_it(event):
+                event = next_event(feed, "entries")
+            assert event["now_ms"] >= entry["at"]
 
 
 def test_a_flood_is_passed_over_and_counted(site: Site) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from anabranch.cli.live.groups import groups_of
 from anabranch.cli.live.shared import (
@@ -108,7 +109,7 @@ class _Look:
 
     def tables(self, width: int) -> Group:
         """For a terminal; a narrow one has fewer columns."""
-        parts: list[Any] = [f"[bold]{escape(self.heading())}[/]"]
+        parts: list[Any] = [Text(self.heading(), style="bold")]
         if self.peers:
             table = Table(box=None)
             cells = [_peer_cells(peer) for peer in self.peers]
