@@ -24,8 +24,8 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
+from tests.active_active.checked_cluster import CheckedCluster, Event
 from tests.active_active.comparison import GROUPS, KEYS
-from tests.active_active.life import Event, Life
 from tests.support.mesh import Node
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ GLANCE_EVERY: Final = 32
 
 
 class History:
-    """The life of a seed: what happens next is chosen among what there is."""
+    """The cluster of a seed: what happens next is chosen among what there is."""
 
     def __init__(self, seed: int, regions: int | None = None) -> None:
         self.seed = seed
@@ -62,7 +62,7 @@ class History:
         self.mode = chance.choice(["strict", "strict", "semi-strict", "liberal"])
         self.conflict = chance.choice(["collapse", "collapse", "collapse", "keep"])
         self.keys = chance.sample(KEYS, chance.choice([1, 2, 3, 3]))
-        self.life = Life(self.regions, self.mode, self.conflict)
+        self.cluster = CheckedCluster(self.regions, self.mode, self.conflict)
         self.events: list[Event] = []
         self._tokens = 0
         self._planned: list[Event] = []
@@ -97,17 +97,17 @@ class History:
         """All of it; AssertionError, with the events in :attr:`events`, if anything is wrong."""
         for key in self.keys:
             if self.chance.random() < 0.5:
-                number = self.chance.choice(list(self.life.mesh.nodes))
+                number = self.chance.choice(list(self.cluster.mesh.nodes))
                 self._happen(("do", number, "XGROUP", "CREATE", key, GROUPS[0], "0", "MKSTREAM"))
-        while self.life.commands < COMMANDS:
+        while self.cluster.commands < COMMANDS:
             self._happen(self._move() or self._event())
-        self.life.finish()
+        self.cluster.finish()
 
     def _happen(self, event: Event) -> None:
         self.events.append(event)
-        self.life.run(event)
+        self.cluster.run(event)
         if len(self.events) % GLANCE_EVERY == 0:
-            self.life.glance_all()
+            self.cluster.glance_all()
 
     # -- choosing -----------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class History:
             return self._planned.pop(0)
         self._groups.clear()
         chance = self.chance
-        numbers = list(self.life.mesh.nodes)
+        numbers = list(self.cluster.mesh.nodes)
         dice = chance.random()
         number = chance.choice(numbers)
         if self._fails and chance.random() < 0.08:
@@ -125,14 +125,14 @@ class History:
             # what is done before anything was heard again is what hurts
             number = self.events[-1][1]
             create_or = chance.choice([create, create, add, destroy])
-            command = create_or(self, self.life.node(number), chance.choice(self.keys))
+            command = create_or(self, self.cluster.node(number), chance.choice(self.keys))
             if command is not None:
                 return "do", number, *command
         if dice < 0.55:
             return self._command(number)
         if dice < 0.60:
-            return "read", number, chance.randrange(len(self.life.wanderers))
-        staged = self.life.mesh.full_syncs
+            return "read", number, chance.randrange(len(self.cluster.wanderers))
+        staged = self.cluster.mesh.full_syncs
         if staged and chance.random() < 0.1:
             target = chance.choice(list(staged))
             return ("abandon", target) if chance.random() < 0.1 else ("more", target, 2)
@@ -158,8 +158,8 @@ class History:
         chance = self._moving
         if not self._moves or chance.random() > 0.1:
             return None
-        source, target = chance.choices(list(self.life.mesh.nodes), k=2)
-        streams = _streams(self.life.node(source))
+        source, target = chance.choices(list(self.cluster.mesh.nodes), k=2)
+        streams = _streams(self.cluster.node(source))
         weights = [1 + 5 * _is_busy(streams.get(key)) for key in KEYS]
         (key,) = chance.choices(KEYS, weights)
         other = chance.choice([each for each in KEYS if each != key])
@@ -176,7 +176,7 @@ class History:
         happens = chance.choices(["unsynced row", "sync", "fail"], [3, 2, 1])[0]
         if happens != "unsynced row":
             return happens, number
-        other = chance.choice([each for each in self.life.mesh.nodes if each != number])
+        other = chance.choice([each for each in self.cluster.mesh.nodes if each != number])
         return "unsynced row", number, other
 
     def _plan(self, number: int) -> list[Event]:
@@ -188,7 +188,7 @@ class History:
         """
         chance = self.chance
         key, group = chance.choice(self.keys), chance.choice(GROUPS)
-        others = [each for each in self.life.mesh.nodes if each != number]
+        others = [each for each in self.cluster.mesh.nodes if each != number]
         if len(others) > 1 and chance.random() < 0.25:
             return self._fail_in_turn(key, number, *chance.sample(others, 2))
         remover = chance.choice(others)
@@ -233,14 +233,14 @@ class History:
 
     def _command(self, number: int) -> Event:
         chance = self.chance
-        node = self.life.node(number)
+        node = self.cluster.node(number)
         if chance.random() < 0.05:
             commands = [
                 chance.choice(self._in_units)(self, node, chance.choice(self.keys))
                 for _ in range(chance.randint(2, 4))
             ]
             return "unit", number, *(command for command in commands if command)
-        nodes = self.life.mesh.nodes
+        nodes = self.cluster.mesh.nodes
         while True:
             maker = self._makers[bisect_right(self._weights, chance.random() * self._weights[-1])]
             key = chance.choice(self.keys)
@@ -361,7 +361,7 @@ def create(history: History, node: Node, key: bytes) -> Command:
 
 
 def _entries_read(history: History) -> Command:
-    count = history.life.commands
+    count = history.cluster.commands
     return ("ENTRIESREAD", count % 9) if count % 5 == 0 else ()
 
 
@@ -476,12 +476,12 @@ _REMOVING: Final = frozenset(
 
 def play(history: History, events: Sequence[Event]) -> Exception | None:
     """The same regions with other events; what went wrong."""
-    life = Life(history.regions, history.mode, history.conflict)
+    cluster = CheckedCluster(history.regions, history.mode, history.conflict)
     try:
         for event in events:
-            life.run(event)
-            life.glance_all()
-        life.finish()
+            cluster.run(event)
+            cluster.glance_all()
+        cluster.finish()
     except Exception as problem:
         return problem
     return None
@@ -557,8 +557,8 @@ def run_range(seeds: range, regions: int | None = None) -> Outcome:
         except Exception as problem:
             outcome.failed[seed] = f"{type(problem).__name__} at {_place(problem)}: {problem}"
         outcome.histories += 1
-        outcome.commands += history.life.commands
-        outcome.reached.update(history.life.reached)
+        outcome.commands += history.cluster.commands
+        outcome.reached.update(history.cluster.reached)
     outcome.seconds = time.process_time() - started
     return outcome
 

@@ -17,7 +17,7 @@ from tests.active_active.readers import GroupReader
 from tests.support.mesh import Node
 
 if TYPE_CHECKING:
-    from tests.active_active.life import Life
+    from tests.active_active.checked_cluster import CheckedCluster
 
 __all__ = ["Standing", "goes_on", "standings"]
 
@@ -40,15 +40,15 @@ class Standing:
     was set below the start of the group, so that it says less than the group has behind it."""
 
 
-def standings(life: Life, node: Node, key: bytes) -> dict[bytes, Standing]:
+def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, Standing]:
     """Of all groups of a key in a region."""
-    shown = life.shown(node, key)
-    if life.is_over(node, shown) or not shown.exists:
+    shown = cluster.shown(node, key)
+    if cluster.is_over(node, shown) or not shown.exists:
         return {}
     found = {}
     ids = Counter(entry.entry_id for entry in shown.entries)
     for name, (last_id, held, consumers) in _asked(node, key).items():
-        reader = life.reader(node, key, name, shown)
+        reader = cluster.reader(node, key, name, shown)
         is_vague = reader.is_vague or any(count > 1 for count in ids.values())
         is_vague = is_vague or len({row[0] for row in held}) < len(held)
         due = {entry.entry_id for entry in reader.deliverable(shown, name)}
@@ -56,7 +56,11 @@ def standings(life: Life, node: Node, key: bytes) -> dict[bytes, Standing]:
         found[name] = Standing(
             last_id,
             due,
-            {entry.entry_id for entry in shown.entries if _is_done(life, key, name, shown, entry)},
+            {
+                entry.entry_id
+                for entry in shown.entries
+                if _is_done(cluster, key, name, shown, entry)
+            },
             held,
             consumers,
             is_vague,
@@ -64,9 +68,9 @@ def standings(life: Life, node: Node, key: bytes) -> dict[bytes, Standing]:
     return found
 
 
-def _is_done(life: Life, key: bytes, group: bytes, shown: Shown, entry: Added) -> bool:
+def _is_done(cluster: CheckedCluster, key: bytes, group: bytes, shown: Shown, entry: Added) -> bool:
     alive = {fact.dot for fact in shown.groups[group]}
-    settled = life.settled.get(((0, key), group, entry.dot), set())
+    settled = cluster.settled.get(((0, key), group, entry.dot), set())
     is_settled = bool(settled & alive) or shown.is_acknowledged(group, entry)
     return is_settled or not shown.delivers(group, entry)
 
@@ -84,20 +88,25 @@ def _asked(node: Node, key: bytes) -> dict[bytes, tuple[int, list[_Row], list[An
 
 
 def goes_on(
-    life: Life, node: Node, key: bytes, before: dict[bytes, Standing], *, is_payload: bool
+    cluster: CheckedCluster,
+    node: Node,
+    key: bytes,
+    before: dict[bytes, Standing],
+    *,
+    is_payload: bool,
 ) -> None:
     """Groups of a key that has just been written must stand where they stood.
 
     What was late is released in a payload, and still to be delivered in a copy. A payload tells of
     nothing that was given up or jumped over: it counts as done.
     """
-    shown = life.shown(node, key)
+    shown = cluster.shown(node, key)
     after = _asked(node, key)
     assert set(after) == set(before), f"{key!r} has groups {set(after)} instead of {set(before)}"
     for name, standing in before.items():
         last_id, held, consumers = after[name]
         late = {i for i in standing.due if i <= standing.last_id} if is_payload else set[int]()
-        reader = life.reader(node, key, name, shown)
+        reader = cluster.reader(node, key, name, shown)
         reader.is_plain = reader.is_counted = False
         if standing.is_vague:
             _believe(node, key, name, reader, shown)
@@ -109,10 +118,10 @@ def goes_on(
             reader.delivered |= {
                 entry.dot for entry in shown.entries if entry.entry_id not in standing.due - late
             }
-            life.reached["late entry moved"] += len(late) + any(
+            cluster.reached["late entry moved"] += len(late) + any(
                 i <= last_id for i in standing.due - late
             )
-            life.reached["pending entry moved"] += len(held)
+            cluster.reached["pending entry moved"] += len(held)
         open_ids = {row[0] for row in held} | late
         done = {entry.entry_id for entry in shown.entries} - standing.due
         done = (done if is_payload else standing.processed) - open_ids
@@ -120,12 +129,12 @@ def goes_on(
             is_done = shown.is_acknowledged(name, entry)
             if standing.is_vague or entry.entry_id in done:
                 if is_done:
-                    life.settled.setdefault(((0, key), name, entry.dot), set()).update(
+                    cluster.settled.setdefault(((0, key), name, entry.dot), set()).update(
                         reader.creations
                     )
             else:
                 assert not is_done, f"{entry.dot} in {name!r} of {key!r}: nobody settled it"
-        life.reached["group moved"] += 1
+        cluster.reached["group moved"] += 1
 
 
 def _believe(node: Node, key: bytes, name: bytes, reader: GroupReader, shown: Shown) -> None:

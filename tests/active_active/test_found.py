@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.active_active.life import Event, Life
+from tests.active_active.checked_cluster import CheckedCluster, Event
 
 FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
     "pending again after SETID back, then SETID forward": (4, "strict", "keep", [
@@ -223,8 +223,8 @@ FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
 @pytest.mark.parametrize("name", FOUND)
 def test_it_does_not_go_wrong_again(name: str) -> None:
     regions, mode, conflict, events = FOUND[name]
-    life = Life(regions, mode, conflict)
+    cluster = CheckedCluster(regions, mode, conflict)
     for event in events:
-        life.run(event)
-        life.check_all()
-    life.finish()
+        cluster.run(event)
+        cluster.check_all()
+    cluster.finish()

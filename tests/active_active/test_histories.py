@@ -45,9 +45,9 @@ def test_the_first_hundred_histories_reach_what_they_are_for() -> None:
     for seed in range(1, 101):
         history = histories.History(seed)
         history.run()
-        assert history.life.commands >= histories.COMMANDS
-        reached.update(history.life.reached)
-        reached.update(concurrent(history.life.mesh.history))
+        assert history.cluster.commands >= histories.COMMANDS
+        reached.update(history.cluster.reached)
+        reached.update(concurrent(history.cluster.mesh.history))
     assert {name: reached[name] for name, least in AT_LEAST.items() if reached[name] < least} == {}
 
 

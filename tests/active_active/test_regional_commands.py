@@ -10,9 +10,9 @@ import pytest
 
 from anabranch.keyspace.agreement import agreement_digest
 from anabranch.stream.stream import Stream
+from tests.active_active.checked_cluster import CheckedCluster
 from tests.active_active.comparison import KEYS
 from tests.active_active.histories import History
-from tests.active_active.life import Life
 from tests.support.mesh import Mesh, Node
 from tests.support.region_harness import decode_all
 
@@ -36,19 +36,19 @@ def test_digests_lags_and_counts_in_histories(first: int) -> None:
 
 
 def watch(history: History, reached: Counter[str]) -> History:
-    """Have more looked at whenever the life looks at its regions."""
-    life = history.life
-    looks = life.glance_all
+    """Have more looked at whenever the cluster looks at its regions."""
+    cluster = history.cluster
+    looks = cluster.glance_all
 
     def look() -> None:
-        compare_digests(life, reached)
-        for node in life.mesh.nodes.values():
+        compare_digests(cluster, reached)
+        for node in cluster.mesh.nodes.values():
             for key in KEYS:
                 if node.do("EXISTS", key):
-                    compare_counts(life, node, key, reached)
+                    compare_counts(cluster, node, key, reached)
         looks()
 
-    life.glance_all = look  # type: ignore[method-assign]
+    cluster.glance_all = look  # type: ignore[method-assign]
     return history
 
 
@@ -61,8 +61,8 @@ def digest_of(node: Node, key: bytes) -> int | None:
     return agreement_digest(stream, database.deadlines.get(key))
 
 
-def compare_digests(life: Life, reached: Counter[str]) -> None:
-    for one, other in combinations(life.mesh.nodes.values(), 2):
+def compare_digests(cluster: CheckedCluster, reached: Counter[str]) -> None:
+    for one, other in combinations(cluster.mesh.nodes.values(), 2):
         if one.vector == other.vector:
             for key in KEYS:
                 digest = digest_of(one, key)
@@ -70,8 +70,8 @@ def compare_digests(life: Life, reached: Counter[str]) -> None:
                 reached["digests compared"] += digest is not None
 
 
-def compare_counts(life: Life, node: Node, key: bytes, reached: Counter[str]) -> None:
-    shown = life.shown(node, key)
+def compare_counts(cluster: CheckedCluster, node: Node, key: bytes, reached: Counter[str]) -> None:
+    shown = cluster.shown(node, key)
     ids = [entry.entry_id for entry in shown.entries]
     if ids:
         low, high = ids[len(ids) // 3], ids[2 * len(ids) // 3]
@@ -83,7 +83,7 @@ def compare_counts(life: Life, node: Node, key: bytes, reached: Counter[str]) ->
         assert lag == sum(count for _, count in by_region)
         for region, count in by_region:
             least, most = (
-                deliverable(life, node, key, group, shown, region, sure=sure)
+                deliverable(cluster, node, key, group, shown, region, sure=sure)
                 for sure in (True, False)
             )
             assert least <= count <= most, f"{group!r} of {key!r}, region {region}: {count}"
@@ -95,9 +95,16 @@ def written(entry_id: int) -> str:
 
 
 def deliverable(
-    life: Life, node: Node, key: bytes, group: bytes, shown: Any, region: int, *, sure: bool
+    cluster: CheckedCluster,
+    node: Node,
+    key: bytes,
+    group: bytes,
+    shown: Any,
+    region: int,
+    *,
+    sure: bool,
 ) -> int:
-    reader = life.reader(node, key, group, shown)
+    reader = cluster.reader(node, key, group, shown)
     due = reader.deliverable(shown, group, sure=sure)
     return sum(entry.replica_id & 0xFF == region for entry in due)
 

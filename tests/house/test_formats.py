@@ -19,14 +19,14 @@ from anabranch.replication import frames
 from anabranch.simulator.disk import MemoryStorage
 from tests.house.formats import formats_page
 from tests.house.markdown import pages
-from tests.support.kept_life import KeptLife
+from tests.support.logged_server import LoggedServer
 
 LONG = "x" * 2000
 
 
-def life() -> KeptLife:
+def life() -> LoggedServer:
     """Short and long bodies, local and numbered effects, one of each kind of record."""
-    one = KeptLife()
+    one = LoggedServer()
     one.run(
         "XADD s 1-0 f v", f"XADD s 2-0 f {LONG}", "XADD s IDMP p i * f v", "XGROUP CREATE s g 0"
     )

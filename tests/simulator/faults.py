@@ -369,11 +369,11 @@ def own_before_synced(patch: Patch) -> None:
     patch.setattr(RegionLocal, "_visible", lambda self: self._journal.log.end)
 
 
-def former_lives_kept(patch: Patch) -> None:
+def former_epochs_kept(patch: Patch) -> None:
     patch.setattr(Receiver, "drop_ended_epochs", lambda self: None)
 
 
-def former_life_not_told(patch: Patch) -> None:
+def former_epoch_not_told(patch: Patch) -> None:
     patch.setattr(Handshaker, "_known_epoch", lambda self, theirs, now_ms: -1)
 
 
@@ -501,11 +501,11 @@ MISTAKES: Final = (
         ("rot", "limits", "partition", "delay"),
     ),
     Mistake(
-        "batches of former epochs are kept", former_lives_kept, 200, "simulator",
+        "batches of former epochs are kept", former_epochs_kept, 200, "simulator",
         ("blackout", "partition", "delay"),
     ),
     Mistake(
-        "no region reports a former epoch", former_life_not_told, 20, "simulator", ("membership",)
+        "no region reports a former epoch", former_epoch_not_told, 20, "simulator", ("membership",)
     ),
     Mistake(
         "a number in use is given to another server", numbers_given_twice, 100, "simulator",

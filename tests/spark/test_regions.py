@@ -166,7 +166,7 @@ def test_names_take_a_permission_and_numbers_take_none(both):
     assert len(read(both, regions="us", **user)) == 10
 
 
-def test_a_name_stands_for_all_lives_of_a_region(both):
+def test_a_name_stands_for_all_epochs_of_a_region(both):
     with connect(ReadOptions.parse({"url": url(both), "subscribe": "s"}).server) as client:
         names = RegionNames(client)
         assert [names.covers("us", each) for each in ("2", "2.7", "1", "1.2", "22")] == [

@@ -18,7 +18,7 @@ from anabranch.server.app import Server
 from anabranch.server.stop import orderly_stop
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from tests.support.gated_storage import GatedStorage
-from tests.support.kept_life import recovered
+from tests.support.logged_server import recovered
 from tests.support.recorder import everything_in
 from tests.support.wire import encode_command
 

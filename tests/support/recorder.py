@@ -42,7 +42,7 @@ RESTORE
 ADVANCE {i}000
 ABIMPORT {i}
 """.strip().splitlines()
-"""What :func:`tests.support.random_life.random_life` may do beside stream commands."""
+"""What :func:`tests.support.random_lines.random_lines` may do beside stream commands."""
 
 
 class Recorder:

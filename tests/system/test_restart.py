@@ -419,9 +419,9 @@ async def test_a_long_recovery_reports_its_progress(
     from anabranch.config.settings import Settings
     from anabranch.server.app import Server
     from anabranch.simulator.disk import MemoryPlace, MemoryStorage
-    from tests.support.kept_life import KeptLife
+    from tests.support.logged_server import LoggedServer
 
-    life = KeptLife(segment_bytes=500)
+    life = LoggedServer(segment_bytes=500)
     for number in range(50):
         life.run(f"SET k {number}")
     monkeypatch.setattr(persistence, "PROGRESS_S", 0.0)

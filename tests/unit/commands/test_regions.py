@@ -416,7 +416,7 @@ def test_reading_is_nothing_to_wait_for(server: Harness, others: FakeRegions) ->
     assert server.raw("WAIT", "2", "0") == b""
 
 
-def test_wait_remembers_the_life_in_which_it_was_written(
+def test_wait_remembers_the_epoch_in_which_it_was_written(
     server: Harness, others: FakeRegions
 ) -> None:
     server.do("XADD", "s", "*", "f", "v")

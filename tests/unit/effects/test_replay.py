@@ -19,7 +19,7 @@ from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import decode_batch, effects_in
 from anabranch.region.turn import Turn
 from anabranch.stream.stream import Stream
-from tests.support.random_life import STREAM_LINES, random_life
+from tests.support.random_lines import STREAM_LINES, random_lines
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 
 ENOUGH = [
@@ -76,7 +76,7 @@ def _check(recorder: Recorder, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(80))
 def test_a_life_replayed_from_its_effects_is_the_same(seed: int) -> None:
     recorder = Recorder()
-    for line in random_life(random.Random(seed), *OTHER_LINES):
+    for line in random_lines(random.Random(seed), *OTHER_LINES):
         recorder.run(line)
     recorder.server.check()
     _check(recorder, seed)

@@ -30,7 +30,7 @@ from anabranch.server.stop import orderly_stop
 from anabranch.simulator.disk import Fault
 from tests.support.embedded import World, turns, until
 from tests.support.gated_storage import GatedStorage
-from tests.support.kept_life import recovered
+from tests.support.logged_server import recovered
 from tests.support.wire import encode_command
 
 

@@ -9,7 +9,7 @@ import pytest
 from anabranch.keyspace.digest import keyspace_digest
 from anabranch.oplog.snapshot import Contents, Snapshot
 from tests.support.compressing import compress_all, whatever_it_gains
-from tests.support.random_life import random_life
+from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 from tests.support.streams import words
 
@@ -35,7 +35,7 @@ def test_a_life_with_compressed_blocks_is_the_same_life(seed: int) -> None:
     keyspace = other.server.region.keyspace
     keyspace.block_cache.bytes_max = rng.choice((0, 200, 1 << 20))
     compressed = 0
-    for line in random_life(rng, *OTHER_LINES, *READS, count=150):
+    for line in random_lines(rng, *OTHER_LINES, *READS, count=150):
         if rng.random() < 0.3:
             with whatever_it_gains():
                 compressed += compress_all(keyspace, keyspace.block_cache)

@@ -20,16 +20,16 @@ from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segmen
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.region.turn import Turn
 from anabranch.simulator.disk import Fault, MemoryStorage
-from tests.support.kept_life import KeptLife, restored
-from tests.support.random_life import random_life
+from tests.support.logged_server import LoggedServer, restored
+from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, everything_in
 
 
-def a_life(seed: int, *, snapshot_after: int = 0, retire: bool = False) -> KeptLife:
+def a_life(seed: int, *, snapshot_after: int = 0, retire: bool = False) -> LoggedServer:
     """Some twenty turns of several effects in files of a few hundred bytes, maybe a snapshot."""
     rng = random.Random(seed)
-    life = KeptLife(segment_bytes=400)
-    lines = random_life(rng, *OTHER_LINES, count=40)
+    life = LoggedServer(segment_bytes=400)
+    lines = random_lines(rng, *OTHER_LINES, count=40)
     number = 0
     while lines:
         count = rng.randint(1, 6)
@@ -44,11 +44,11 @@ def a_life(seed: int, *, snapshot_after: int = 0, retire: bool = False) -> KeptL
 
 
 @cache
-def some_life(seed: int) -> KeptLife:
+def some_life(seed: int) -> LoggedServer:
     return a_life(seed, snapshot_after=(0, 6, 6)[seed % 3], retire=seed % 3 == 2)
 
 
-def files_of(life: KeptLife) -> dict[str, bytes]:
+def files_of(life: LoggedServer) -> dict[str, bytes]:
     return life.files()
 
 
@@ -191,7 +191,7 @@ def test_a_repair_keeps_the_turns_before_the_damage_and_all_bytes(seed: int) -> 
     assert repaired > 20
 
 
-def check_repaired(life: KeptLife, storage: MemoryStorage, repair: Repair) -> None:
+def check_repaired(life: LoggedServer, storage: MemoryStorage, repair: Repair) -> None:
     keyspace = Keyspace()
     *_, report = recover(storage, keyspace)
     assert report.cut is None
@@ -263,7 +263,7 @@ def test_files_behind_a_damaged_one_are_judged_by_themselves() -> None:
 
 
 def test_what_is_cut_off_twice_at_one_position_is_kept_twice() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     (name,) = files_of(life)
     storage = life.storage
@@ -285,7 +285,7 @@ def test_what_is_cut_off_twice_at_one_position_is_kept_twice() -> None:
 
 
 def test_a_file_is_counted() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("XADD s 1-0 f v", "XADD s 2-0 f v", "XGROUP CREATE s g 0")
     life.run("XREADGROUP GROUP g c COUNT 2 STREAMS s >", "SET k v", "RENAME k l")
     ((name, data),) = files_of(life).items()
@@ -306,7 +306,7 @@ def test_a_file_is_counted() -> None:
 
 
 def test_a_snapshot_is_counted() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("XADD s IDMP p i 1-0 f v", "XADD s IDMP p j * f v", "XADD s 9000-0 f v")
     life.run("XGROUP CREATE s g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS s >", "XDEL s 9000-0")
     life.run("SET k v", "EXPIRE k 100", "SADD m 1 2", "RPUSH l 1", "ACL SETUSER ann on")
@@ -324,7 +324,7 @@ def test_a_snapshot_is_counted() -> None:
 
 
 def test_what_is_lost_behind_a_damage_is_counted() -> None:
-    life = KeptLife(segment_bytes=1 << 20)
+    life = LoggedServer(segment_bytes=1 << 20)
     ends = []
     for number in range(6):
         life.run(f"SET k {number}", f"XADD s {number + 1}-0 f v")
@@ -344,7 +344,7 @@ def test_what_is_lost_behind_a_damage_is_counted() -> None:
 
 
 def test_batches_are_told_with_their_places() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k v")
     first = life.log.end
     life.run("ACL SETUSER ann on", "SET k w")
@@ -442,7 +442,7 @@ def test_an_effect_number_that_is_not_due_is_damage_where_its_turn_begins() -> N
 
 
 def test_a_damaged_length_costs_no_memory() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run(f"SET k {'v' * 100}")
     life.snapshot()
     files = files_of(life)

@@ -18,7 +18,7 @@ from anabranch.oplog.segment import (
 )
 from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
 from anabranch.simulator.disk import Fault, MemoryStorage
-from tests.support.kept_life import KeptLife, recovered
+from tests.support.logged_server import LoggedServer, recovered
 from tests.support.recorder import everything_in
 
 
@@ -317,7 +317,7 @@ def test_a_file_that_cannot_be_removed_goes_the_next_time() -> None:
 
 
 def test_a_log_goes_on_behind_a_snapshot_when_its_files_are_gone() -> None:
-    life = KeptLife(segment_bytes=1)
+    life = LoggedServer(segment_bytes=1)
     life.run("SET k 1")
     life.run("SET k 2")
     life.snapshot()
@@ -330,7 +330,7 @@ def test_a_log_goes_on_behind_a_snapshot_when_its_files_are_gone() -> None:
 
 
 def test_a_log_may_begin_at_a_snapshot_that_was_taken_without_one() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     storage = MemoryStorage()
     data = Snapshot(life.keyspace, Contents(7, next_number=2)).whole()

@@ -17,16 +17,16 @@ from anabranch.oplog.recovery import recover
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.simulator.disk import Fault, MemoryStorage
-from tests.support.kept_life import KeptLife, go_on, recovered, restored
-from tests.support.random_life import random_life
+from tests.support.logged_server import LoggedServer, go_on, recovered, restored
+from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, everything_in
 
 # -- crashes ----------------------------------------------------------------------------------
 
 
-def random_turns(rng: random.Random, life: KeptLife, *, snapshots: bool) -> int:
+def random_turns(rng: random.Random, life: LoggedServer, *, snapshots: bool) -> int:
     """Turns and syncs; the position up to which everything is on the disk."""
-    lines = random_life(rng, *OTHER_LINES, count=60)
+    lines = random_lines(rng, *OTHER_LINES, count=60)
     synced = 0
     while lines:
         count = rng.choice((1, 1, 2, 8))
@@ -56,7 +56,7 @@ def random_turns(rng: random.Random, life: KeptLife, *, snapshots: bool) -> int:
 
 def after_a_crash(seed: int, *, segment_bytes: int, snapshots: bool, holes: bool) -> None:
     rng = random.Random(seed)
-    life = KeptLife(segment_bytes=segment_bytes)
+    life = LoggedServer(segment_bytes=segment_bytes)
     synced = random_turns(rng, life, snapshots=snapshots)
     assert isinstance(life.storage, MemoryStorage)
     for _ in range(4):
@@ -89,7 +89,7 @@ def with_hole(*, synced: int) -> tuple[MemoryStorage, int, Any]:
 
     With the offset of the second turn, and what there was before it.
     """
-    life = KeptLife()
+    life = LoggedServer()
     ends = []
     for number in (1, 2, 3, 4):
         life.run(f"SET k {number}")
@@ -125,7 +125,7 @@ def test_a_hole_in_what_was_synced_is_damage(synced: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_killed_process_leaves_everything(seed: int) -> None:
     rng = random.Random(seed)
-    life = KeptLife(segment_bytes=2000)
+    life = LoggedServer(segment_bytes=2000)
     random_turns(rng, life, snapshots=True)
     assert isinstance(life.storage, MemoryStorage)
     keyspace, report = recovered(MemoryStorage(life.storage.files()))
@@ -139,7 +139,7 @@ def test_a_killed_process_leaves_everything(seed: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, SEGMENT_HEADER_BYTES - 1])
 def test_a_file_without_its_whole_header_never_held_anything(size: int) -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     end = life.log.end
     assert isinstance(life.storage, MemoryStorage)
@@ -159,7 +159,7 @@ def test_a_file_without_its_whole_header_never_held_anything(size: int) -> None:
 
 
 def test_a_file_with_nothing_but_its_header_is_gone_on_with() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     life.log.begin_segment()
     keyspace, report = recovered(life.storage)
@@ -170,7 +170,7 @@ def test_a_file_with_nothing_but_its_header_is_gone_on_with() -> None:
 
 
 def test_a_file_that_could_not_be_begun_and_whose_deletion_was_lost_is_left_out() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     assert isinstance(life.storage, MemoryStorage)
     life.run("SET k 1")
     begin = life.log.end
@@ -200,7 +200,7 @@ def test_an_empty_directory_is_an_empty_server() -> None:
 
 
 def test_the_newest_snapshot_counts_and_older_ones_go() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     life.snapshot()
     life.run("SET k 2")
@@ -215,7 +215,7 @@ def test_the_newest_snapshot_counts_and_older_ones_go() -> None:
 
 
 def test_a_log_that_ends_before_the_snapshot_is_superfluous() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     life.snapshot()
     files = life.files()
@@ -231,7 +231,7 @@ def test_a_log_that_ends_before_the_snapshot_is_superfluous() -> None:
 
 
 def test_a_snapshot_under_another_name_is_refused() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     life.snapshot()
     name = snapshot_name(life.log.end)
@@ -243,8 +243,8 @@ def test_a_snapshot_under_another_name_is_refused() -> None:
 # -- gaps and overlaps ------------------------------------------------------------------------
 
 
-def several_files() -> KeptLife:
-    life = KeptLife(segment_bytes=1)
+def several_files() -> LoggedServer:
+    life = LoggedServer(segment_bytes=1)
     for number in range(4):
         life.run(f"SET k {number}")
     return life
@@ -282,7 +282,7 @@ def with_header_field(data: bytes, at: int, value: int, size: int = 2) -> bytes:
 
 
 def one_file() -> tuple[str, bytes]:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SET k 1")
     ((name, data),) = life.files().items()
     return name, data
@@ -388,7 +388,7 @@ def test_a_torn_end_is_cut_by_the_first_write_and_not_before(operation: str) -> 
 
 
 def test_progress_goes_up_to_the_whole() -> None:
-    life = KeptLife(segment_bytes=300)
+    life = LoggedServer(segment_bytes=300)
     for number in range(20):
         life.run(f"SET k {number}")
     life.snapshot()
@@ -408,7 +408,7 @@ def test_every_refusal_is_a_log_error() -> None:
 
 
 def test_files_that_use_more_databases_than_there_are_say_so() -> None:
-    life = KeptLife()
+    life = LoggedServer()
     life.run("SELECT 9", "SET k 1")
     assert isinstance(life.storage, MemoryStorage)
     for _ in ("from the log", "from a snapshot"):

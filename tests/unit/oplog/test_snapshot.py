@@ -24,7 +24,7 @@ from anabranch.oplog.snapshot import (
 )
 from anabranch.stream.stream import Stream
 from tests.support.compressing import compress_all, whatever_it_gains
-from tests.support.random_life import random_life
+from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 
 
@@ -60,7 +60,7 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
     recorder = Recorder()
     effects = recorder.server.region.effects
     keyspace = recorder.server.region.keyspace
-    lines = list(random_life(rng, *OTHER_LINES))
+    lines = list(random_lines(rng, *OTHER_LINES))
     begin = rng.randrange(len(lines))
     pieces = None
     data = []
@@ -98,14 +98,14 @@ def test_an_abandoned_snapshot_leaves_no_trace(seed: int) -> None:
     recorder = Recorder()
     effects = recorder.server.region.effects
     keyspace = recorder.server.region.keyspace
-    for line in random_life(rng, *OTHER_LINES):
+    for line in random_lines(rng, *OTHER_LINES):
         recorder.run(line)
     snapshot = Snapshot(keyspace, Contents(0))
     effects.before = snapshot.before
     pieces = snapshot.bodies()
     for _ in range(rng.randrange(6)):
         next(pieces, None)
-    for line in random_life(rng, *OTHER_LINES):
+    for line in random_lines(rng, *OTHER_LINES):
         recorder.run(line)
     effects.before = None
     snapshot.release()

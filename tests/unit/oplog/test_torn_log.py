@@ -14,7 +14,7 @@ from anabranch.oplog.errors import CorruptLogError, LogError, NewerFormatError
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX, Recovery
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, batches_in, segment_name
 from anabranch.simulator.disk import MemoryStorage
-from tests.support.kept_life import KeptLife, go_on, recovered, restored
+from tests.support.logged_server import LoggedServer, go_on, recovered, restored
 from tests.support.recorder import everything_in
 
 LAST_TURN = (
@@ -31,7 +31,7 @@ class Log:
     """The files of a log, what there was after every turn, and where the last turn is."""
 
     def __init__(self, *, with_snapshot: bool) -> None:
-        life = KeptLife(segment_bytes=500)
+        life = LoggedServer(segment_bytes=500)
 
         def run(*lines: str) -> None:
             life.run(*lines)
@@ -246,7 +246,7 @@ def test_a_missing_file_is_noticed_unless_the_manifest_asks_for_nothing(
 
 
 def test_a_snapshot_outlives_the_loss_of_the_log_before_it() -> None:
-    life = KeptLife(segment_bytes=400)
+    life = LoggedServer(segment_bytes=400)
     life.run("SET k 1")
     life.run("SET k 2")
     life.snapshot()

@@ -240,7 +240,7 @@ def test_states_are_taken_from_one_peer_at_a_time() -> None:
     assert len(three.local.noted("joining")) == 1
 
 
-def test_a_new_region_takes_the_effects_of_former_lives_with_the_state() -> None:
+def test_a_new_region_takes_the_effects_of_former_epochs_with_the_state() -> None:
     world = World()
     one, two = world.cluster(2)
     one.write()

@@ -1,4 +1,4 @@
-"""Joining, leaving, and lives that end."""
+"""Joining, leaving, and epochs that end."""
 
 from __future__ import annotations
 
@@ -89,15 +89,15 @@ def test_a_region_that_lost_its_disk_comes_back_in_a_new_epoch() -> None:
     assert epoch_of(three.local.replica_id) >= 1
     assert not any("taken" in facts["text"] for facts in three.local.noted("refused"))
     assert not any("taken" in facts["text"] for facts in one.local.noted("refused"))
-    assert three.local.vector[3] == 1  # of its former life, from the others
+    assert three.local.vector[3] == 1  # of its former epoch, from the others
     three.write()
     world.run_until(world.converged)
     world.sync_all()
     world.run_until(world.is_settled, 15_000)
 
 
-def test_who_lost_its_disk_does_not_begin_a_life_that_nobody_remembers_again() -> None:
-    lives = set()
+def test_who_lost_its_disk_does_not_begin_an_epoch_that_nobody_remembers_again() -> None:
+    epochs = set()
     for seed in range(3):
         world = World(seed)
         one, _two, three = world.cluster(3)
@@ -108,9 +108,9 @@ def test_who_lost_its_disk_does_not_begin_a_life_that_nobody_remembers_again() -
         three.start()
         world.run(15_000)
         assert three.local.cluster_id == "c"
-        lives.add(epoch_of(three.local.replica_id))
-    assert len(lives) == 3
-    assert 0 not in lives
+        epochs.add(epoch_of(three.local.replica_id))
+    assert len(epochs) == 3
+    assert 0 not in epochs
 
 
 def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
@@ -183,7 +183,7 @@ def test_what_a_removed_region_may_not_know_stays_until_all_have_its_removal_on_
     assert one.local.watermark == two.local.watermark == {1: 2}
 
 
-def test_an_unclean_restart_ends_the_links_of_the_former_life() -> None:
+def test_an_unclean_restart_ends_the_links_of_the_former_epoch() -> None:
     world = World()
     one, two, _three = world.cluster(3)
     world.run(500)
@@ -200,7 +200,7 @@ def test_an_unclean_restart_ends_the_links_of_the_former_life() -> None:
     world.run_until(lambda: one.peer(2).state == "in_sync", 15_000)
 
 
-def test_what_a_former_life_has_sent_and_nobody_has_applied_is_dropped() -> None:
+def test_what_a_former_epoch_has_sent_and_nobody_has_applied_is_dropped() -> None:
     world = World()
     one, two, three = world.cluster(3)
     world.run(500)
@@ -296,7 +296,7 @@ def test_a_clean_restart_goes_on_in_its_epoch_though_its_clock_was_set_back() ->
     assert one.replicator.acknowledged(1) == (2, 0)
 
 
-def test_the_first_word_of_a_new_life_by_any_way_ends_the_link_with_the_former_one() -> None:
+def test_the_first_word_of_a_new_epoch_by_any_way_ends_the_link_with_the_former_one() -> None:
     world = World()
     one, _, _ = world.cluster(3)
     world.run(1000)

@@ -51,7 +51,7 @@ def test_of_two_that_ask_two_members_at_once_one_is_let_in() -> None:
         assert not outside.local.noted("new_epoch")
 
 
-def test_members_that_do_not_reach_each_other_give_out_different_lives() -> None:
+def test_members_that_do_not_reach_each_other_give_out_different_epochs() -> None:
     for seed in range(3):
         world = World(seed)
         one, two = world.cluster(2)
@@ -68,17 +68,17 @@ def test_members_that_do_not_reach_each_other_give_out_different_lives() -> None
         world.run(200)
         world.heal()
         world.run(20_000)
-        lives = {each.local.replica_id for each in (first, second)}
-        assert len(lives) == 2
+        epochs = {each.local.replica_id for each in (first, second)}
+        assert len(epochs) == 2
         assert one.local.vector == two.local.vector
-        assert lives <= set(one.local.vector), "what both wrote is there"
-        assert {region_of(each) for each in lives} == {NUMBER}
+        assert epochs <= set(one.local.vector), "what both wrote is there"
+        assert {region_of(each) for each in epochs} == {NUMBER}
         keeps, loses = sorted((first, second), key=lambda node: -node.local.replica_id)
         assert linked(keeps) == [1, 2]
         assert linked(loses) == []
         assert told(loses) & TAKEN
         world.run(60_000)
-        assert {each.local.replica_id for each in (first, second)} == lives, (
+        assert {each.local.replica_id for each in (first, second)} == epochs, (
             "they do not take turns"
         )
         assert linked(keeps) == [1, 2]
@@ -91,12 +91,12 @@ def test_who_cannot_reach_the_member_that_gives_numbers_away_is_let_in_by_anothe
     world.cut(1, 30)
     three = asking(world, 30, two)
     world.run_until(lambda: bool(three.local.cluster_id), 20_000)
-    assert epoch_of(three.local.replica_id) > 0, "nobody else can have been given this life"
+    assert epoch_of(three.local.replica_id) > 0, "nobody else can have been given this epoch"
     three.write()
     world.run_until(lambda: three.local.replica_id in one.local.vector, 5000)
 
 
-def test_who_comes_back_soon_without_its_disk_waits_until_its_former_life_is_over() -> None:
+def test_who_comes_back_soon_without_its_disk_waits_until_its_former_epoch_is_over() -> None:
     world = World()
     one, _two, three = world.cluster(3)
     world.run(1000)

@@ -28,7 +28,7 @@ def test_then_the_next_debt_is_watched() -> None:
     assert lag.seconds(8, 4250) == 0.25
 
 
-def test_another_life_of_the_peer_begins_anew() -> None:
+def test_another_epoch_of_the_peer_begins_anew() -> None:
     lag = ReceiveLag()
     lag.reported(2, theirs=700, ours=5, now_ms=1000)
     lag.reported(258, theirs=1, ours=0, now_ms=4000)

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.errors import ConfigError
 from anabranch.server.disk import Directory, lock_directory
-from tests.support.kept_life import KeptLife, recovered
+from tests.support.logged_server import LoggedServer, recovered
 from tests.support.recorder import everything_in
 
 
@@ -48,7 +48,7 @@ def test_files_get_other_names_and_go(tmp_path: Path) -> None:
 
 
 def test_a_life_on_the_real_disk_comes_back(tmp_path: Path) -> None:
-    life = KeptLife(Directory(tmp_path), segment_bytes=200)
+    life = LoggedServer(Directory(tmp_path), segment_bytes=200)
     for number in range(10):
         life.run(f"XADD s {number + 1}-0 f v", f"SET k {number}")
     life.sync()

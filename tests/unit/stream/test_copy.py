@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.support.random_life import random_life
+from tests.support.random_lines import random_lines
 from tests.support.streams import Streams, words
 
 
@@ -37,12 +37,12 @@ def test_a_copy_is_the_same_and_independent(seed: int) -> None:
     chance = random.Random(seed)
     server = Streams(now_ms=1)
     server.settings.stream_node_max_entries = 3
-    for line in random_life(chance):
+    for line in random_lines(chance):
         _run(server, line)
     server.run("COPY s other")
     before = _sight(server, "s")
     assert _sight(server, "other") == before
-    for line in random_life(chance, count=60):  # the copy goes on alone
+    for line in random_lines(chance, count=60):  # the copy goes on alone
         _run(server, _of_other(line, "s", "t", "u"))
     assert _sight(server, "s") == before
     server.check()
@@ -54,10 +54,10 @@ def test_original_and_copy_go_on_alike(seed: int) -> None:
     chance = random.Random(seed)
     server = Streams(now_ms=1)
     server.settings.stream_node_max_entries = 3
-    for line in random_life(chance):
+    for line in random_lines(chance):
         _run(server, line)
     server.run("COPY s other")
-    for line in random_life(chance, count=60)[20:]:
+    for line in random_lines(chance, count=60)[20:]:
         if " s " in line and not {"t", "u", "BLOCK"} & set(words(line)):
             reply = server.shows(line)
             assert server.shows(_of_other(line, "s")) == reply.replace("'s'", "'other'")

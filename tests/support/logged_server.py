@@ -17,10 +17,10 @@ from anabranch.region.turn import Turn
 from anabranch.simulator.disk import MemoryStorage
 from tests.support.recorder import Recorder, everything_in
 
-__all__ = ["KeptLife", "go_on", "recovered", "restored"]
+__all__ = ["LoggedServer", "go_on", "recovered", "restored"]
 
 
-class KeptLife:
+class LoggedServer:
     """A server whose effects are written to a log, turn by turn."""
 
     def __init__(self, storage: Storage | None = None, *, segment_bytes: int = 1 << 20) -> None:

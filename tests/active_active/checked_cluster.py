@@ -44,7 +44,7 @@ from tests.active_active.moves import goes_on, standings
 from tests.active_active.readers import GroupReader, token_of
 from tests.support.mesh import Node
 
-__all__ = ["Event", "Life", "Wanderer"]
+__all__ = ["CheckedCluster", "Event", "Wanderer"]
 
 Event = tuple[Any, ...]
 _Group = tuple[bytes, bytes]  # key and name
@@ -58,7 +58,7 @@ class Wanderer(Reader):
     """Whether it was answered with what was lost then: what removed an entry, maybe."""
 
 
-class Life(Comparison):
+class CheckedCluster(Comparison):
     """A mesh, who reads from it, and what has happened."""
 
     def __init__(self, regions: int, mode: str, conflict: str = "collapse") -> None:

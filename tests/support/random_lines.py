@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["STREAM_LINES", "random_life"]
+__all__ = ["STREAM_LINES", "random_lines"]
 
 # {k} {l} keys, {i} {j} from 1 to 9, {n} from 0 to 3, {g} group, {c} consumer, {p} producer
 STREAM_LINES = """
@@ -53,7 +53,7 @@ ADVANCE {n}
 """Everything that changes a stream; ``ADVANCE`` lets so many milliseconds pass."""
 
 
-def random_life(chance: random.Random, *others: str, count: int = 100) -> list[str]:
+def random_lines(chance: random.Random, *others: str, count: int = 100) -> list[str]:
     """A few entries and groups, then random lines: a quarter of them of ``others``, if given."""
     lines = [f"XADD {key} * f {number}" for key in "st" for number in range(8)]
     lines += [f"XGROUP CREATE {key} {group} 0" for key in "st" for group in "gh"]
