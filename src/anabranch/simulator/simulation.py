@@ -369,15 +369,23 @@ class Simulation:
         self.record.say(process.machine.number, f"{line} -> {said}")
 
     def _take_reply(self, reading: _Reading) -> None:
-        self._readings.remove(reading)
-        self.checks.readers.got(reading.reader, reading.cursor, reading.entries)
+        if reading in self._readings:
+            self._readings.remove(reading)
+            self.checks.readers.got(reading.reader, reading.cursor, reading.entries)
 
     def _drop_readings(self) -> None:
-        """Replies of processes that have ended, or have cut off their clients, never come."""
+        """Replies of processes that have ended, or have cut off their clients, never come.
+
+        The end of a run does not wait for removed regions, whose last sync may be slow.
+        """
         self._readings = [
             each
             for each in self._readings
-            if not (each.process.has_ended or each.process.durability.broken)
+            if not (
+                each.process.has_ended
+                or each.process.durability.broken
+                or (each.process.machine.is_removed and not self.is_breaking)
+            )
         ]
 
     # -- looking on ---------------------------------------------------------------------------
@@ -431,11 +439,15 @@ class Simulation:
         self.timeline.after(RESTART_MS, machine.start)
 
     def lose_disk(self, machine: Machine) -> None:
-        """A machine gets an empty disk; effects that only this machine had may be lost."""
-        others = [each.process for each in self.machines if each is not machine and each.process]
+        """A machine gets an empty disk; effects that only this machine had may be lost.
+
+        Effects of a removed region, too: no other region accepts them from that one any more.
+        """
+        others = [each.process for each in self.members() if each is not machine and each.process]
+        gone = {each.number for each in self.machines if each is machine or each.is_removed}
         for replica_id in list(self.record.promised):
             upto = max((each.durable.get(replica_id, 0) for each in others), default=0)
-            if region_of(replica_id) == machine.number or upto == 0:
+            if region_of(replica_id) in gone or upto == 0:
                 self.record.excuse(replica_id, upto)
         machine.lose_disk()
 
