@@ -378,15 +378,11 @@ class Simulation:
 
         The end of a run does not wait for removed regions, whose last sync may be slow.
         """
-        self._readings = [
-            each
-            for each in self._readings
-            if not (
-                each.process.has_ended
-                or each.process.durability.broken
-                or (each.process.machine.is_removed and not self.is_breaking)
-            )
-        ]
+        for each in list(self._readings):
+            process = each.process
+            is_late = process.machine.is_removed and not self.is_breaking
+            if process.has_ended or process.durability.broken or is_late:
+                self._readings.remove(each)
 
     # -- looking on ---------------------------------------------------------------------------
 
@@ -412,10 +408,8 @@ class Simulation:
             reached["feature level raised"] += level > self._levels.get(process, level)
             self._levels[process] = level
         self._count_joins()
-        process = self._clients.choice(self.machines).process
-        if process is None or process.durability.broken:  # its effects are recorded nowhere
-            pass
-        elif self._clients.random() < 0.1:
+        process = self._clients.choice(self.machines).process  # a broken log records no effects
+        if process and not process.durability.broken and self._clients.random() < 0.1:
             self.checks.compare_with_formulas(process)
         self.timeline.after(STEP_MS, self._observe)
 
