@@ -28,6 +28,11 @@ def test_every_module_says_what_it_is() -> None:
     assert [path for path, text in texts.items() if text and not _DOCSTRING.match(text)] == []
 
 
+def test_no_file_of_the_product_has_500_lines() -> None:
+    lines = {path: path.read_text("utf-8").count("\n") for path in MODULES if "src" in path.parts}
+    assert {path: count for path, count in lines.items() if count >= 500} == {}
+
+
 @pytest.mark.parametrize("folder", ["src", "tests", "benchmarks"])
 def test_files_that_the_code_mentions_exist(folder: str) -> None:
     gone = [
