@@ -33,7 +33,7 @@ def evaluate(ctx: Context, args: list[bytes]) -> bytes | None:
     source = args[1]
     sha1 = sha1_of(source)
     script = compile_script(ctx, source)
-    ctx.server.scripts.note(sha1, source)
+    ctx.server.scripts.cache(sha1, source)
     return _run(ctx, args, sha1, script, count)
 
 

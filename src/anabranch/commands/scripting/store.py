@@ -55,7 +55,7 @@ class Scripts:
         self._loaded[sha1] = source
         return sha1
 
-    def note(self, sha1: bytes, source: bytes) -> None:
+    def cache(self, sha1: bytes, source: bytes) -> None:
         """Keep an evaluated script; drops the one that was not evaluated for the longest time."""
         if sha1 not in self._loaded:
             self._evaluated[sha1] = source
