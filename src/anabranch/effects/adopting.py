@@ -14,7 +14,7 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import NO_REPLICA_ID, Group
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
 from anabranch.stream.renumbering import Renumbering

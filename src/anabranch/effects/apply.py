@@ -8,7 +8,7 @@ server.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from anabranch.effects import (
     apply_group,
@@ -98,10 +98,12 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
     kinds.TakeKey: _regional(apply_regions.take_key),
 }
 
+_APPLY: Final = {kind: row.apply for kind, row in EFFECTS.items()}
+
 
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
     """Apply one effect. Its dot, if it has one, is that of the replica."""
-    EFFECTS[type(effect)].apply(keyspace, effect)
+    _APPLY[type(effect)](keyspace, effect)
 
 
 def numbers_of(effect: kinds.Effect) -> int:

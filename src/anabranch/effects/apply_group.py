@@ -89,10 +89,13 @@ def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
 def see_consumer(keyspace: Keyspace, effect: kinds.SeeConsumer) -> None:
     """See :class:`kinds.SeeConsumer`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
-    consumer = group.consumers[effect.consumer]
-    consumer.seen_ms = effect.now_ms
-    if effect.active:
-        consumer.active_ms = effect.now_ms
+    _see(group.consumers[effect.consumer], effect.now_ms, effect.active)
+
+
+def _see(consumer: Consumer, now_ms: int, active: bool) -> None:
+    consumer.seen_ms = now_ms
+    if active:
+        consumer.active_ms = now_ms
 
 
 def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
@@ -105,10 +108,9 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     """See :class:`kinds.Deliver`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
     consumer = group.consumers[effect.consumer]
-    consumer.seen_ms = effect.now_ms
-    if effect.pending:
-        consumer.active_ms = effect.now_ms
-    if not effect.pending:
+    now_ms, pending = effect.now_ms, effect.pending
+    _see(consumer, now_ms, pending)
+    if not pending:
         where = effect.db, effect.key, effect.group
         keyspace.replica.conflicts.record_processed(where, effect.region, effect.numbers)
     group.hand_out(
@@ -116,9 +118,9 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         effect.ids,
         effect.numbers,
         consumer,
-        effect.now_ms,
+        now_ms,
         effect.entries_read,
-        pending=effect.pending,
+        pending=pending,
     )
 
 
@@ -131,6 +133,8 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
         group.claim(stream.logs, replica_id, entry_id, owner, delivery_ms, count)
     if owner is None:
         keyspace.databases[effect.db].signal(effect.key)
+    elif effect.now_ms:
+        _see(owner, effect.now_ms, effect.active)
 
 
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:

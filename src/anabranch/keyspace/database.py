@@ -14,7 +14,7 @@ from anabranch.keyspace.expiry import Deadlines
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value
-from anabranch.keyspace.waiters import Waiter
+from anabranch.keyspace.waiter import Waiter
 from anabranch.stream.stream import Stream
 
 __all__ = ["Database", "Watcher"]

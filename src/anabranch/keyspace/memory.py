@@ -16,7 +16,8 @@ from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.block import Block
 from anabranch.stream.group import Group, Run
 from anabranch.stream.ledger import Accepted
-from anabranch.stream.pending import Consumer, PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingList
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog

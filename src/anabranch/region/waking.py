@@ -17,7 +17,7 @@ from anabranch.keyspace.version_vectors import covers
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
-    from anabranch.keyspace.waiters import Waiter
+    from anabranch.keyspace.waiter import Waiter
     from anabranch.region.state import RegionState
 
 __all__ = ["Waking"]

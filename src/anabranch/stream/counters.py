@@ -76,8 +76,13 @@ def entries_read_after(
     entries-added, which XSETID may have lowered, so that the lag is never negative.
     """
     first = stream.first_id
+    deleted = stream.max_deleted_id
     for index, entry_id in enumerate(delivered):
-        if read is not None and cursor >= first and not _deletion_from(stream, cursor):
+        if (
+            read is not None
+            and cursor >= first
+            and (cursor > deleted or not _deletion_from(stream, cursor))
+        ):
             # and so for all that follow
             return min(read + len(delivered) - index, stream.entries_added)
         if stream.entries_added:

@@ -8,9 +8,23 @@ Sources: the ID rules of Redis Streams (incomplete IDs, lexical quirks), see doc
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
-__all__ = ["MAX_ID", "MAX_SEQ", "MIN_ID", "SEQ_BITS", "InvalidId", "make", "parse", "split", "text"]
+from msgspec import DecodeError, Meta, json
+
+__all__ = [
+    "MAX_ID",
+    "MAX_SEQ",
+    "MIN_ID",
+    "SEQ_BITS",
+    "InvalidId",
+    "make",
+    "parse",
+    "parse_all",
+    "split",
+    "text",
+]
 
 SEQ_BITS: Final = 64
 MAX_SEQ: Final = (1 << 64) - 1
@@ -20,6 +34,11 @@ MAX_ID: Final = (1 << 128) - 1
 _MAX_TEXT: Final = 127  # Redis copies an ID into a buffer of 128 bytes; longer is invalid
 _SAFE_TEXT: Final = 20  # two parts of fewer digits cannot overflow
 _BLANKS: Final = b" \t\n\v\f\r"
+
+_EVERYDAY: Final = b"0123456789-"
+_BETWEEN: Final = b"],["
+_Part = Annotated[int, Meta(le=(1 << 63) - 1)]  # a constraint of msgspec has 63 bits
+_PAIRS: Final = json.Decoder(list[tuple[_Part, _Part]])
 
 
 class InvalidId(ValueError):
@@ -69,3 +88,21 @@ def parse(raw: bytes, missing_seq: int = 0) -> int:
     if not dash:
         return (_part(ms) << SEQ_BITS) | missing_seq
     return (_part(ms) << SEQ_BITS) | _part(seq)
+
+
+def parse_all(raw_ids: Sequence[bytes]) -> list[int]:
+    """Read several IDs; :class:`InvalidId` if one is none.
+
+    Everyday IDs are digits, a dash and digits. A list of such pairs is JSON but for the dashes, so
+    a parser in C reads them all at once. It refuses what is not everyday, which is then read one
+    by one.
+    """
+    joined = _BETWEEN.join(raw_ids)
+    if len(joined.translate(None, _EVERYDAY)) == len(_BETWEEN) * (len(raw_ids) - 1):
+        try:
+            pairs = _PAIRS.decode(b"[[%b]]" % joined.replace(b"-", b","))
+        except DecodeError:
+            pass
+        else:
+            return [(ms << SEQ_BITS) | seq for ms, seq in pairs]
+    return [parse(raw) for raw in raw_ids]

@@ -30,7 +30,8 @@ from anabranch.stream.frozen_pending import FrozenPending
 from anabranch.stream.group import LOCAL_REGION, Creation, Group, Place, Run
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
-from anabranch.stream.pending import Consumer, PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingList
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Shared

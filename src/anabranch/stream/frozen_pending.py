@@ -14,7 +14,8 @@ from typing import Final
 from sortedcontainers import SortedDict
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.pending import PendingList
+from anabranch.stream.pending_entry import PendingEntry
 
 __all__ = ["FrozenEntries", "FrozenPending"]
 

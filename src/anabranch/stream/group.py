@@ -20,7 +20,8 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group_pending import MAX_DELIVERIES
 from anabranch.stream.group_progress import Creation, GroupProgress, Logs, Place, Vector
-from anabranch.stream.pending import Consumer, PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingList
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot

@@ -9,14 +9,15 @@ claims do not pay for it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, groupby, repeat
 from operator import attrgetter
 
 from sortedcontainers import SortedList
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.pending import Consumer, PendingEntry, PendingList, walk
+from anabranch.stream.pending import Consumer, PendingList, walk
+from anabranch.stream.pending_entry import PendingEntry
 
 __all__ = ["MAX_DELIVERIES", "GroupPending"]
 
@@ -100,16 +101,17 @@ class GroupPending:
             if (entry := pending.entries.get(entry_id)) is not None
         ]
 
-    def pending_among(self, ids: Iterable[int]) -> list[int]:
+    def pending_among(self, ids: Sequence[int]) -> list[int]:
         """Those of these IDs that are pending, each once, in the given order."""
+        if len(ids) == 1:
+            return list(ids) if self.find(ids[0]) is not None else []
+        distinct = dict.fromkeys(ids)
+        for pending in self.pending.values():
+            if distinct.keys() <= pending.entries.keys():  # nearly always
+                return list(distinct)
         lists = list(self.pending.values())
-        if len(lists) == 1:
-            known = lists[0].entries
-            return [entry_id for entry_id in dict.fromkeys(ids) if entry_id in known]
         return [
-            entry_id
-            for entry_id in dict.fromkeys(ids)
-            if any(entry_id in pending.entries for pending in lists)
+            entry_id for entry_id in distinct if any(entry_id in each.entries for each in lists)
         ]
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
@@ -132,22 +134,30 @@ class GroupPending:
         An entry that was pending already (after SETID backwards) goes to this consumer, with one
         delivery.
         """
-        pending = self.pending[region]
-        known = pending.entries
-        if known and not known.keys().isdisjoint(ids):
+        pending = self.pending.get(region)
+        if pending is None:
+            pending = self.pending[region] = PendingList()
+        if ids and not pending.is_below(ids[0]):
+            known = pending.entries
             self._acknowledge_of(region, [entry_id for entry_id in ids if entry_id in known])
         own = consumer.pending.get(region)
         if own is None:
             own = consumer.pending[region] = PendingList()
-        made = map(
-            PendingEntry, ids, repeat(consumer), repeat(now_ms), repeat(1), count(self.stamp)
-        )
-        fresh = dict(zip(ids, made, strict=True))
-        self.stamp += len(ids)
-        pending.extend(fresh)
-        own.extend(fresh)
+        stamp = self.stamp
+        self.stamp = stamp + len(ids)
+        if len(ids) == 1:
+            fresh = [PendingEntry(ids[0], consumer, now_ms, 1, stamp)]
+            pending.add(fresh[0])
+            own.add(fresh[0])
+        else:
+            fresh = list(
+                map(PendingEntry, ids, repeat(consumer), repeat(now_ms), repeat(1), count(stamp))
+            )
+            by_id = dict(zip(ids, fresh, strict=True))
+            pending.extend(by_id)
+            own.extend(by_id)
         if self.by_age is not None:
-            self.by_age.update((now_ms, entry.stamp, entry) for entry in fresh.values())
+            self.by_age.update([(now_ms, entry.stamp, entry) for entry in fresh])
 
     def acknowledge(self, ids: Sequence[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
@@ -159,15 +169,20 @@ class GroupPending:
 
     def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
         """Do the same for entries of one region."""
+        pending = self.pending[region]
         if len(ids) == 1:
-            entry = self.pending[region].pop(ids[0])
+            entry = pending.pop(ids[0])
             if entry is None:
                 return 0
             self._detach(region, entry)
             return 1
-        gone = self.pending[region].pop_all(ids)
+        gone = pending.pop_all(ids)
         if self.by_age is None and not self.released:
-            _leave_consumers(region, gone)
+            owners = set(map(_CONSUMER, gone))
+            if len(owners) == 1:  # nearly always
+                owners.pop().pending[region].pop_all(ids)
+            else:
+                _leave_consumers(region, gone)
         else:
             for entry in gone:
                 self._detach(region, entry)

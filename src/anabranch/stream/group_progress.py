@@ -8,7 +8,7 @@ alone one ID is enough: :mod:`anabranch.stream.lone_group`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.stream.counters import Counted
@@ -137,7 +137,7 @@ class GroupProgress(GroupPending):
                     acknowledged = some.copy()
         return acknowledged.without(self.hidden.get(replica_id))
 
-    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterator[Span]:
+    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:
         """Live entries of a replica ID to deliver, ascending, at most ``limit`` (-1: all)."""
         return limited(self._spans(replica_id, log), limit)
 

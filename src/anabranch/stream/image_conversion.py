@@ -28,7 +28,8 @@ from anabranch.stream.image import (
     StreamImage,
 )
 from anabranch.stream.merge import merge_labelled
-from anabranch.stream.pending import Consumer, PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingList
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream

@@ -6,10 +6,9 @@ delivered to the group. What regions share of a group is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from anabranch.stream.counters import Counted, entries_read_after, lag
-from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import Group
 from anabranch.stream.group_pending import GroupPending
 from anabranch.stream.group_progress import Creation, Logs, Vector
@@ -73,9 +72,9 @@ class LoneGroup(Group):
 
     # -- what is left to deliver --------------------------------------------------------------
 
-    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterator[Span]:
+    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:
         """Live entries to deliver, ascending."""
-        return log.spans(self.last_delivered_id + 1, MAX_ID, limit)
+        return log.spans_from(self.last_delivered_id + 1, limit)
 
     def _begin(self, replica_id: int, log: RegionLog) -> int:
         return log.number_upto(self.last_delivered_id)

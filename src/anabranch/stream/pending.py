@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import lt
 from typing import Protocol
 
-from msgspec import Struct
+from anabranch.stream.pending_entry import PendingEntry
 
-__all__ = ["Consumer", "PendingEntry", "PendingList", "View", "walk"]
+__all__ = ["Consumer", "PendingList", "View", "first_of", "walk"]
 
 _SWEEP_MIN = 64
 _SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
@@ -26,34 +26,6 @@ _PIECE = 256  # IDs looked up together
 _FEW_LATE = 16  # so many memory moves take less time than one pass over a long list
 _LATE_MAX = 1000  # and one for each ``_LATE_SHARE`` others: then a pass is cheap for each of them
 _LATE_SHARE = 64
-
-
-class PendingEntry(Struct, eq=False):
-    """One delivered and not yet acknowledged entry.
-
-    ``consumer`` is None for a released (NACKed) entry. ``delivery_ms`` is a wall-clock time;
-    ``stamp`` orders updates within one millisecond (CLAIM serves the longest untouched first).
-    A Struct, because deliveries make many at once.
-    """
-
-    entry_id: int
-    consumer: Consumer | None
-    delivery_ms: int
-    delivery_count: int
-    stamp: int
-    number: int = 0
-    """Of the entry; 0: only its ID is known, as in a region alone."""
-
-    def copy(self) -> PendingEntry:
-        """A copy of the entry in its present state."""
-        return PendingEntry(
-            self.entry_id,
-            self.consumer,
-            self.delivery_ms,
-            self.delivery_count,
-            self.stamp,
-            self.number,
-        )
 
 
 class View(Protocol):
@@ -84,6 +56,11 @@ class PendingList:
     def get(self, entry_id: int) -> PendingEntry | None:
         """The pending entry with this ID, or None; O(1)."""
         return self.entries.get(entry_id)
+
+    def is_below(self, entry_id: int) -> bool:
+        """Whether every pending ID is lower; False if that takes more than a look to know."""
+        order = self._order
+        return not order or order[-1] < entry_id
 
     def add(self, entry: PendingEntry) -> None:
         """Insert an entry whose ID is not pending; O(1)."""
@@ -130,7 +107,7 @@ class PendingList:
         """Insert entries given in ascending order, none of which is pending."""
         if not fresh:
             return
-        if self._order and next(iter(fresh)) <= self._order[-1]:
+        if not self.is_below(next(iter(fresh))):
             for entry in fresh.values():
                 self.add(entry)
             return
@@ -185,6 +162,20 @@ class PendingList:
                 high = bisect_right(order, end, low, high)
             yield from filter(None, map(find, order[low:high]))
             low = high
+
+    def first_between(self, start: int, end: int, count: int) -> list[PendingEntry]:
+        """The first of these entries, at most so many."""
+        find = self.entries.get
+        order = self._ordered()
+        low = bisect_left(order, start)
+        found: list[PendingEntry] = []
+        while len(found) < count and low < len(order) and order[low] <= end:
+            ids = order[low : low + count - len(found)]
+            low += len(ids)
+            if ids[-1] > end:
+                del ids[bisect_right(ids, end) :]
+            found += filter(None, map(find, ids))
+        return found
 
     def some_between(self, start: int, end: int, count: int) -> tuple[list[PendingEntry], int]:
         """The first entries of the interval, at most ``count``, and the last ID covered."""
@@ -246,6 +237,24 @@ class Consumer:
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """The pending entries of this consumer by ID."""
         return walk(self.pending, start, end)
+
+
+def first_of(
+    lists: dict[int, PendingList], start: int, end: int, count: int
+) -> Sequence[PendingEntry]:
+    """The first entries of an interval, by ID; more than ``count`` rather than part those of an ID.
+
+    Who asks for more goes on behind the last ID.
+    """
+    if len(lists) == 1:
+        (pending,) = lists.values()
+        return pending.first_between(start, end, count)
+    found: list[PendingEntry] = []
+    for entry in walk(lists, start, end):
+        if len(found) >= count and (not found or entry.entry_id != found[-1].entry_id):
+            break
+        found.append(entry)
+    return found
 
 
 def walk(lists: dict[int, PendingList], start: int, end: int) -> Iterator[PendingEntry]:

@@ -18,11 +18,12 @@ entry, live or not, the newest that was deleted on purpose, and where counting b
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from anabranch.stream.block import Block
 from anabranch.stream.block_sequence import BlockSequence, Span
+from anabranch.stream.entry_id import MAX_ID
 
 __all__ = ["RegionLog", "Span"]
 
@@ -82,6 +83,22 @@ class RegionLog(BlockSequence):
             self.base = position
             if self.tail is not None:
                 self.tail.keep_positions()
+
+    # -- finding by ID ------------------------------------------------------------------------
+
+    def spans_from(self, start: int, limit: int = -1) -> Iterable[Span]:
+        """Live entries with ``start <= ID``, ascending, at most ``limit`` (-1: all).
+
+        Most reads of new entries find what they want in one block.
+        """
+        at = bisect_right(self.first_ids, start) - 1
+        if at >= 0 and limit > 0:
+            block = self.blocks[at]
+            if not block.dead:
+                low = block.index_from(start)
+                if low + limit <= block.count:
+                    return [(block, low, low + limit)]
+        return self.spans(start, MAX_ID, limit)
 
     # -- finding by number --------------------------------------------------------------------
 

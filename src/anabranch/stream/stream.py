@@ -23,7 +23,7 @@ from anabranch.stream.merge import (
     merge_spans,
     merge_spans_reversed,
 )
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, winner
@@ -174,7 +174,7 @@ class Stream:
             (replica_id,) = self.logs
             return zip(repeat(replica_id), group.spans(replica_id, self.local, limit))
         sources = {
-            replica_id: group.spans(replica_id, log)
+            replica_id: iter(group.spans(replica_id, log))
             for replica_id in self.ranked()
             if (log := self.logs[replica_id]).length
         }

@@ -20,7 +20,8 @@ from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.scheduling import SLICE_NS
 from anabranch.stream.block import Block
 from anabranch.stream.group import Group
-from anabranch.stream.pending import Consumer, PendingEntry
+from anabranch.stream.pending import Consumer
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness, decode_all
 

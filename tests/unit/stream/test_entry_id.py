@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, InvalidId, make, parse, text
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, InvalidId, make, parse, parse_all, text
 
 halves = st.one_of(st.integers(0, MAX_SEQ), st.sampled_from([0, 1, MAX_SEQ]))
 
@@ -69,3 +69,25 @@ def test_parse_follows_the_rules(raw: bytes) -> None:
     else:
         assert parse(raw) == expected
         assert expected <= MAX_ID
+
+
+_EVERYDAY = st.builds(lambda ms, seq: b"%d-%d" % (ms, seq), halves, halves)
+_NEARLY = st.one_of(
+    _EVERYDAY,
+    st.lists(st.sampled_from(b"0123456789-+ ,[]"), max_size=12).map(bytes),
+    st.sampled_from([b"1-2],[3-4", b"1,2", b"1-2-3", b"7", b"007-1", b"1-", b"-1-1", b"1--1", b""]),
+)
+
+
+@given(raw_ids=st.one_of(st.lists(_EVERYDAY, min_size=1), st.lists(_NEARLY, min_size=1)))
+@example(raw_ids=[b"1", b"1-2-3"])
+@example(raw_ids=[b"1-2],[3-4", b""])
+@example(raw_ids=[b"1-18446744073709551616"])
+@example(raw_ids=[b"9223372036854775808-1"])
+def test_ids_read_together_are_those_read_one_by_one(raw_ids: list[bytes]) -> None:
+    expected = [_naive(raw) for raw in raw_ids]
+    if None in expected:
+        with pytest.raises(InvalidId):
+            parse_all(raw_ids)
+    else:
+        assert parse_all(raw_ids) == expected

@@ -10,7 +10,8 @@ from anabranch.stream import frozen_pending
 from anabranch.stream.frozen_pending import FrozenPending
 from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.lone_group import LoneGroup
-from anabranch.stream.pending import Consumer, PendingEntry
+from anabranch.stream.pending import Consumer
+from anabranch.stream.pending_entry import PendingEntry
 
 Shown = tuple[int, bytes | None, int, int, int]
 

@@ -12,7 +12,8 @@ from anabranch.stream import pending as pending_module
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import Group
 from anabranch.stream.lone_group import LoneGroup
-from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.pending import PendingList
+from anabranch.stream.pending_entry import PendingEntry
 
 # -- pending lists ----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from anabranch.commands.execution.waits import Waits
 from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
-from anabranch.keyspace.waiters import Waiter
+from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import encode
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS

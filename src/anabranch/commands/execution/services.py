@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anabranch.commands.pubsub.channels import Channels
     from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
     from anabranch.commands.scripting.store import Scripts
-    from anabranch.keyspace.waiters import Waiter
+    from anabranch.keyspace.waiter import Waiter
     from anabranch.metrics.latency import LatencyMonitor
     from anabranch.metrics.rates import Rates
     from anabranch.metrics.slowlog import SlowLog

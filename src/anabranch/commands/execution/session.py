@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.commands.request.spec import Command
     from anabranch.keyspace.replica import Dot
-    from anabranch.keyspace.waiters import Waiter
+    from anabranch.keyspace.waiter import Waiter
 
 __all__ = ["Session", "Sliced"]
 

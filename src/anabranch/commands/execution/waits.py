@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from anabranch.keyspace.inquiry import Inquiry
-    from anabranch.keyspace.waiters import Waiter
+    from anabranch.keyspace.waiter import Waiter
 
 __all__ = ["Waits"]
 

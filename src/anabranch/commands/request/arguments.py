@@ -26,6 +26,7 @@ __all__ = [
 IDS_AT_ONCE = 1000
 """Entry IDs that are read in one step: under a millisecond."""
 
+_MANY_IDS = 4  # so many are read faster together
 _SAFE_DIGITS = 19  # fewer digits cannot overflow
 _INT_MIN = -(1 << 63)
 _INT_MAX = (1 << 63) - 1
@@ -74,6 +75,8 @@ def symmetric(raw: bytes) -> int:
 def id_list(raw_ids: Sequence[bytes]) -> list[int]:
     """Several entry IDs; all must be valid before one is used."""
     try:
+        if len(raw_ids) >= _MANY_IDS:
+            return entry_id.parse_all(raw_ids)
         return [entry_id.parse(raw) for raw in raw_ids]
     except entry_id.InvalidId:
         raise CommandError(texts.INVALID_ID) from None

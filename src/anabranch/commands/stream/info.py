@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
@@ -13,11 +12,13 @@ from anabranch.commands.request.help import wrong_subcommand
 from anabranch.commands.stream.entries import entries_ascending
 from anabranch.commands.stream.pending_rows import pending_rows
 from anabranch.errors import CommandError
-from anabranch.resp.encode import bulk
+from anabranch.resp.encode import array_header, bulk, map_header, null
+from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Map, Raw
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.group import Group
-from anabranch.stream.pending import Consumer, PendingEntry
+from anabranch.stream.pending import Consumer
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
 __all__ = ["consumers_info", "groups_info", "stream_info"]
@@ -37,32 +38,67 @@ def _group_names(stream: Stream) -> list[bytes]:
     return sorted(stream.groups)
 
 
-def _figures(stream: Stream) -> list[tuple[str, Any]]:
+def _template(pairs: str) -> bytes:
+    """The bytes of the pairs of a map, ready for ``%``.
+
+    Of each pair the name is given, and what its value is: ``d`` a number, ``t`` a text of which
+    the length and the bytes are given, ``v`` a whole reply.
+    """
+    forms = {"d": b":%d\r\n", "t": b"$%d\r\n%b\r\n", "v": b"%b"}
+    words = pairs.split()
+    return b"".join(
+        [
+            bulk(name.encode()) + forms[form]
+            for name, form in zip(words[::2], words[1::2], strict=True)
+        ]
+    )
+
+
+_FIGURES = _template(
+    "length d radix-tree-keys d radix-tree-nodes d last-generated-id t max-deleted-entry-id t"
+    " entries-added d recorded-first-entry-id t idmp-duration d idmp-maxsize d pids-tracked d"
+    " iids-tracked d iids-added d iids-duplicates d"
+)
+_FIGURES_COUNT = 13
+_SUMMARY = _template("groups d first-entry v last-entry v")
+_GROUP = _template("name t consumers d pending d last-delivered-id t entries-read v lag v")
+_GROUP_COUNT = 6
+_CONSUMER = _template("name t pending d idle d inactive d")
+_CONSUMER_COUNT = 4
+
+
+def _figures(stream: Stream) -> bytes:
     """The thirteen pairs that both forms of XINFO STREAM begin with; tools rely on the order."""
     producers = stream.producers
     nodes = stream.node_count
-    return [
-        ("length", stream.length),
-        ("radix-tree-keys", nodes),
-        ("radix-tree-nodes", nodes + 1),
-        ("last-generated-id", text(stream.last_id)),
-        ("max-deleted-entry-id", text(stream.max_deleted_id)),
-        ("entries-added", stream.entries_added),
-        ("recorded-first-entry-id", text(stream.first_id)),
-        ("idmp-duration", producers.duration_s),
-        ("idmp-maxsize", producers.maxsize),
-        ("pids-tracked", len(producers.tables)),
-        ("iids-tracked", producers.tracked),
-        ("iids-added", producers.iids_added),
-        ("iids-duplicates", producers.duplicates),
-    ]
+    last = text(stream.last_id)
+    deleted = text(stream.max_deleted_id)
+    first = text(stream.first_id)
+    return _FIGURES % (
+        stream.length,
+        nodes,
+        nodes + 1,
+        len(last),
+        last,
+        len(deleted),
+        deleted,
+        stream.entries_added,
+        len(first),
+        first,
+        producers.duration_s,
+        producers.maxsize,
+        len(producers.tables),
+        producers.tracked,
+        producers.iids_added,
+        producers.duplicates,
+    )
 
 
 def stream_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO STREAM key [FULL [COUNT n]]."""
     stream = _existing(ctx, args[2])
     if len(args) == 3:
-        return ctx.reply(_summary(stream))
+        return _summary(ctx, stream)
     if args[3].upper() != b"FULL" or len(args) not in (4, 6):
         raise wrong_subcommand(args)
     count = FULL_COUNT
@@ -72,46 +108,51 @@ def stream_info(ctx: Context, args: list[bytes]) -> bytes:
         count = integer(args[5])
         if count < 0:
             count = FULL_COUNT
-    return ctx.reply(_full(stream, count))
+    return _full(ctx, stream, count)
 
 
-def _ledger(stream: Stream) -> list[tuple[str, Any]]:
+def _ledger(stream: Stream) -> bytes:
     """A pair of ours at the very end, only where bulk producers write.
 
     There are clients that refuse a reply with a pair they do not know.
     """
     records = stream.ledger.records
-    return [("ledger-records", len(records))] if records else []
+    return b"%b:%d\r\n" % (bulk(b"ledger-records"), len(records)) if records else b""
 
 
-def _summary(stream: Stream) -> Map:
-    first = stream.fragment(stream.first_id)
-    last = stream.fragment(stream.last_live_id)
-    return Map(
+def _summary(ctx: Context, stream: Stream) -> bytes:
+    none = null(ctx.resp3)
+    ledger = _ledger(stream)
+    return b"".join(
         [
-            *_figures(stream),
-            ("groups", len(stream.groups)),
-            ("first-entry", None if first is None else Raw(first)),
-            ("last-entry", None if last is None else Raw(last)),
-            *_ledger(stream),
+            map_header(_FIGURES_COUNT + 3 + bool(ledger), ctx.resp3),
+            _figures(stream),
+            _SUMMARY
+            % (
+                len(stream.groups),
+                stream.fragment(stream.first_id) or none,
+                stream.fragment(stream.last_live_id) or none,
+            ),
+            ledger,
         ]
     )
 
 
-def _full(stream: Stream, count: int) -> Map:
+def _full(ctx: Context, stream: Stream, count: int) -> bytes:
     limit = count or -1
-    return Map(
+    ledger = _ledger(stream)
+    groups = [
+        _full_group(stream, name, stream.groups[name], limit) for name in _group_names(stream)
+    ]
+    return b"".join(
         [
-            *_figures(stream),
-            ("entries", Raw(entries_ascending(stream.spans(MIN_ID, MAX_ID, limit)))),
-            (
-                "groups",
-                [
-                    _full_group(stream, name, stream.groups[name], limit)
-                    for name in _group_names(stream)
-                ],
-            ),
-            *_ledger(stream),
+            map_header(_FIGURES_COUNT + 2 + bool(ledger), ctx.resp3),
+            _figures(stream),
+            bulk(b"entries"),
+            entries_ascending(stream.spans(MIN_ID, MAX_ID, limit)),
+            bulk(b"groups"),
+            ctx.reply(groups),
+            ledger,
         ]
     )
 
@@ -167,21 +208,28 @@ def _owned_tail(entry: PendingEntry) -> bytes:
 def groups_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO GROUPS key."""
     stream = _existing(ctx, args[2])
-    return ctx.reply(
-        [
-            Map(
-                [
-                    ("name", name),
-                    ("consumers", len(group.consumers)),
-                    ("pending", group.pending_count),
-                    ("last-delivered-id", text(group.last_delivered_id)),
-                    ("entries-read", group.read_count(stream)),
-                    ("lag", group.lag(stream)),
-                ]
+    none = null(ctx.resp3)
+    header = map_header(_GROUP_COUNT, ctx.resp3)
+    parts = [array_header(len(stream.groups))]
+    for name in _group_names(stream):
+        group = stream.groups[name]
+        last = text(group.last_delivered_id)
+        read, lag = group.read_count(stream), group.lag(stream)
+        parts.append(header)
+        parts.append(
+            _GROUP
+            % (
+                len(name),
+                name,
+                len(group.consumers),
+                group.pending_count,
+                len(last),
+                last,
+                none if read is None else integer_reply(read),
+                none if lag is None else integer_reply(lag),
             )
-            for name, group in ((name, stream.groups[name]) for name in _group_names(stream))
-        ]
-    )
+        )
+    return b"".join(parts)
 
 
 def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
@@ -194,16 +242,19 @@ def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
             % (texts.shown(args[3]), texts.shown(args[2]))
         )
     now_ms = ctx.now_ms
-    return ctx.reply(
-        [
-            Map(
-                [
-                    ("name", name),
-                    ("pending", consumer.pending_count),
-                    ("idle", max(now_ms - consumer.seen_ms, 0)),
-                    ("inactive", -1 if consumer.active_ms < 0 else now_ms - consumer.active_ms),
-                ]
+    header = map_header(_CONSUMER_COUNT, ctx.resp3)
+    parts = [array_header(len(group.consumers))]
+    for name, consumer in sorted(group.consumers.items()):
+        inactive = -1 if consumer.active_ms < 0 else now_ms - consumer.active_ms
+        parts.append(header)
+        parts.append(
+            _CONSUMER
+            % (
+                len(name),
+                name,
+                consumer.pending_count,
+                max(now_ms - consumer.seen_ms, 0),
+                inactive,
             )
-            for name, consumer in sorted(group.consumers.items())
-        ]
-    )
+        )
+    return b"".join(parts)

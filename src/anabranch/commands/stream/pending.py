@@ -21,10 +21,10 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import ZERO, array_header, bulk
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.scheduling import Steps
+from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
-from anabranch.stream.pending import PendingEntry
-from anabranch.stream.stream import Stream
+from anabranch.stream.pending_entry import PendingEntry
 
 __all__ = ["xack", "xautoclaim", "xclaim", "xnack"]
 
@@ -169,6 +169,8 @@ def _claim_ids(args: list[bytes]) -> list[int]:
     """Arguments from the fifth on are IDs up to the first that is none; the rest are options."""
     ids = []
     for raw in args[5:]:
+        if raw[:1].isalpha():  # an option; an exception takes longer
+            break
         try:
             ids.append(parse(raw))
         except InvalidId:
@@ -222,8 +224,10 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     if options.last_id > group.last_delivered_id:
         ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
         ctx.changes += 1
-    claim = _Claim(ctx, key, stream, name, group, consumer)
+    claim = _Claim(ctx, key, name, group, consumer)
     for entry_id in ids:
+        if entry_id in claim.taken:  # its time and count have changed
+            claim.assign()
         candidates = stream.claimable(group, entry_id)
         ghosts = [entry for found, entry in candidates if found is None and entry is not None]
         if ghosts:  # at once: forgetting one may acknowledge the others of this ID
@@ -242,7 +246,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
             else:
                 count = before if options.justid else min(before + 1, MAX_DELIVERIES)
             delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
-            claim.assign(found, entry_id, delivery_ms, count, justid=options.justid)
+            claim.add(found, entry_id, delivery_ms, count, justid=options.justid)
     return claim.reply()
 
 
@@ -263,54 +267,63 @@ def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:
 class _Claim:
     """Entries that one command assigns to another consumer, and the reply that lists them."""
 
+    __slots__ = ("_consumer", "_ctx", "_is_seen", "_key", "_name", "_parts", "_rows", "taken")
+
     def __init__(
-        self, ctx: Context, key: bytes, stream: Stream, name: bytes, group: Group, consumer: bytes
+        self, ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes
     ) -> None:
         self._ctx = ctx
         self._key = key
         self._name = name
         self._consumer = consumer
         self._parts: list[bytes] = []
-        db = ctx.db.index
-        if consumer in group.consumers:
-            ctx.emit(kinds.SeeConsumer(db, key, name, consumer, ctx.now_ms, active=False))
-        else:
-            ctx.emit(kinds.CreateConsumer(db, key, name, consumer, ctx.now_ms))
+        self._rows: list[tuple[int, int, int, int]] = []
+        self.taken: set[int] = set()  # IDs of the entries of these rows
+        self._is_seen = consumer not in group.consumers
+        if self._is_seen:
+            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
             ctx.changes += 1
 
-    def assign(
-        self, found: tuple[int, object, int], entry_id: int, at_ms: int, count: int, *, justid: bool
+    def add(
+        self, found: tuple[int, Block, int], entry_id: int, at_ms: int, count: int, *, justid: bool
     ) -> None:
-        """Assign one entry to the consumer and add it to the reply."""
-        ctx = self._ctx
+        """Add one entry to the reply; :meth:`reply` assigns it at the latest."""
         region, block, index = found
-        row = (entry_id, region, at_ms, count)
-        db = ctx.db.index
-        ctx.emit(kinds.Assign(db, self._key, self._name, self._consumer, [row]))
-        if not self._parts:
+        self._rows.append((entry_id, region, at_ms, count))
+        self.taken.add(entry_id)
+        self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))
+
+    def assign(self) -> None:
+        """Assign what was taken until now."""
+        rows = self._rows
+        if rows:
+            ctx = self._ctx
+            ctx.changes += len(rows)
+            self._rows = []
+            self.taken.clear()
+            self._is_seen = True
             ctx.emit(
-                kinds.SeeConsumer(
-                    db, self._key, self._name, self._consumer, ctx.now_ms, active=True
+                kinds.Assign(
+                    ctx.db.index,
+                    self._key,
+                    self._name,
+                    self._consumer,
+                    rows,
+                    ctx.now_ms,
+                    active=True,
                 )
             )
-        ctx.changes += 1
-        self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))  # type: ignore[attr-defined]
-
-    def assign_all(self, rows: list[tuple[int, int, int, int]], parts: list[bytes]) -> None:
-        """Do the same for many entries with different IDs, given as rows and reply parts."""
-        ctx = self._ctx
-        if not rows:
-            return
-        db = ctx.db.index
-        ctx.emit(kinds.Assign(db, self._key, self._name, self._consumer, rows))
-        ctx.emit(
-            kinds.SeeConsumer(db, self._key, self._name, self._consumer, ctx.now_ms, active=True)
-        )
-        ctx.changes += len(rows)
-        self._parts += parts
 
     def reply(self) -> bytes:
         """The claimed entries (or their IDs) as an array."""
+        self.assign()
+        if not self._is_seen:
+            ctx = self._ctx
+            ctx.emit(
+                kinds.SeeConsumer(
+                    ctx.db.index, self._key, self._name, self._consumer, ctx.now_ms, active=False
+                )
+            )
         return b"".join([array_header(len(self._parts)), *self._parts])
 
 
@@ -324,12 +337,11 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     start = interval_start(args[5])
     count, justid = _autoclaim_options(args)
     stream, group = stream_and_group(ctx, key, name)
-    claim = _Claim(ctx, key, stream, name, group, consumer)
+    claim = _Claim(ctx, key, name, group, consumer)
     attempts = count * AUTOCLAIM_ATTEMPTS
     ghosts: list[PendingEntry] = []
     next_start = 0
-    rows: list[tuple[int, int, int, int]] = []
-    parts: list[bytes] = []
+    taken = 0
     window: list[PendingEntry] = []
     for entry in group.between(start, MAX_ID):  # a copy: claiming changes the lists
         if len(window) > attempts and entry.entry_id != window[-1].entry_id:
@@ -338,7 +350,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     last_id = -1
     for entry in window:
         # Not between entries with one ID: the next call would begin with the first of them again.
-        if entry.entry_id != last_id and (attempts <= 0 or len(rows) + len(ghosts) >= count):
+        if entry.entry_id != last_id and (attempts <= 0 or taken + len(ghosts) >= count):
             next_start = entry.entry_id
             break
         last_id = entry.entry_id
@@ -352,10 +364,9 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         deliveries = (
             entry.delivery_count if justid else min(entry.delivery_count + 1, MAX_DELIVERIES)
         )
-        region, block, index = found
-        rows.append((entry.entry_id, region, ctx.now_ms, deliveries))
-        parts.append(bulk(text(entry.entry_id)) if justid else block.fragment(index))
-    claim.assign_all(rows, parts)
+        claim.add(found, entry.entry_id, ctx.now_ms, deliveries, justid=justid)
+        taken += 1
+    claimed = claim.reply()
     if ghosts:
         ctx.emit(_forgotten(ctx, key, name, group, ghosts))
         ctx.changes += len(ghosts)
@@ -363,7 +374,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         [
             b"*3\r\n",
             bulk(text(next_start)),
-            claim.reply(),
+            claimed,
             ctx.reply([text(entry.entry_id) for entry in ghosts]),
         ]
     )

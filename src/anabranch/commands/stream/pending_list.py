@@ -15,7 +15,8 @@ from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
 from anabranch.stream.frozen_pending import FrozenEntries
 from anabranch.stream.group import Group
-from anabranch.stream.pending import Consumer, PendingEntry
+from anabranch.stream.pending import Consumer, first_of
+from anabranch.stream.pending_entry import PendingEntry
 
 __all__ = ["xpending"]
 
@@ -49,9 +50,13 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes | None:
         holder = consumer
     if count > ROWS_AT_ONCE < holder.pending_count:
         return ctx.in_slices(args, _xpending(holder, start, end, count, ctx.now_ms, min_idle))
-    entries = holder.between(start, end)
-    chosen = _idle_for(entries, ctx.now_ms, min_idle) if min_idle > 0 else entries
-    return pending_rows(_first(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
+    count = max(count, 0)
+    if min_idle > 0:
+        idle = _idle_for(holder.between(start, end), ctx.now_ms, min_idle)
+        entries: Iterable[PendingEntry] = _first(idle, count)
+    else:
+        entries = first_of(holder.pending, start, end, count)
+    return pending_rows(entries, _tails_of_xpending(ctx.now_ms))
 
 
 def _xpending(

@@ -8,8 +8,8 @@ from typing import Final
 
 from anabranch.resp.encode import array_header
 from anabranch.scheduling import Steps
-from anabranch.stream.entry_id import SEQ_BITS
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+from anabranch.stream.pending_entry import PendingEntry
 
 __all__ = ["pending_rows", "pending_rows_steps"]
 
@@ -59,8 +59,8 @@ def _rows(
     rows: list[str] = []
     append = rows.append
     owner: object = rows  # a released entry
-    time_ms = count = high = base = -1
-    tail = prefix = ""
+    time_ms = count = base = end = -1
+    tail = head = ""
     for entry in piece:
         if (
             entry.consumer is not owner
@@ -68,12 +68,13 @@ def _rows(
             or entry.delivery_count != count
         ):
             owner, time_ms, count = entry.consumer, entry.delivery_ms, entry.delivery_count
-            tail = tail_of(entry).decode("latin-1")
+            tail = "\r\n" + tail_of(entry).decode("latin-1")
         entry_id = entry.entry_id
-        if entry_id >> SEQ_BITS != high:
-            high = entry_id >> SEQ_BITS
-            base = high << SEQ_BITS
-            prefix = f"{high}-"
-        shown = f"{prefix}{entry_id - base}"
-        append(f"*{fields}\r\n${len(shown)}\r\n{shown}\r\n{tail}")
+        if entry_id >= end:
+            ms, seq = entry_id >> SEQ_BITS, entry_id & MAX_SEQ
+            digits = len(str(seq))
+            base = ms << SEQ_BITS
+            end = base + min(10**digits, MAX_SEQ + 1)  # the first ID of which the head differs
+            head = f"*{fields}\r\n${len(str(ms)) + 1 + digits}\r\n{ms}-"
+        append(f"{head}{entry_id - base}{tail}")
     return "".join(rows).encode("latin-1")

@@ -19,7 +19,7 @@ from anabranch.keyspace.values import Value
 from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
 __all__ = ["xreadgroup"]
@@ -68,7 +68,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
         else:
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
-        if not is_new and (after is not None or not count):  # a delivery records the visit, too
+        if not is_new and not count:  # what gives entries records the visit, too
             ctx.emit(
                 kinds.SeeConsumer(
                     ctx.db.index, key, name, request.consumer, ctx.now_ms, active=False
@@ -150,9 +150,9 @@ def _history(
         if budget is not None:
             budget.spend(len(chunk))
         chunks.append(chunk)
-    if rows:
+    if chunks:
         assert request.group is not None
-        ctx.emit(kinds.Assign(ctx.db.index, key, request.group, request.consumer, rows))
+        ctx.emit(kinds.Assign(ctx.db.index, key, request.group, request.consumer, rows, ctx.now_ms))
     return chunks, len(chunks)
 
 
@@ -187,10 +187,16 @@ def _claim(
         chunks.append(chunk)
     if rows:
         assert request.group is not None
-        db = ctx.db.index
-        ctx.emit(kinds.Assign(db, key, request.group, request.consumer, rows))
         ctx.emit(
-            kinds.SeeConsumer(db, key, request.group, request.consumer, ctx.now_ms, active=True)
+            kinds.Assign(
+                ctx.db.index,
+                key,
+                request.group,
+                request.consumer,
+                rows,
+                ctx.now_ms,
+                active=True,
+            )
         )
     return chunks
 

@@ -104,13 +104,16 @@ class Assign(GroupEffect, tag=28):
     """Pending entries get a consumer (None: released), a delivery time and a count.
 
     ``rows`` are ``(entry ID, region, delivery ms, delivery count)``; entries that were not
-    pending become pending.
+    pending become pending. ``now_ms`` and ``active`` are those of :class:`SeeConsumer`, and
+    ``now_ms`` 0 leaves the consumer's times alone.
     """
 
     local = True
 
     consumer: bytes | None
     rows: list[tuple[EntryId, int, int, int]]
+    now_ms: int = 0
+    active: bool = False
 
 
 class Acknowledge(GroupEffect, tag=29):

@@ -1,0 +1,40 @@
+"""One pending entry. A module of its own, as what is made by ``msgspec`` cannot be compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from anabranch.stream.pending import Consumer
+
+__all__ = ["PendingEntry"]
+
+
+class PendingEntry(Struct, eq=False):
+    """One delivered and not yet acknowledged entry.
+
+    ``consumer`` is None for a released (NACKed) entry. ``delivery_ms`` is a wall-clock time;
+    ``stamp`` orders updates within one millisecond (CLAIM serves the longest untouched first).
+    A Struct, because deliveries make many at once.
+    """
+
+    entry_id: int
+    consumer: Consumer | None
+    delivery_ms: int
+    delivery_count: int
+    stamp: int
+    number: int = 0
+    """Of the entry; 0: only its ID is known, as in a region alone."""
+
+    def copy(self) -> PendingEntry:
+        """A copy of the entry in its present state."""
+        return PendingEntry(
+            self.entry_id,
+            self.consumer,
+            self.delivery_ms,
+            self.delivery_count,
+            self.stamp,
+            self.number,
+        )
