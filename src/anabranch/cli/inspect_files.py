@@ -1,4 +1,4 @@
-"""Find the directory that is meant, and check whether a server uses it."""
+"""Finds the directory that the user means, and checks whether a server uses it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Failed", "in_use", "lines_of_failure", "locate"]
 
 
 class Failed(AnabranchError):
-    """The command cannot go on; the text says why, and what to do."""
+    """The command cannot continue; the text says why, and what to do."""
 
 
 def locate(path: Path) -> tuple[Directory, str | None]:
-    """The directory of a file, and the file's name; None as a name for a whole directory.
+    """The directory and name of a file; the name is None for a whole directory.
 
-    A directory that holds no such files, but one called as ``appenddirname`` is by default, stands
-    for that one, so that people may give the server's ``dir``.
+    A directory without such files, which contains a directory with the default name of
+    ``appenddirname``, stands for that one. So users may name the ``dir`` of the server.
     """
     if not path.is_dir():
         return Directory(path.parent), path.name
@@ -46,7 +46,7 @@ def _holds_any(directory: Directory) -> bool:
 
 
 def in_use(directory: Directory) -> bool:
-    """Whether a server has the directory now."""
+    """Whether a server uses the directory now."""
     try:
         with (directory.path / "lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

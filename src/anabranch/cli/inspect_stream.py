@@ -1,4 +1,4 @@
-"""One stream as a start would restore it, from files that are not changed."""
+"""One stream in the state that a start would restore, from files that are not changed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Figures = dict[str, Any]
 def recovered(
     directory: Directory, databases: int, replica: Replica | None = None
 ) -> tuple[Keyspace, Recovery]:
-    """Everything the directory holds; raises what recovery raises.
+    """The contents of the directory; raises what recovery raises.
 
-    Where it is that of a region, ``replica`` is given, and is completed as well.
+    For the directory of a region ``replica`` is given, and is filled.
     """
     keyspace = Keyspace(databases, replica)
     report = Recovery()
@@ -66,7 +66,7 @@ def stream_in(keyspace: Keyspace, db: int, key: bytes) -> tuple[Stream, int | No
 def stream_object(
     stream: Stream, deadline: int | None, *, db: int, key: bytes, pending: int
 ) -> Figures:
-    """What XINFO STREAM FULL says, with at most so many pending entries of each group."""
+    """What XINFO STREAM FULL shows, with at most so many pending entries of each group."""
     return {
         "db": db,
         "key": key,

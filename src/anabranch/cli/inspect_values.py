@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 BYTES_SHOWN: Final = 64
-"""Of one value, in text that is not asked to be full."""
+"""The most bytes of one value, without ``full``."""
 
 ITEMS_SHOWN: Final = 8
-"""Of one list, likewise."""
+"""The most items of one list, without ``full``."""
 
 
 # -- the two forms ----------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def _pairs(fields: dict[str, Any], *, full: bool) -> Iterator[str]:
 
 
 def as_json(value: Any) -> str:
-    """One value as JSON on one line, nothing left out."""
+    """One value as JSON on one line, complete."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -122,7 +122,7 @@ _FORMS: Final = {
     repr(kinds.EntryIds): lambda value: list(map(id_text, value)),
     repr(list[tuple[kinds.EntryId, int, int, int]]): _rows,
 }
-"""By the type a field is declared with, for fields with entry IDs."""
+"""By the declared type of a field, for fields with entry IDs."""
 
 
 @cache
@@ -160,7 +160,7 @@ def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:
     for name, form in _forms_of(type(effect)).items():
         value = getattr(effect, name)
         if name == "position" and value < 0:
-            continue  # a server on its own does not write it down
+            continue  # a server on its own does not write it
         if isinstance(effect, kinds.Add) and name == "fragment":
             found["fields"] = _entry_fields(value)
         elif isinstance(effect, kinds.SetLibrary) and name == "functions":
@@ -178,7 +178,7 @@ def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:
 
 
 def _entry_fields(fragment: bytes) -> list[bytes]:
-    """Fields and values in turn, of an entry as clients get it."""
+    """Fields and values, one after the other, of an entry in the form of replies."""
     reader = Reader()
     reader.feed(fragment)
     _, fields = reader.gets()
@@ -188,14 +188,14 @@ def _entry_fields(fragment: bytes) -> list[bytes]:
 def entries_of(
     stream: Stream, start: int = MIN_ID, end: int = MAX_ID, limit: int = -1
 ) -> Iterator[dict[str, Any]]:
-    """Living entries, ascending."""
+    """Live entries, ascending."""
     for block, low, high in stream.spans(start, end, limit):
         for entry, fragment in zip(block.ids[low:high], block.fragments(low, high), strict=True):
             yield {"id": id_text(entry), "fields": _entry_fields(fragment)}
 
 
 def figures_of(stream: Stream) -> dict[str, Any]:
-    """What XINFO STREAM says of a stream as a whole, but its length."""
+    """What XINFO STREAM shows of a stream as a whole, except its length."""
     producers = stream.producers
     return {
         "last-generated-id": id_text(stream.last_id),
@@ -303,7 +303,7 @@ def _pending(record: SeenRecord) -> dict[str, Any]:
 
 def _blocks(record: SeenRecord, *, full: bool) -> dict[str, Any]:
     counters, producers, logs, _, *rest = record.head
-    # The stream without what is not needed for its entries.
+    # The stream without the parts that its entries do not need.
     builder = StreamBuilder([counters, [*producers[:4], []], logs, [], *rest])
     region, blocks = record.fields[1:3]
     builder.add_blocks([region, blocks])

@@ -42,18 +42,18 @@ _MODULES = {
     "pending": "live.pending",
     "load": "live.load",
 }
-"""Modules that cannot be called like their sub-command."""
+"""Modules whose name differs from that of their sub-command."""
 
 
 class _Lazy(click.Group):
     """Sub-commands by module name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which people meet them."""
+        """In the order for newcomers."""
         return list(_SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the module that is called like the sub-command."""
+        """Import the module of the sub-command."""
         if name not in _SUBCOMMANDS:
             return None
         module = import_module(f"anabranch.cli.{_MODULES.get(name, name)}")
@@ -61,7 +61,7 @@ class _Lazy(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list above, without importing anything."""
+        """The list above, without imports."""
         with formatter.section("Commands"):
             formatter.write_dl(list(_SUBCOMMANDS.items()))
 
@@ -83,6 +83,6 @@ def main() -> None:
 
 
 def server_main() -> None:
-    """Entry point of ``anabranch-server``, which takes what ``redis-server`` takes."""
+    """Entry point of ``anabranch-server``, which accepts the arguments of ``redis-server``."""
     serve = import_module("anabranch.cli.serve")
     serve.command(prog_name=serve.SERVER)

@@ -41,7 +41,7 @@ class Progress:
             self._next = float("inf") if quiet else 0.0
 
     def __enter__(self) -> Self:
-        """Nothing is shown yet."""
+        """Before the first line."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,7 +51,7 @@ class Progress:
             self._bar.__exit__(None, None, None)
 
     def update(self, done: int) -> None:
-        """So much is done; cheap enough to be called always."""
+        """Set the progress; cheap enough to be called always."""
         self._done = done
         now = time.monotonic()
         if now < self._next:

@@ -1,9 +1,9 @@
-"""Gives other regions what only a removed region had: a region that joins only for this.
+"""Gives other regions the data that only a removed region had.
 
-Entries keep their IDs, which are below those of today, so a region that writes cannot add them:
-within a replica ID entry IDs ascend. A new epoch of the removed region number has written nothing
-yet. It adds the entries of every key in the order of their IDs, waits until they are on a member's
-disk, and is removed.
+Entries keep their IDs. These are below present IDs, so a region that writes cannot add them: within
+a replica ID entry IDs ascend. A new epoch of the removed region has written nothing yet. So a
+region joins in such an epoch only for this: it adds the entries of every key in the order of their
+IDs, waits until they are on the disk of a member, and is removed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOG_LINES: Final = 3
 
 
 class Entry(NamedTuple):
-    """One entry as its key holds it."""
+    """One entry in the form of its key."""
 
     entry_id: int
     fragment: bytes
@@ -58,18 +58,18 @@ Key = tuple[int, bytes]
 
 @dataclass(slots=True)
 class Lost:
-    """What a directory has and others have not."""
+    """Effects and entries that a directory has and the other regions lack."""
 
     region: int
     name: str
     effects: dict[int, int]
-    """How many of each replica ID."""
+    """The count of effects of each replica ID."""
     entries: dict[Key, list[Entry]]
-    """Live ones by key, ascending by ID."""
+    """Live entries by key, ascending by ID."""
 
 
 class Cluster:
-    """The regions that are left, as one of them knows them. Raises :class:`redis.RedisError`."""
+    """The remaining regions, as one of them reports them. Raises :class:`redis.RedisError`."""
 
     def __init__(self, address: Address) -> None:
         self._client = connect(address, 0)
@@ -85,21 +85,21 @@ class Cluster:
 
     @property
     def databases(self) -> int:
-        """How many of them every region has."""
+        """How many of these effects every region has."""
         return self._databases
 
     def state(self, region: int) -> str:
-        """What AB.REGION LIST says of it; empty if it was never a member."""
+        """The row of a region in AB.REGION LIST; empty if it was never a member."""
         found: str = self._states.get(region, "")
         return found
 
     def remove(self, region: int) -> None:
-        """Take a region that is connected out of the cluster."""
+        """Remove a connected region from the cluster."""
         self._client.execute_command("AB.REGION", "REMOVE", region)
 
 
 def _pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
-    """A map as RESP2 has it."""
+    """A map in the form of RESP2."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -107,14 +107,14 @@ def _pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
 
 
 def noted(path: Path) -> str | None:
-    """When the directory was salvaged, if it was."""
+    """When the directory was salvaged, or None."""
     directory, _ = locate(path)
     note = directory.path / _NOTE
     return note.read_text().strip() if note.exists() else None
 
 
 def remember_done(path: Path) -> None:
-    """Note in the directory that nothing is left to do."""
+    """Record in the directory that nothing is left to do."""
     directory, _ = locate(path)
     (directory.path / _NOTE).write_text(time.strftime("%Y-%m-%d %H:%M:%S UTC\n", time.gmtime()))
 
@@ -168,7 +168,7 @@ def _behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[Entry]:
 
 
 def bring_back(lost: Lost, cluster: Cluster, directives: Sequence[str], patience_s: float) -> int:
-    """Add the entries that are not there under their IDs; how many."""
+    """Add the entries whose IDs do not exist there; returns how many."""
     if not lost.entries:
         return 0
     with tempfile.TemporaryDirectory(prefix="anabranch-salvage-") as scratch:
@@ -202,7 +202,7 @@ def _free_port() -> int:
 
 
 async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float) -> int:
-    """One life: join, catch up, add, wait for a disk, leave."""
+    """Join, catch up, add the entries, wait until they are on a disk, leave."""
     regions = server.regions
     assert regions is not None
     added = done = 0
@@ -236,14 +236,14 @@ async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float)
 
 
 def _chunks(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """Some at a time; of several entries with one ID the first, as IDs of a replica ID ascend."""
+    """Entries in groups; of several with one ID the first, because IDs of a replica ID ascend."""
     distinct = [next(group) for _, group in groupby(entries, key=lambda each: each.entry_id)]
     for at in range(0, len(distinct), _RUN_ENTRIES):
         yield distinct[at : at + _RUN_ENTRIES]
 
 
 def _missing(server: Server, place: Key, entries: Iterable[Entry]) -> list[Entry]:
-    """Those of which the key has no entry with the same ID, from an earlier attempt maybe."""
+    """The entries whose ID does not exist in the key: an earlier attempt may have added some."""
     db, key = place
     stream = server.region.keyspace.databases[db].values.get(key)
     if not isinstance(stream, Stream):
@@ -268,7 +268,7 @@ def _add(server: Server, place: Key, entries: list[Entry]) -> None:
 
 
 def _is_safe(server: Server, region: int) -> bool:
-    """Whether a member has all of ours on its disk."""
+    """Whether a member has all of these effects on its disk."""
     regions = server.regions
     assert regions is not None
     if region_of(regions.replica_id) == region:

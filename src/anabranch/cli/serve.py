@@ -33,10 +33,10 @@ _COMMON = (
 
 
 class Directives(click.Command):
-    """A command whose options are directives: taken as they come, described in ``--help``."""
+    """A command whose options are directives: passed on as they are, described in ``--help``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave everything but a call for help or for the version to ``config.load``."""
+        """Pass everything except requests for help or the version to ``config.load``."""
         ctx.obj = "--help-all" in args  # whether help describes every directive
         if ctx.obj or "--help" in args or args in (["-h"], ["help"]):
             click.echo(self.get_help(ctx))
@@ -48,7 +48,7 @@ class Directives(click.Command):
         return []
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """What stands behind the command's name."""
+        """The text behind the name of the command."""
         return ["[FILE | -]", "[--DIRECTIVE VALUE ...]..."]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,7 +70,7 @@ class Directives(click.Command):
 
 
 def described(row: Row) -> str:
-    """Sentence, what is allowed, default."""
+    """Sentence, allowed values, default."""
     default = row.default_text or '""'
     return f"{row.sentence} ({row.allowed}; default {default})"
 

@@ -166,7 +166,7 @@ def _facts(
 
 
 class _Progress:
-    """How far a run is: one line on a terminal, elsewhere a line every few seconds."""
+    """The progress of a run: one line on a terminal, elsewhere a line every few seconds."""
 
     def __init__(self, minutes: float) -> None:
         self._minutes = minutes
@@ -175,7 +175,7 @@ class _Progress:
         self._shown = 0
 
     def __call__(self, run: Simulation) -> None:
-        """Show it, if the last time is long ago."""
+        """Show it, if the last line was shown long ago."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -5,7 +5,8 @@ is this data. It does not depend on how the engine stores a stream or how a payl
 :mod:`anabranch.stream.image_conversion` makes an image of a stream and a stream of an image,
 :mod:`anabranch.rdb` makes bytes of an image and an image of bytes.
 
-Entry IDs are integers ``(ms << 64) | seq``; times are milliseconds.
+Entry IDs are integers ``(ms << 64) | seq``; times are milliseconds since 1970. Images that come
+from outside are checked by :meth:`StreamImage.check`; other code may check its images, too.
 """
 
 from __future__ import annotations

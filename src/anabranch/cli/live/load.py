@@ -144,7 +144,7 @@ def _watch(tally: _Tally, threads: list[_Thread], until_s: float, *, as_json: bo
 
 
 class _Tally:
-    """What all threads have done; each addition is one operation of the interpreter."""
+    """The counts of all threads; each addition is one operation of the interpreter."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -236,7 +236,7 @@ class _Producer(_Thread):
         self._next_s = time.monotonic()
 
     def work(self) -> None:
-        """Wait for its time, add, maybe again."""
+        """Wait for the time of the next entry, add it, maybe add it again."""
         if self._pause_s:
             self._next_s = max(self._next_s + self._pause_s, time.monotonic() - 1.0)
             if self.ends.wait(max(0.0, self._next_s - time.monotonic())):

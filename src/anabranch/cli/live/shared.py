@@ -29,7 +29,7 @@ REGION_NUMBERS: Final = 256
 """The sequence number of an ID that a server makes, modulo this, is the number of its region."""
 
 STREAMS_MAX: Final = 1000
-"""So many streams are looked at when none are named."""
+"""The most streams that are shown if none are named."""
 
 
 def on_server(command: _Command) -> _Command:
@@ -45,7 +45,7 @@ def json_option(help_text: str) -> Callable[[_Command], _Command]:
 
 @contextmanager
 def running(db: int | None, options: dict[str, Any]) -> Iterator[Any]:
-    """A client of the server; a failure is one line and exit code 1, Ctrl-C is the way to end."""
+    """A client of the server; a failure is one line and exit code 1, Ctrl-C ends the command."""
     address = Address.of_options(**options)
     client = connect(address, address.db or 0 if db is None else db)
     for name in ("XRANGE", "XREVRANGE"):  # as they come: a dict would lose fields of equal names
@@ -53,7 +53,7 @@ def running(db: int | None, options: dict[str, Any]) -> Iterator[Any]:
     try:
         yield client
     except BrokenPipeError:
-        raise  # who read what is printed has gone: click ends quietly
+        raise  # the reader of the output has ended: click ends quietly
     except (redis.RedisError, OSError) as problem:
         print(f"anabranch: {address}: {message(problem)}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -77,23 +77,23 @@ class Regions:
             self.names[facts[b"region"]] = shown(facts[b"name"]) or f"region{facts[b'region']}"
 
     def of(self, entry_id: bytes) -> str:
-        """The region that made an ID; empty if that cannot be seen."""
+        """The region that made an ID; empty if the ID does not show it."""
         _, _, sequence = entry_id.partition(b"-")
         return self.names.get(int(sequence) % REGION_NUMBERS, "")
 
     def colour(self, name: str) -> str:
-        """Of a region, the same in every command."""
+        """The colour of a region, the same in every command."""
         names = [self.names[number] for number in sorted(self.names)]
         return COLOURS[names.index(name) % len(COLOURS)] if name in names else "default"
 
 
 def fields_of(row: list[Any]) -> dict[bytes, Any]:
-    """A map as RESP2 sends it."""
+    """A map in the form of RESP2."""
     return dict(zip(row[::2], row[1::2], strict=True))
 
 
 def shown(raw: bytes) -> str:
-    """Bytes of a client as text for a terminal: nothing in it controls the terminal."""
+    """Bytes of a client as text without bytes that control a terminal."""
     text = raw.decode("utf-8", "backslashreplace")
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
@@ -139,7 +139,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
 def fitting(
     headings: list[str], rows: list[list[str]], width: int, *, least: list[str]
 ) -> list[int]:
-    """The numbers of the columns that fit into a terminal; those named first are left out first."""
+    """The numbers of the columns that fit into a terminal; those named first are dropped first."""
     chosen = list(range(len(headings)))
     wide = [max(map(len, cells)) for cells in zip(headings, *rows, strict=True)]
     for name in least:

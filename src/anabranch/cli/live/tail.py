@@ -111,7 +111,7 @@ class _Follower:
         self._shown: set[tuple[bytes, bytes]] = set()  # printed although behind the cursor
 
     def begin(self, cursor: str, last: int) -> None:
-        """Take up the cursors, then print the last entries before them."""
+        """Begin at the cursors, then print the last entries before them."""
         if cursor == "0":
             self._cursors = [b"0"] * len(self._keys)
             return
@@ -131,7 +131,7 @@ class _Follower:
         return found
 
     def follow(self, count: int | None) -> None:
-        """Print what comes, until so many were printed."""
+        """Print entries as they arrive, until so many were printed."""
         left = count
         if left is not None:
             left -= len(self._shown)

@@ -70,7 +70,7 @@ def command(
 
 @dataclass(slots=True)
 class _Look:
-    """Everything at one moment."""
+    """The figures of one moment."""
 
     server: str
     memory: str
@@ -108,7 +108,7 @@ class _Look:
         ]
 
     def tables(self, width: int) -> Group:
-        """For a terminal; a narrow one has fewer columns."""
+        """The table for a terminal; a narrow one has fewer columns."""
         parts: list[Any] = [Text(self.heading(), style="bold")]
         if self.peers:
             table = Table(box=None)
@@ -134,7 +134,7 @@ class _Look:
 _PEER_HEADINGS: Final = ["region", "state", "missing there", "missing here", "round trip"]
 _STREAM_HEADINGS: Final = ["stream", "entries", "added/s", "groups", "lag", "pending", "oldest"]
 _LEAST: Final = ["groups", "oldest", "entries", "pending"]
-"""Columns of streams that a narrow terminal does without, the first one first."""
+"""Columns of streams that a narrow terminal does not show, the first one first."""
 
 
 def _peer_cells(peer: dict[str, Any]) -> list[str]:
@@ -160,7 +160,7 @@ def _stream_cells(row: dict[str, Any]) -> list[str]:
 
 
 def _looks(client: Any, limit: int) -> Iterator[_Look]:
-    """Looks without end; rates are those since the one before."""
+    """Samples without end; rates are those since the sample before."""
     regions = Regions(client)
     colours = {name: regions.colour(name) for name in regions.names.values()}
     before: dict[bytes, int] = {}
@@ -192,7 +192,7 @@ def _looks(client: Any, limit: int) -> Iterator[_Look]:
 
 
 def _counters(client: Any, keys: list[bytes]) -> tuple[dict[bytes, int], dict[bytes, int]]:
-    """Entries ever added, and entries now, of each stream that is still there."""
+    """Entries ever added, and entries now, of each stream that still exists."""
     added: dict[bytes, int] = {}
     lengths: dict[bytes, int] = {}
     for at in range(0, len(keys), PIPELINE):
@@ -259,7 +259,7 @@ def _keys() -> Iterator[None]:
 
 
 def _quits(seconds: float) -> bool:
-    """Wait; whether q was pressed."""
+    """Wait; returns whether q was pressed."""
     if not sys.stdin.isatty():
         time.sleep(seconds)
         return False

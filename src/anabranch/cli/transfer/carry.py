@@ -44,7 +44,7 @@ _FRAME_BYTES = 10
 def carry(
     source: Source, target: Target, selection: Selection, summary: Summary, *, lossy: bool
 ) -> None:
-    """All keys that are selected; raises :class:`TransferFailed`."""
+    """Move all selected keys; raises :class:`TransferFailed`."""
     label = summary.verb.removesuffix("ed") + "ing"
     with Progress(label, source.total, unit=source.unit) as progress:
         for record in source.records(target.value_bytes_max):
@@ -112,7 +112,7 @@ def _counts(value: Value) -> Counts:
 def conclude(
     ctx: click.Context, summary: Summary, transfer: Callable[[], None], *, as_json: bool
 ) -> None:
-    """Run ``transfer``, print what came of it, end with 0 or 1."""
+    """Run ``transfer``, print its result, end with 0 or 1."""
     started = time.monotonic()
     try:
         transfer()
@@ -131,7 +131,7 @@ def conclude(
 
 
 def select(databases: tuple[int, ...], pattern: str | None, of_url: int | None) -> Selection:
-    """What the options, and the database in the source's URL, ask for."""
+    """The keys that the options, and the database in the source's URL, select."""
     wanted = frozenset(databases)
     if of_url is not None:
         if wanted:

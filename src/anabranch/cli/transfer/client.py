@@ -18,14 +18,14 @@ __all__ = ["connect", "message", "payload_bytes_max", "rdb_version_of"]
 _BULK_BYTES_DEFAULT = 512 << 20
 
 _RDB_VERSIONS = (((8, 8), 14), ((8, 6), 13), ((7, 4), 12), ((7, 2), 11), ((7, 0), 10))
-"""Since which version of Redis which RDB version is understood, the newest first."""
+"""The RDB versions that versions of Redis read, the newest first."""
 
 
 def connect(address: Address, db: int) -> Any:
     """A client on one database; nothing is sent yet.
 
-    A command that may have been carried out is not sent again: the key would be refused, because
-    it exists.
+    A command that may have been executed is not sent again: the key would be refused because it
+    exists.
     """
     options: dict[str, Any] = {
         "db": db,
@@ -52,7 +52,7 @@ def connect(address: Address, db: int) -> Any:
 
 
 _CONNECTING: Final = re.compile(r"^Error -?\d+ connecting to \S+ ")
-"""What redis-py puts before the reason of the system; the address is named anyway."""
+"""The text that redis-py puts before the reason of the system; the address is named anyway."""
 
 _CURES: Final = (
     ("Authentication required", "give -a PASSWORD, and --user NAME, or set REDISCLI_AUTH"),
@@ -64,7 +64,7 @@ _CURES: Final = (
 
 
 def message(problem: Exception) -> str:
-    """What went wrong, and the cure where there is one, on one line."""
+    """The error and, if there is one, its remedy, on one line."""
     text = " ".join(str(problem).split()) or type(problem).__name__
     text = _CONNECTING.sub("cannot connect: ", text)
     cure = next((cure for sign, cure in _CURES if sign in text), None)

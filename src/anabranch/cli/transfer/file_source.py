@@ -31,7 +31,7 @@ class FileSource:
         total: int | None,
         file: BinaryIO | None = None,
     ) -> None:
-        """``total``: the number of bytes, if known; ``file`` is to be closed with the source."""
+        """``total``: the number of bytes, if known; ``file`` is closed with the source."""
         self.done = 0
         self.total = total
         self._file = file
@@ -40,7 +40,7 @@ class FileSource:
         self._passed_over: dict[str, int] = {}
 
     def records(self, value_bytes_max: int) -> Iterator[Record]:
-        """The keys in the file's order; the checksum is verified behind the last."""
+        """The keys in the order of the file; the checksum is verified behind the last one."""
         try:
             file = RdbFile(self.chunks(), value_bytes_max=value_bytes_max)
             for key in file:
@@ -55,7 +55,7 @@ class FileSource:
             self._passed_over[f"data of modules ({module})"] = 1
 
     def passed_over(self) -> dict[str, int]:
-        """Functions and what modules keep beside their keys."""
+        """Functions, and data of modules beside keys."""
         return self._passed_over
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class FileSource:
             self._file.close()
 
     def verify(self) -> None:
-        """Read all of it for nothing but to see that it is whole."""
+        """Read everything only to verify it."""
         try:
             with Progress("checking", self.total, unit=self.unit) as progress:
                 for _ in RdbFile(self.chunks(), kinds=(), value_bytes_max=_NO_LIMIT):
@@ -83,12 +83,14 @@ class FileSource:
 
 
 def file_source(name: str) -> FileSource:
-    """A file that is known to be whole; or ``-``.
+    """A file that was verified; or ``-``.
 
-    Standard input cannot be read twice: damage shows only when keys have been carried already.
+    Standard input cannot be read twice, so damage is found only when some keys were moved already.
     """
     if name == "-":
-        stdin = cast("BufferedReader", sys.stdin.buffer)  # a pipe's bytes are taken as they come
+        stdin = cast(
+            "BufferedReader", sys.stdin.buffer
+        )  # the bytes of a pipe are read as they arrive
         return FileSource("standard input", _chunks(stdin.read1), None)
     try:
         file = open(name, "rb")  # noqa: SIM115 - the source reads on
@@ -98,7 +100,7 @@ def file_source(name: str) -> FileSource:
 
 
 def verified(name: str, file: BinaryIO) -> FileSource:
-    """A source out of a file that has been read to its end once; it closes the file."""
+    """A source from a file that was read to its end once; it closes the file."""
     try:
         total = os.fstat(file.fileno()).st_size
         file.seek(0)

@@ -1,4 +1,4 @@
-"""Writes keys into an RDB file, which gets its name when it is whole and on the disk."""
+"""Writes keys into an RDB file, which gets its name when it is complete and on the disk."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NO_LIMIT = 1 << 62
 
 
 class FileTarget:
-    """Use it in a ``with`` statement: what is unfinished at its end is removed."""
+    """Use it in a ``with`` statement: an unfinished file is removed at the end."""
 
     value_bytes_max = _NO_LIMIT
 
     def __init__(
         self, path: str, summary: Summary, *, replace: bool, dry_run: bool, rdb_version: int
     ) -> None:
-        """Raises :class:`TransferFailed` if there is a file and it is not to be replaced."""
+        """Raises :class:`TransferFailed` if the file exists and must not be replaced."""
         self.rdb_version = rdb_version
         self._path = Path(path)
         self._unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
@@ -39,7 +39,7 @@ class FileTarget:
     def __enter__(self) -> Self:
         """Begin the file, under another name."""
         try:
-            # A new file of its own, readable by whom the umask allows: Redis may be another user.
+            # A new file, readable as the umask allows: Redis may run as another user.
             self._file = open(os.devnull if self._dry_run else self._unfinished, "wb")
         except OSError as problem:
             raise self._failed(problem) from None
@@ -73,7 +73,7 @@ class FileTarget:
         self._summary.arrived(item)
 
     def finish(self, *, complete: bool) -> None:
-        """Put the file in its place, if it holds all that it should."""
+        """Give the file its name, if it is complete."""
         if not complete:
             raise TransferFailed(f"{self._path} was not written, for it would not be complete")
         try:
@@ -86,7 +86,7 @@ class FileTarget:
         self._finished = True
 
     def _put_in_place(self) -> None:
-        """Under its name only when the disk has it, and the name on the disk too."""
+        """First the file is synced, then renamed, then the directory is synced."""
         os.fsync(self._file.fileno())
         self._unfinished.replace(self._path)
         directory = os.open(self._path.parent, os.O_RDONLY)

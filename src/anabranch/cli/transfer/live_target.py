@@ -33,7 +33,7 @@ class LiveTarget:
     ) -> None:
         """``rdb_version``: what the server reads, if it need not be asked.
 
-        With ``dry_run`` keys are looked for instead of written.
+        With ``dry_run`` keys are only looked up.
         """
         self._address = address
         self._summary = summary
@@ -51,7 +51,7 @@ class LiveTarget:
             raise self._failed(problem) from None
 
     def put(self, item: Item) -> None:
-        """Collect, and send when enough has come together."""
+        """Collect keys, and send them when there are enough."""
         if item.db != self._db:
             self._flush()
             self._select(item.db)
@@ -66,12 +66,12 @@ class LiveTarget:
             self._flush()
 
     def finish(self, *, complete: bool) -> None:
-        """Send the rest, complete or not: what is there already stays there too."""
+        """Send the rest, complete or not: keys that were sent stay."""
         del complete
         self._flush()
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         self._client.close()
 
     def _select(self, db: int) -> None:

@@ -12,7 +12,7 @@ __all__ = ["Counts", "Item", "Record", "Selection", "Source", "Target", "Transfe
 
 
 class TransferFailed(Exception):
-    """The transfer cannot go on; the text is for people, on one line."""
+    """The transfer cannot continue; the text is for people, on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +22,23 @@ class Record:
     db: int
     key: bytes
     kind: str
-    """The word of the command TYPE; for values of modules the name of their type."""
+    """The type in the words of the command TYPE; for a value of a module the name of its type."""
     expire_at_ms: int | None
     body: bytes | None
     """Type byte and value; None if the kind cannot be decoded here or the value is too large."""
     rdb_version: int
-    """Servers that know it can read the body."""
+    """The RDB version of servers that can read the body."""
     size: int
-    """Bytes of the body, also when it is not here."""
+    """The size of the body in bytes, also if the body is not here."""
     problem: str | None = None
     """Why the source could not give the value."""
     renumbered: int = 0
-    """Entries that have another ID here than in the source, where it was there twice."""
+    """Entries with another ID than in the source, where two entries had the same ID."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was in keys of one kind; all but ``keys`` is 0 for other kinds than streams."""
+    """Counts of the keys of one kind; all but ``keys`` are 0 for other kinds than streams."""
 
     keys: int = 0
     entries: int = 0
@@ -55,7 +55,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A key on its way into a target, in an encoding that the target knows."""
+    """A key for a target, in an encoding that the target can read."""
 
     db: int
     key: bytes
@@ -67,52 +67,52 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which keys are wanted."""
+    """The selection of keys."""
 
     databases: frozenset[int]
     """Empty: all."""
     pattern: bytes | None
-    """As in the command KEYS, for those who can ask the server for it."""
+    """A pattern as in the command KEYS, for servers that select keys by it."""
     matcher: Matcher | None
 
     def takes(self, db: int, key: bytes) -> bool:
-        """Whether the key is among them."""
+        """Whether a key is selected."""
         if self.databases and db not in self.databases:
             return False
         return self.matcher is None or self.matcher(key)
 
 
 class Source(Protocol):
-    """Where keys come from."""
+    """A source of keys."""
 
     done: int
-    """How far it has come, of ``total``."""
+    """The progress, of ``total``."""
     total: int | None
 
     @property
     def unit(self) -> str:
-        """What ``done`` counts."""
+        """The unit of ``done``."""
 
     def records(self, value_bytes_max: int) -> Iterator[Record]:
         """All keys, once; raises :class:`TransferFailed`."""
 
     def passed_over(self) -> dict[str, int]:
-        """What there was besides keys and stays behind: name and number."""
+        """Data that is no key and is not moved: name and count."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
 class Target(Protocol):
     """Where keys go to."""
 
     rdb_version: int
-    """The newest encoding it reads."""
+    """The newest RDB version that it reads."""
     value_bytes_max: int
-    """The largest payload it takes."""
+    """The largest payload that it accepts."""
 
     def put(self, item: Item) -> None:
-        """Take a key, now or soon."""
+        """Accept a key, to write it now or soon."""
 
     def finish(self, *, complete: bool) -> None:
-        """Nothing more comes; ``complete``: nothing was held back that was meant to come."""
+        """No key follows; ``complete``: all selected keys were passed."""

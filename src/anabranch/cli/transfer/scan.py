@@ -36,12 +36,12 @@ class ScanSource:
     unit = "keys"
 
     def __init__(self, address: Address, selection: Selection) -> None:
-        """Raises :class:`TransferFailed` if the server cannot be asked for its databases."""
+        """Raises :class:`TransferFailed` if the server does not report its databases."""
         self.done = 0
         self._address = address
         self._selection = selection
         self._absolute = True  # whether the server knows PEXPIRETIME
-        self._has_regions = True  # whether it may, and says how many entries have equal IDs
+        self._has_regions = True  # whether the server reports how many entries have equal IDs
         try:
             with connect(address, 0) as client:
                 keyspace = client.info("keyspace")
@@ -53,8 +53,8 @@ class ScanSource:
         self.total: int | None = sum(sizes[db] for db in self._databases)
 
     def records(self, value_bytes_max: int) -> Iterator[Record]:
-        """All keys, database by database. Larger values are fetched too: who asks decides."""
-        del value_bytes_max  # the size is known only when the value is here
+        """All keys, database by database, large values included: the caller decides."""
+        del value_bytes_max  # the size is known only when the value has arrived
         try:
             for db in self._databases:
                 with connect(self._address, db) as client:
@@ -63,11 +63,11 @@ class ScanSource:
             raise TransferFailed(f"{self._address}: {message(problem)}") from None
 
     def passed_over(self) -> dict[str, int]:
-        """Nothing is seen besides keys."""
+        """Empty: only keys are visible."""
         return {}
 
     def close(self) -> None:
-        """Nothing: connections end with the keys of their database."""
+        """Do nothing: connections end with the keys of their database."""
 
     def _database(self, client: Any, db: int) -> Iterator[Record]:
         seen: set[bytes] = set()
@@ -81,7 +81,7 @@ class ScanSource:
                 return
 
     def _keys(self, client: Any, db: int, keys: list[bytes]) -> Iterator[Record]:
-        """Kinds and sizes first, so that no more values are fetched at once than fit."""
+        """Ask for kinds and sizes first, so that the values that are fetched together fit."""
         with client.pipeline(transaction=False) as pipe:
             for key in keys:
                 pipe.type(key)
@@ -133,7 +133,7 @@ class ScanSource:
                 yield _record(db, key, kind, expire_at_ms, payload, renumbered.get(key, 0))
 
     def _renumbered(self, client: Any, keys: list[bytes]) -> dict[bytes, int]:
-        """How many entries of streams have other IDs in their payloads, where there are any."""
+        """How many entries of streams have other IDs in their payloads, if there are any."""
         if not self._has_regions or not keys:
             return {}
         with client.pipeline(transaction=False) as pipe:

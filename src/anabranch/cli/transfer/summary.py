@@ -16,7 +16,7 @@ _PLURALS = {"stream": "streams", "string": "strings", "list": "lists", "set": "s
 
 
 def safe(text: str) -> str:
-    """Foreign text that cannot disturb a terminal or break a line."""
+    """Text of others, without bytes that control a terminal or break a line."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
@@ -31,7 +31,7 @@ def shown(db: int, key: bytes) -> str:
 
 
 class _Named:
-    """A number of keys, and the first of them by name."""
+    """A count of keys, and the names of the first ones."""
 
     def __init__(self) -> None:
         self.keys = 0
@@ -69,7 +69,7 @@ class Summary:
 
     @property
     def succeeded(self) -> bool:
-        """Whether all that can be kept here has arrived."""
+        """Whether everything has arrived that can be stored here."""
         return self.error is None and not self._refused
 
     @property
@@ -87,20 +87,20 @@ class Summary:
         self._written.setdefault(item.kind, Counts()).add(item.counts)
 
     def withdraw(self) -> None:
-        """What had arrived is gone again."""
+        """The keys that had arrived were removed again."""
         self._written.clear()
 
     def unsupported(self, kind: str, db: int, key: bytes) -> None:
-        """A kind of value that cannot be kept."""
+        """A value of a kind that cannot be stored."""
         self._unsupported.setdefault(safe(kind), _Named()).add(shown(db, key))
 
     def refused(self, reason: str, db: int, key: bytes, note: str = "") -> None:
-        """A key that should have arrived; ``note`` stands beside its name."""
+        """A key that should have arrived; ``note`` is shown beside its name."""
         example = shown(db, key) + (f" ({note})" if note else "")
         self._refused.setdefault(safe(reason), _Named()).add(example)
 
     def loses(self, db: int, key: bytes, lost: list[str], *, lossy: bool) -> None:
-        """A stream that the target's version cannot hold whole; it arrives if ``lossy``."""
+        """A stream that the version of the target cannot store whole; it is moved if ``lossy``."""
         self._lossy = lossy
         self._lost.append((shown(db, key), lost))
         if not lossy:
@@ -113,13 +113,13 @@ class Summary:
         )
 
     def renumbered(self, db: int, key: bytes, entries: int) -> None:
-        """Entries of a stream have got other IDs."""
+        """Entries of a stream got other IDs."""
         self._renumbered.append((shown(db, key), entries))
 
     # -- reports ------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The summary as plain values."""
         return {
             "ok": self.succeeded,
             "error": self.error,
@@ -157,7 +157,7 @@ class Summary:
         }
 
     def as_text(self) -> str:
-        """The table and what stands around it, without the error."""
+        """The table with the lines around it, without the error."""
         verb = f"would be {self.verb}" if self.dry_run else self.verb
         keys = f"{self.keys:,} {'key' if self.keys == 1 else 'keys'}"
         head = f"{self.source} -> {self.target}: {keys} {verb} in {self.seconds:.1f} s"
@@ -200,7 +200,7 @@ class Summary:
 
 
 def _listed(lines: list[str], what: str) -> list[str]:
-    """The first of them, and how many more there are."""
+    """The first names, and how many more there are."""
     more = len(lines) - _LISTED_MAX
     return [f"  {line}" for line in lines[:_LISTED_MAX]] + (
         [f"  and {more:,} more {what}"] if more > 0 else []

@@ -29,7 +29,7 @@ _LINE_BYTES_MAX = 4096
 
 
 def sync_source(address: Address) -> FileSource:
-    """The file as a source; raises :class:`Refused` if the server does not want to send it."""
+    """The file as a source; raises :class:`Refused` if the server refuses to send it."""
     print(f"anabranch: asking {address} for a full synchronisation", file=sys.stderr)
     try:
         with address.open() as sock:
@@ -41,10 +41,10 @@ def sync_source(address: Address) -> FileSource:
 
 
 def _head(sock: socket.socket) -> str:
-    """Ask, and wait for the line in front of the file."""
+    """Request the file, and wait for the line before it."""
     with sock.makefile("rb", buffering=0) as replies:
-        # We can do with a file of unknown size, and want no commands after it. Servers that do not
-        # know the words go on as if nothing had been said.
+        # A file of unknown size is accepted, and no commands are wanted after it. Servers that do
+        # not know these words ignore them.
         for words in (("capa", "eof"), ("rdb-only", "1")):
             ask(sock, replies, ["REPLCONF", *words])
         head = ask(sock, replies, ["SYNC"])
