@@ -1,10 +1,10 @@
-"""A stream as it is at one moment, to be written out over many, and a stream from what was written.
+"""A stream in the state of one moment, written piece by piece, and a stream from these pieces.
 
-Freezing takes the small parts at once (counters, groups, producers, the newest block) and marks
-every other block as *shared*: it never changes but by dying entries, and a region log that has to
-change a shared block puts a copy in its place. Pending lists hand over what they are about to
-change (:class:`FrozenPending`). So a stream of any length is frozen in a moment and
-read at leisure.
+Freezing copies the small parts (counters, groups, producers, the newest block) and marks every
+other block as *shared*: only its entries may die, and a region log that must change a shared block
+otherwise replaces it by a copy. Pending lists pass on entries before they change them
+(:class:`FrozenPending`). So freezing takes little time for a stream of any length, and it can be
+read while clients are served.
 
 The records are plain arrays (integers, bytes, lists), ready for msgpack:
 

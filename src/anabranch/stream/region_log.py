@@ -1,4 +1,4 @@
-"""One region's entries of one stream, by number and position, and what it knows of those that went.
+"""One region's entries of one stream, by number and position, and records of removed entries.
 
 A region adds only to its own log and may remove from all of them.
 
@@ -6,13 +6,13 @@ A region adds only to its own log and may remove from all of them.
 survive deletion, trimming and rewriting.
 
 *Numbers* are those of the effects that added the entries. A replica ID's effects are numbered
-without gaps, over all keys, so an entry is named by replica ID and number everywhere (its *dot*),
+without gaps, over all keys, so replica ID and number identify an entry everywhere (its *dot*),
 and "this replica ID up to number n" says what a replica has seen. Within a log numbers ascend as
 IDs do. A region alone does not number effects for others; there the number of an entry is its
 position plus one.
 
-What a log tells beside its entries is about everything since the key was last deleted: its newest
-entry, live or not, the newest that was deleted on purpose, and where counting began.
+The other figures of a log concern the time since the key was last deleted: the newest entry, live
+or not, the newest entry that was deleted on purpose, and the position from which entries count.
 """
 
 from __future__ import annotations

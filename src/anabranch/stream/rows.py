@@ -1,10 +1,10 @@
-r"""The names and values of entries from elsewhere: whether they are what stands on the wire.
+r"""Checks the names and values of entries that come from outside, and reads them.
 
 A row is ``*2n\r\n$5\r\nfield\r\n$5\r\nvalue\r\n...``. Readers are sent these bytes as they are, so
 all of them are checked. Row by row that would cost more than everything else; here a fixed number
 of calls goes over all rows. Rows of a table have the same names in the same order, so they become
-columns when the bytes are cut at their sizes. Rows that differ are cut at their line ends. Only
-what neither of this can tell apart is parsed row by row, and what is too short to be worth it.
+columns when the bytes are cut at their sizes. Rows that differ are cut at their line ends. Rows are
+parsed one by one only if neither works, or if they are too few.
 
 A *fragment* is a whole entry: ``*2\r\n$3\r\n1-0\r\n`` and a row.
 """
