@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import CommandError
 from anabranch.keyspace.version_vectors import covers
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.keyspace.values import Value
     from anabranch.keyspace.waiter import Waiter
     from anabranch.region.state import RegionState
 
 __all__ = ["Waking"]
+
+DECLINED_AT_ONCE: Final = 16
+"""Waiters that do not want the value of a key: so many in a row are one step."""
 
 
 class Waking:
@@ -63,7 +67,7 @@ class Waking:
         return False
 
     def _wake(self) -> Iterator[None]:
-        """One round: a step for each waiter."""
+        """One round: a step for each waiter that runs again."""
         region = self._region
         ctx = region.context
         waiters = region.keyspace.waiters
@@ -76,13 +80,22 @@ class Waking:
         self._ready.clear()
         for index, key in keys:
             database = region.keyspace.databases[index]
+            declined = now_ms = 0
+            value: Value | None = None
             for waiter in list(database.waiters.get(key, ())):
-                if waiter in waiters.active:
+                if waiter not in waiters.active:
+                    continue
+                if not declined:  # the value may have changed since it was read
                     now_ms = region.clock.now_us() // 1000
                     ctx.enter(waiter.session, now_ms)
-                    if waiter.wants(ctx.lookup_in(database, key)):
-                        self._retry(waiter, now_ms)
-                yield
+                    value = ctx.lookup_in(database, key)
+                if waiter.wants(value):
+                    self._retry(waiter, now_ms)
+                    declined = 0
+                else:
+                    declined = (declined + 1) % DECLINED_AT_ONCE
+                if not declined:
+                    yield
 
     def after(self, session: Session) -> None:
         """Let a connection continue when the round in progress is over."""
