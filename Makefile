@@ -63,7 +63,8 @@ test: setup redis onlookers ## all tests, fast ones first
 # the tests. Whatever is a test of the process runs on the interpreted ones alone.
 COMPILED := $(CURDIR)/build/compiled
 CORE_TESTS := $(addprefix tests/unit/,resp stream effects region) \
-  $(addprefix tests/differential/test_,differential.py small_values.py scripts.py)
+  $(addprefix tests/differential/test_,differential.py small_values.py scripts.py) \
+  'tests/active_active/test_histories.py::test_histories[101]'
 test-compiled: setup redis ## the tests of the core on compiled modules; needs a C compiler
 	@command -v cc >/dev/null && test -f "$$($(BIN)/python -c \
 	  'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || { \

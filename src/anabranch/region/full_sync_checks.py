@@ -21,7 +21,6 @@ from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
-from anabranch.stream.group import Creation
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
@@ -36,6 +35,8 @@ _Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
 _ReplicaId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
 _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Dot = tuple[_ReplicaId, _Number]
+_Creation = tuple[dict[int, int], int | None, int]
+"""The fields of :class:`anabranch.stream.group.Creation`, whose types a compiled module loses."""
 
 _REPLICA: Final[dict[str, Any]] = {
     "vector": dict[_ReplicaId, _Number],
@@ -174,7 +175,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     for name, group in stream.groups.items():
         assert type(name) is bytes
         assert group.creations
-        msgspec.convert(_plain(group.creations), dict[_Dot, Creation])
+        msgspec.convert(_plain(group.creations), dict[_Dot, _Creation])
         for by_replica_id in (group.delivered, group.hidden, *group.acknowledged.values()):
             for ranges in by_replica_id.values():
                 _check_ranges(ranges)
