@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.offsets import Begin, Cursor, LogBounds, Logs, Vector, next_id, parse_id
@@ -13,36 +13,45 @@ if TYPE_CHECKING:
     from anabranch.spark.survey import Survey
 
 __all__ = [
-    "ADVICE", "ADVICE_BEHIND", "ADVICE_SHORT", "DataLossError", "Found", "ServerBehindError",
-    "assess", "ends_missing", "has_later_epoch", "place_of", "unsubscribed",
+    "DataLossError", "Found", "LogTooShort", "ServerBehindError", "assess", "check_ends",
+    "has_later_epoch", "place_of", "unsubscribed",
 ]  # fmt: skip
 
-ADVICE: Final = (
-    "Set failOnDataLoss=false to go on without what is lost, and nothing is read twice; raise "
-    "retention where entries were trimmed."
-)
-"""What a user can do about a loss."""
 
-ADVICE_SHORT: Final = (
-    "If it has yet to receive them, start again when it has; if they are lost, set "
-    "failOnDataLoss=false to go on without them."
-)
-"""Advice where a log ends too early."""
+class _Missing(AnabranchError):
+    """Says what is missing, and what a user can do about it."""
+
+    advice: ClassVar[str]
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}. {self.advice}"
 
 
-ADVICE_BEHIND: Final = (
-    "Start the query again when the server has caught up, or read from one that has them. Nothing "
-    "is read twice; catchUpTimeout says how long to wait."
-)
-"""Advice where entries that were read are missing: no option makes a query read them again."""
+class ServerBehindError(_Missing):
+    """A server has less than was read already: no option makes a query read it again."""
+
+    advice = (
+        "Start the query again when the server has caught up, or read from one that has them. "
+        "Nothing is read twice; catchUpTimeout says how long to wait."
+    )
 
 
-class ServerBehindError(AnabranchError):
-    """A server has less than was read already; the text names the log and a remedy."""
+class DataLossError(_Missing):
+    """Entries were deleted before they were read."""
+
+    advice = (
+        "Set failOnDataLoss=false to go on without what is lost, and nothing is read twice; raise "
+        "retention where entries were trimmed."
+    )
 
 
-class DataLossError(AnabranchError):
-    """Entries were deleted before they were read; the text names them and a remedy."""
+class LogTooShort(DataLossError):
+    """A log ends before the entries that should be read."""
+
+    advice = (
+        "If it has yet to receive them, start again when it has; if they are lost, set "
+        "failOnDataLoss=false to go on without them."
+    )
 
 
 def place_of(stream: str, region: str) -> str:
@@ -61,8 +70,8 @@ def has_later_epoch(region: str, present: Iterable[str]) -> bool:
     return any(first == number and int(last or 0) > int(epoch or 0) for first, _, last in others)
 
 
-def ends_missing(end: Vector, logs: Logs, survey: Survey) -> list[str]:
-    """The missing entries of a read up to `end`, one sentence each; for reads by position."""
+def check_ends(end: Vector, logs: Logs, survey: Survey) -> None:
+    """Raise `LogTooShort` if logs end before `end`; for reads by position."""
     found = []
     for stream in survey.streams():
         for region, cursor in end.cursors.get(stream, {}).items():
@@ -80,7 +89,8 @@ def ends_missing(end: Vector, logs: Logs, survey: Survey) -> list[str]:
                     "endingOffsets name: the server lost its newest entries, was restored from "
                     "a backup, or has not received them yet from another region"
                 )
-    return found
+    if found:
+        raise LogTooShort("; ".join(found))
 
 
 @dataclass(slots=True)
@@ -97,6 +107,18 @@ class Found:
     """The same of epochs that are over: what was read may be in no region any more."""
     begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
     """The positions behind the lost entries."""
+
+    @property
+    def losses(self) -> list[str]:
+        """All that is lost, or absent and not behind."""
+        return self.lost + self.absent
+
+    def refuse(self, *, losses: bool) -> None:
+        """Raise `ServerBehindError`, and `DataLossError` if `losses` are refused."""
+        if self.behind:
+            raise ServerBehindError("; ".join(self.behind))
+        if losses and self.losses:
+            raise DataLossError("; ".join(self.losses))
 
 
 def unsubscribed(start: Vector, survey: Survey) -> list[str]:

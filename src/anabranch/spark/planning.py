@@ -10,15 +10,7 @@ from typing import Any, Final
 from anabranch.sharing import share
 from anabranch.spark.audible import audible
 from anabranch.spark.client import Client, connect
-from anabranch.spark.losses import (
-    ADVICE,
-    ADVICE_BEHIND,
-    DataLossError,
-    Found,
-    ServerBehindError,
-    assess,
-    unsubscribed,
-)
+from anabranch.spark.losses import Found, ServerBehindError, assess, unsubscribed
 from anabranch.spark.offsets import Cursor, Logs, Range, Vector
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.survey import Survey
@@ -110,15 +102,13 @@ class Planner:
         seen = assess(start, self._logs, survey, self._target)
         if self._lacks(seen):
             seen = self._caught_up(seen, start, survey)
-        lost = seen.lost + seen.absent
-        if lost and self._options.fail_on_data_loss:
-            raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
+        seen.refuse(losses=self._options.fail_on_data_loss)
         # Lost entries are found again at every query while the batch waits.
-        if news := [each for each in lost if each not in self._said]:
+        if news := [each for each in seen.losses if each not in self._said]:
             _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(news))
         if news := [each for each in seen.set_back if each not in self._said]:
             _log.warning("%s", "; ".join(news))
-        self._said = lost + seen.set_back
+        self._said = seen.losses + seen.set_back
         end = replace(self._reachable(start, seen), begins=seen.begins)
         ranges = end.ranges(start)
         backlog = sum(len(each) or 1 for each in ranges)
@@ -202,9 +192,7 @@ class Planner:
         while self._lacks(seen):
             left = deadline - time.monotonic()
             if left <= 0 and seen.behind:
-                raise ServerBehindError(
-                    f"{'; '.join(seen.behind)}. Waited for {seconds:g} s. {ADVICE_BEHIND}"
-                )
+                raise ServerBehindError(f"{'; '.join(seen.behind)}. Waited for {seconds:g} s")
             if left <= 0:
                 break
             if time.monotonic() - told >= _TELL_S:

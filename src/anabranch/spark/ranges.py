@@ -21,10 +21,8 @@ from anabranch.spark.columns import ColumnError, Projection
 from anabranch.spark.entries import Entries
 from anabranch.spark.exports import Export, PayloadError, parse_export
 from anabranch.spark.losses import (
-    ADVICE,
-    ADVICE_BEHIND,
-    ADVICE_SHORT,
     DataLossError,
+    LogTooShort,
     ServerBehindError,
     has_later_epoch,
     place_of,
@@ -158,8 +156,8 @@ def _comes(piece: Range, options: ReadOptions) -> bool:
         "not received them yet from another region"
     )
     if piece.region and not is_over:  # other regions will send them; reading on would skip them
-        raise ServerBehindError(f"{text}. {ADVICE_BEHIND}")
-    _lose(text, options, ADVICE_SHORT)
+        raise ServerBehindError(text)
+    _lose(text, options, LogTooShort)
     return False
 
 
@@ -206,10 +204,10 @@ def _lose_stream(piece: Range, options: ReadOptions) -> None:
     """The error for a log that is missing or was made again."""
     yet = ", or this server has yet to receive it from another region" if piece.region else ""
     where = place_of(piece.stream, piece.region)
-    _lose(f"{where} was deleted while it was read{yet}", options, ADVICE_SHORT)
+    _lose(f"{where} was deleted while it was read{yet}", options, LogTooShort)
 
 
-def _lose(text: str, options: ReadOptions, advice: str = ADVICE) -> None:
+def _lose(text: str, options: ReadOptions, error: type[DataLossError] = DataLossError) -> None:
     if options.fail_on_data_loss:
-        raise DataLossError(f"{text}. {advice}")
+        raise error(text)
     _log.warning("%s; going on, because failOnDataLoss=false", text)

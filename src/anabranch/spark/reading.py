@@ -30,15 +30,7 @@ from pyspark.sql.types import StructType
 from anabranch.spark.client import connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
-from anabranch.spark.losses import (
-    ADVICE,
-    ADVICE_BEHIND,
-    ADVICE_SHORT,
-    DataLossError,
-    ServerBehindError,
-    assess,
-    ends_missing,
-)
+from anabranch.spark.losses import assess, check_ends
 from anabranch.spark.offsets import Cursor, Logs, Range, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.planning import Planner, splits
@@ -112,13 +104,8 @@ class BatchReader(DataSourceReader):
             )
             end = survey.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
             if options.fail_on_data_loss:
-                seen = assess(start, logs, survey)
-                if seen.behind:
-                    raise ServerBehindError(f"{'; '.join(seen.behind)}. {ADVICE_BEHIND}")
-                if lost := seen.lost + seen.absent:
-                    raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
-                if lost := ends_missing(end, logs, survey):
-                    raise DataLossError(f"{'; '.join(lost)}. {ADVICE_SHORT}")
+                assess(start, logs, survey).refuse(losses=True)
+                check_ends(end, logs, survey)
             start, end = self.narrowed(start, end, logs, survey)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         end = replace(end, splits=splits(options, end.backlog(start)))

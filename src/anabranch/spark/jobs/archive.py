@@ -12,13 +12,7 @@ import pyarrow as pa
 from anabranch.spark.client import connect
 from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.lake_files import SCHEMA
-from anabranch.spark.losses import (
-    ADVICE,
-    ADVICE_BEHIND,
-    DataLossError,
-    ServerBehindError,
-    assess,
-)
+from anabranch.spark.losses import assess
 from anabranch.spark.micro_batches import Batch, read_all
 from anabranch.spark.offsets import Logs, OffsetError, Vector
 from anabranch.spark.options import OptionError, ReadOptions
@@ -261,11 +255,7 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
         logs = survey.logs()
         survey.check_regions()
         start = _begin(checkpoint, logs, survey, options)
-        seen = assess(start, logs, survey)
-    if seen.behind:
-        raise ServerBehindError(f"{'; '.join(seen.behind)}. {ADVICE_BEHIND}")
-    if (lost := seen.lost + seen.absent) and options.fail_on_data_loss:
-        raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
+        assess(start, logs, survey).refuse(losses=options.fail_on_data_loss)
     parts = tuple(
         Part(each.stream, each.region, len(each), each.first, each.stop - 1)
         for each in Vector.at_end(logs).ranges(start)
