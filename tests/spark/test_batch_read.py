@@ -159,7 +159,7 @@ def test_filters_on_time_id_stream_and_position_read_less(ours):
     def planned(*filters):
         reader = FilteringBatchReader(options, Projection(pa.schema(list(kinds.items()))))
         assert list(reader.pushFilters(list(filters))) == list(filters)
-        return sum(len(each.range) for each in reader.partitions())
+        return sum(len(each.value) for each in reader.partitions())
 
     def at(seconds):
         return dt.datetime.fromtimestamp(seconds, dt.UTC)

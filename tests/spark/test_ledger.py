@@ -67,7 +67,6 @@ def numbers(start: int, stop: int) -> Rows:
 
 
 def ledger(client: Client, batch: int = 1, rows_max: int = 7, **more: Any) -> Ledger:
-    more = {"retries": 8, "pause_ms": 20, **more}
     return Ledger(client, producer="spark/q/0/0", batch=batch, rows_max=rows_max, **more)
 
 
@@ -251,7 +250,7 @@ def test_a_wire_that_is_cut_anywhere_doubles_nothing(
         CuttingWire(server.port, cuts=12, most=20_000, seed=seed) as wire,
         options_connect(wire.port, retries=20, pause_ms=1) as through,
     ):
-        target = ledger(through, rows_max=50, retries=20, pause_ms=1)
+        target = ledger(through, rows_max=50)
         for at in range(0, 2000, 200):
             target.append(b"s", numbers(at, at + 200).parts())
             target.append(b"t", numbers(at, at + 200).parts())
@@ -267,7 +266,7 @@ def test_a_server_killed_in_mid_batch_keeps_what_it_confirmed(tmp_path: Path) ->
         killer = threading.Thread(target=kill_at, args=(server, [200, 900, 1500]))
         killer.start()
         with options_connect(server.port, 10) as client:
-            target = ledger(client, rows_max=10, retries=10)
+            target = ledger(client, rows_max=10)
             for at in range(0, 2000, 25):
                 target.append(b"s", numbers(at, at + 25).parts())
             target.finish()
@@ -298,7 +297,7 @@ def content(batch: int = 1) -> ByContent:
 
 
 def add(client: Client, marks: Any, *several: Rows, **more: Any) -> Adder:
-    adder = Adder(client, marks, rows_max=500, retries=20, pause_ms=1, **more)
+    adder = Adder(client, marks, rows_max=500, **more)
     for rows in several:
         adder.append(b"s", rows)
     adder.finish()

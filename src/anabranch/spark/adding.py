@@ -8,7 +8,6 @@ are distributed over enough producer IDs that the server remembers the whole bat
 
 from __future__ import annotations
 
-import time
 import zlib
 from array import array
 from collections import Counter, defaultdict
@@ -213,16 +212,12 @@ class Adder:
         marks: Marks,
         *,
         rows_max: int = 2048,
-        retries: int = 5,
-        pause_ms: int = 200,
         check_window: bool = True,
     ) -> None:
         """`check_window` refuses streams that would forget idempotent IDs too early."""
         self._client = client
         self._marks = marks
         self._rows_max = rows_max
-        self._retries = retries
-        self._pause_ms = pause_ms
         self._check_window = check_window
         self._checked: set[bytes] = set()
         self._grows: set[bytes] = set()  # streams of which all present rows were skipped
@@ -283,15 +278,14 @@ class Adder:
 
     def _replies(self, chunk: _Chunk) -> list[Any]:
         """All replies; after a broken connection the chunk is sent again if that is safe."""
-        for attempt in range(self._retries + 1):
+        for number, is_last in enumerate(self._client.attempts()):
             try:
-                if attempt:
+                if number:
                     self._client.send([chunk.run.commands.between(chunk.start, chunk.stop)])
                 return [self._client.receive() for _ in range(chunk.stop - chunk.start)]
             except ServerUnreachable:
-                if not self._marks.repeatable or attempt == self._retries:
+                if not self._marks.repeatable or is_last:
                     raise
-            time.sleep(self._pause_ms * 2**attempt / 1000)
             self._client.revive()
         raise AssertionError("unreachable")
 

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -132,16 +132,22 @@ class Client:
         `receive` reads the replies, if it is given. Raises `ServerUnreachable`; then it is unknown
         which commands took effect.
         """
-        for attempt in range(self._options.retries + 1):
+        for is_last in self.attempts():
             try:
                 self._send(commands)
                 return receive(self) if receive else [self.receive(wait_ms) for _ in commands]
             except ServerUnreachable:
-                if not repeatable or attempt == self._options.retries:
+                if not repeatable or is_last:
                     raise
-            time.sleep(self._options.retry_interval_ms * 2**attempt / 1000)
             self.revive()
         raise AssertionError("unreachable")
+
+    def attempts(self) -> Iterator[bool]:
+        """As many as the options allow, with growing pauses between; True: this is the last."""
+        for number in range(self._options.retries + 1):
+            if number:
+                time.sleep(self._options.retry_interval_ms * 2 ** (number - 1) / 1000)
+            yield number == self._options.retries
 
     def ask(self, commands: Sequence[Iterable[Word]]) -> list[Any]:
         """Replies to commands that only read; None where a key or a group does not exist.
@@ -267,21 +273,20 @@ class Client:
         if self._connection is not None and time.monotonic() - self._used > _IDLE_SECONDS:
             with suppress(ServerUnreachable):
                 self.pipeline([("PING",)])
-        for attempt in range(self._options.retries + 1):
+        for is_last in self.attempts():
             try:
                 self._connected()
             except _CANNOT_WAIT as error:
                 raise self.refusal(error) from None
             except _BROKEN as error:
                 self._drop()
-                if attempt == self._options.retries:
+                if is_last:
                     raise self._unreachable(error) from None
             except redis.RedisError as error:
                 self._drop()
                 raise self.refusal(error) from None
             else:
                 return
-            time.sleep(self._options.retry_interval_ms * 2**attempt / 1000)
 
     def _connected(self) -> Connection:
         if self._connection is None:

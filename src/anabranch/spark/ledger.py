@@ -13,7 +13,6 @@ sent again in order.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -106,8 +105,6 @@ class Ledger:
         batch: int,
         trim: Sequence[bytes] = (),
         rows_max: int = 2048,
-        retries: int = 5,
-        pause_ms: int = 200,
         skip_old: bool = False,
     ) -> None:
         """`trim`: trimming options of AB.IMPORT; `skip_old`: a superseded batch is a success."""
@@ -116,8 +113,6 @@ class Ledger:
         self._batch = batch
         self._trim = tuple(trim)
         self._rows_max = min(rows_max, _ROWS_MAX)
-        self._retries = retries
-        self._pause_ms = pause_ms
         self._skip_old = skip_old
         self._tallies: dict[tuple[bytes, str | None], _Tally] = {}
         self._flights: deque[_Flight] = deque()
@@ -196,8 +191,8 @@ class Ledger:
         self._flights.append(flight)
         try:
             self._client.send(self._packed(flight))
-        except ServerUnreachable as error:
-            self._again(error)
+        except ServerUnreachable:
+            self._again()
 
     def _packed(self, flight: _Flight) -> list[bytes]:
         payload = flight.parts.payload(flight.start, flight.stop)
@@ -210,19 +205,18 @@ class Ledger:
         head = b"".join((b"*%d\r\n" % (len(words) + 1), *map(bulk, words)))
         return [head + b"$%d\r\n" % len(payload), payload, b"\r\n"]
 
-    def _again(self, error: ServerUnreachable) -> None:
+    def _again(self) -> None:
         """After a broken connection: send all chunks without a reply; rows are recognised."""
-        for attempt in range(self._retries):
-            time.sleep(self._pause_ms * 2**attempt / 1000)
+        for is_last in self._client.attempts():
             self._client.revive()
             try:
                 for flight in self._flights:
                     self._client.send(self._packed(flight))
-            except ServerUnreachable as another:
-                error = another
+            except ServerUnreachable:
+                if is_last:
+                    raise
             else:
                 return
-        raise error
 
     # ----------------------------------------------------------------------------------- replies
 
@@ -251,12 +245,14 @@ class Ledger:
             raise
 
     def _reply(self) -> Any:
-        for _ in range(self._retries):
+        for is_last in self._client.attempts():
             try:
                 return self._client.receive()
-            except ServerUnreachable as error:
-                self._again(error)
-        return self._client.receive()
+            except ServerUnreachable:
+                if is_last:
+                    raise
+                self._again()
+        raise AssertionError("unreachable")
 
     def _judge(self, flight: _Flight, verdict: int, rows: int, crc: int) -> None:
         tally = flight.tally

@@ -8,7 +8,7 @@ one process, which keeps a connection; `read` runs in the workers of the executo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from anabranch.spark.client import connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
 from anabranch.spark.losses import assess, check_ends
-from anabranch.spark.offsets import Cursor, Logs, Range, Vector, next_id
+from anabranch.spark.offsets import Cursor, Logs, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.planning import Planner, splits
 from anabranch.spark.ranges import read_range
@@ -69,27 +69,26 @@ def _projection(options: ReadOptions, schema: StructType) -> Projection:
     )
 
 
-@dataclass
-class Partition(InputPartition):
-    """The piece that one task reads."""
-
-    range: Range
-
-    def __post_init__(self) -> None:
-        """Spark's base class wants its own value."""
-        super().__init__(None)
-
-
-# ------------------------------------------------------------------------------------------- batch
-
-
-class BatchReader(DataSourceReader):
-    """A batch read: its beginning and end are fixed when it is planned."""
+class _Reader:
+    """What both kinds of readers have; the value of a partition is a `Range`."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         """Nothing is opened yet."""
         self.options = options
         self.projection = projection
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Read one partition, in an executor. Spark passes None where there is none."""
+        if partition is None:
+            return iter(())
+        return read_range(partition.value, self.options, self.projection)
+
+
+# ------------------------------------------------------------------------------------------- batch
+
+
+class BatchReader(_Reader, DataSourceReader):
+    """A batch read: its beginning and end are fixed when it is planned."""
 
     def partitions(self) -> list[InputPartition]:
         """Query the streams, and cut the requested range into partitions."""
@@ -111,7 +110,7 @@ class BatchReader(DataSourceReader):
         end = replace(end, splits=splits(options, end.backlog(start)))
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
         return [
-            Partition(each if each.by_id else replace(each, upto="0-0"))
+            InputPartition(each if each.by_id else replace(each, upto="0-0"))
             for each in end.partitions(start)
         ]
 
@@ -129,12 +128,6 @@ class BatchReader(DataSourceReader):
     ) -> tuple[Vector, Vector]:
         """The ranges; filters may narrow them."""
         return start, end
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one partition, in an executor."""
-        if not isinstance(partition, Partition):  # Spark passes None for a read without partitions
-            return iter(())
-        return read_range(partition.range, self.options, self.projection)
 
 
 class FilteringBatchReader(BatchReader):
@@ -198,13 +191,12 @@ class FilteringBatchReader(BatchReader):
 # ------------------------------------------------------------------------------------------ stream
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read: offsets are vectors, see `anabranch.spark.offsets`."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         """Nothing is opened yet."""
-        self.options = options
-        self.projection = projection
+        super().__init__(options, projection)
         self._watch: Planner | None = None
         self._is_new = False  # Spark asked where to begin
         self._told = False
@@ -253,7 +245,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = stop.origin or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
         self._tell(begin, resumed=True)
-        return [Partition(each) for each in stop.partitions(begin)]
+        return [InputPartition(each) for each in stop.partitions(begin)]
 
     def _tell(self, begin: Vector, *, resumed: bool) -> None:
         """Log where the query starts, before its first batch."""
@@ -261,11 +253,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._told = True
             selects = None if self._watch is None else self._watch.selects
             tell_start(self.options, begin, resumed=resumed, selects=selects)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one partition, in an executor."""
-        assert isinstance(partition, Partition)
-        return read_range(partition.range, self.options, self.projection)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Write the progress to ``commitGroup``, for display only."""

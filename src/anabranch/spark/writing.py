@@ -72,11 +72,6 @@ def _way(options: WriteOptions, client: Client) -> str:
 
 def _target(way: str, options: WriteOptions, client: Client, identity: Identity) -> Ledger | Adder:
     trim = _trim(options)
-    patience = {
-        "rows_max": options.max_rows_in_flight,
-        "retries": options.server.retries,
-        "pause_ms": options.server.retry_interval_ms,
-    }
     if way == "ledger":
         if not client.has_bulk:
             raise WriteFailed(
@@ -88,8 +83,8 @@ def _target(way: str, options: WriteOptions, client: Client, identity: Identity)
             producer=identity.task,
             batch=identity.batch,
             trim=trim,
+            rows_max=options.max_rows_in_flight,
             skip_old=identity.chosen,
-            **patience,
         )
     marks = _marks(way, identity, trim)
     if marks.windowed and client.command("COMMAND", "INFO", "XCFGSET") in ([], [None], None):
@@ -99,7 +94,7 @@ def _target(way: str, options: WriteOptions, client: Client, identity: Identity)
             "idempotence=none to accept that"
         )
     check = options.idempotence_window == "require"
-    return Adder(client, marks, check_window=check, **patience)
+    return Adder(client, marks, rows_max=options.max_rows_in_flight, check_window=check)
 
 
 def _marks(way: str, identity: Identity, trim: tuple[bytes, ...]) -> Marks:
