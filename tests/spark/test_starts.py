@@ -27,7 +27,7 @@ ALL = ReadAllAvailable()
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """With all that is said."""
-    caplog.set_level(logging.INFO, "anabranch.spark.starting")
+    caplog.set_level(logging.INFO, "anabranch.spark.logs")
     return caplog
 
 

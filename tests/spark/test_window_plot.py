@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.spark.window_plot import draw_windows
+from anabranch.spark.pictures import draw_windows
 
 
 def test_counts_and_sums_have_a_line_for_each_of_the_largest_keys(tmp_path: Path) -> None:

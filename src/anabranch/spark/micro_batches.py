@@ -21,11 +21,11 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import VERSION, lines_of_batch, newest_batch
 from anabranch.spark.columns import Projection
 from anabranch.spark.lake_files import draft_in, sync_names
+from anabranch.spark.logs import tell_start
 from anabranch.spark.offsets import OffsetError, Vector
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.planning import Planner
 from anabranch.spark.ranges import read_range
-from anabranch.spark.starting import tell_start
 
 __all__ = ["Batch", "CheckpointInUse", "read_all"]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from anabranch.sharing import share
-from anabranch.spark.audible import audible
 from anabranch.spark.client import Client, connect
+from anabranch.spark.logs import audible
 from anabranch.spark.losses import Found, ServerBehindError, assess, unsubscribed
 from anabranch.spark.offsets import Cursor, Logs, Range, Vector
 from anabranch.spark.options import OptionError, ReadOptions

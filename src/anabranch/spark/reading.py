@@ -30,12 +30,12 @@ from pyspark.sql.types import StructType
 from anabranch.spark.client import connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
+from anabranch.spark.logs import tell_start
 from anabranch.spark.losses import assess, check_ends
 from anabranch.spark.offsets import Cursor, Logs, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.planning import Planner, splits
 from anabranch.spark.ranges import read_range
-from anabranch.spark.starting import tell_start
 from anabranch.spark.survey import Survey
 
 __all__ = ["BatchReader", "FilteringBatchReader", "StreamReader", "batch_reader", "stream_reader"]
@@ -77,9 +77,9 @@ class _Reader:
         self.options = options
         self.projection = projection
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Read one partition, in an executor. Spark passes None where there is none."""
-        if partition is None:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition, in an executor."""
+        if partition.value is None:  # Spark's own, for a read without partitions
             return iter(())
         return read_range(partition.value, self.options, self.projection)
 

@@ -20,9 +20,9 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
 )
 
-from anabranch.spark.audible import audible
 from anabranch.spark.checkpoint import seconds_since_planned
 from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed, needs_identity
+from anabranch.spark.logs import audible
 from anabranch.spark.options import OptionError
 from anabranch.spark.plan import Plan, Written
 

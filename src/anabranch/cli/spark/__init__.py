@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.spark.archive import archive
-from anabranch.cli.spark.audit import audit
+from anabranch.cli.spark.audits import audit, idmp_audit
 from anabranch.cli.spark.doctor import doctor
-from anabranch.cli.spark.idmp_audit import idmp_audit
 from anabranch.cli.spark.ingest import ingest
 from anabranch.cli.spark.lag import lag
-from anabranch.cli.spark.lake import compact, migrate_lake, verify
-from anabranch.cli.spark.replay import replay
+from anabranch.cli.spark.lake import archive, compact, migrate_lake, replay, verify
 from anabranch.cli.spark.windows import windows
 
 __all__ = ["command"]
@@ -28,16 +25,7 @@ def command() -> None:
 
 
 for _each in (
-    doctor,
-    ingest,
-    archive,
-    compact,
-    verify,
-    replay,
-    migrate_lake,
-    windows,
-    audit,
-    idmp_audit,
-    lag,
+    *(doctor, ingest, archive, compact, verify, replay, migrate_lake),
+    *(windows, audit, idmp_audit, lag),
 ):
     command.add_command(_each)

@@ -1,4 +1,4 @@
-"""``anabranch spark compact``, ``verify`` and ``migrate-lake``: commands on a lake alone."""
+"""``anabranch spark archive``, ``replay``, ``compact``, ``verify``, ``migrate-lake``: lakes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,191 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
+from anabranch.cli.spark import shared
 from anabranch.cli.spark.record import Check, Job, Record, Words
-from anabranch.cli.spark.shared import (
-    counted,
-    names_option,
-    run_alone,
-    run_on_lake,
-    session_options,
-)
+from anabranch.cli.spark.shared import counted, names_option, run, run_alone, run_on_lake
 
 if TYPE_CHECKING:
+    from anabranch.spark.jobs.archive import Archived, Step
     from anabranch.spark.jobs.compact import Compacted
     from anabranch.spark.jobs.migrate import Migrated
+    from anabranch.spark.jobs.replay import Replayed
     from anabranch.spark.jobs.verify import Verified
+    from anabranch.spark.lake import Gap
+    from anabranch.spark.options import ServerOptions
 
-__all__ = ["compact", "migrate_lake", "verify"]
+__all__ = ["archive", "compact", "migrate_lake", "replay", "verify"]
 
 _lake = click.argument("lake", type=click.Path(path_type=Path))
+
+
+@click.command(
+    cls=Job,
+    help="""Copy streams to Parquet files in directory LAKE, from where the last run ended.
+
+It reports where it starts, and after each batch how many entries are left. The option
+'-o maxEntriesPerTrigger=100000' limits the size of a batch. Spark is started for --follow, for more
+than two million entries, and if --master is given.
+
+\b
+Example:
+  anabranch spark archive lake/ --streams orders,payments
+""",
+)
+@_lake
+@click.option("--streams", help="Comma-separated keys.")
+@click.option("--pattern", help="Glob of keys, instead of --streams.")
+@shared.once_option
+@click.option("--dry-run", is_flag=True, help="Report what would be copied, and write nothing.")
+@shared.common
+def archive(
+    record: Record,
+    url: str,
+    master: str,
+    lake: Path,
+    streams: str | None,
+    pattern: str | None,
+    once: bool,
+    dry_run: bool,
+    options: dict[str, str],
+) -> None:
+    """Streams into a lake."""
+    from anabranch.spark.jobs.archive import ALONE_MAX, waiting  # noqa: PLC0415 - an extra
+    from anabranch.spark.jobs.archive import archive as job  # noqa: PLC0415
+    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.options import ReadOptions  # noqa: PLC0415
+
+    if (streams is None) == (pattern is None):
+        raise click.UsageError("give one of --streams and --pattern")
+    what = {"subscribe": streams} if streams is not None else {"subscribePattern": str(pattern)}
+    read = {"url": url, **what, **options}
+
+    def archived(spark: Any) -> Archived:
+        return job(spark, lake, once=once, dry_run=dry_run, progress=progress, options=read)
+
+    def progress(step: Step) -> None:
+        read = counted(step.entries, "entry", "entries")
+        record.step(f"batch {step.batch}: {read}, {step.left:,} left", more=step.entries)
+
+    def check() -> ServerOptions:
+        Lake(lake).version()
+        return ReadOptions.parse(read).server
+
+    source = click.get_current_context().get_parameter_source("master")
+    alone = dry_run
+    if once and not dry_run and source is not ParameterSource.COMMANDLINE:
+        shared.checked(check)
+        alone = waiting(lake, read) <= ALONE_MAX
+    if alone:
+        run_alone(record, lambda: archived(None), _archived)
+    else:
+        run(record, master, archived, _archived, check=check, follows=not once)
+
+
+def _archived(done: Archived) -> Words:
+    most, least = (" at most", " or more") if done.dry_run else ("", "")
+    lines = [
+        f"{_place(each.stream, each.region)}: {counted(each.entries, 'entry', 'entries')}{most}, "
+        f"positions {each.first} to {each.last}"
+        for each in done.parts
+    ]
+    if done.dry_run:
+        lines.append("a dry run: nothing was written")
+    verb = "to add" if done.dry_run else "added"
+    size = "" if done.dry_run else f" of {counted(done.nbytes, 'byte')}"
+    last = (
+        f"{counted(done.entries, 'entry', 'entries')}{most} {verb}, in "
+        f"{counted(done.files, 'file')}{least}{size}; the lake has {done.total:,}"
+    )
+    starts = [f"the query was started {done.starts} times"] if done.starts > 1 else []
+    checks = (
+        Check("the lake has every position of these streams", [*map(_gap, done.gaps)], fails=False),
+        Check("the query was not interrupted", starts, fails=False),
+    )
+    return Words(last, lines, checks)
+
+
+def _gap(each: Gap) -> str:
+    place = _place(each.stream, each.region)
+    return f"gap: {place}: nothing between positions {each.after} and {each.before}"
+
+
+def _place(stream: str, region: str) -> str:
+    return f"{stream}/{region}" if region else stream
+
+
+@click.command(
+    cls=Job,
+    help="""Write the entries of a LAKE to streams again, with their IDs or with new ones.
+
+Another run with the same arguments adds the entries that the lake has got since. With --new-ids the
+target keeps a record for each region of the entries that it has; it may drop a record to which
+nothing was added for 30 days.
+
+\b
+Example:
+  anabranch spark replay lake/ -u redis://other:6379
+  anabranch spark replay lake/ --prefix again: --since-ms 1718000000000 --speed 10
+""",
+)
+@_lake
+@names_option("--streams")
+@click.option("--since-ms", type=int, help="Only IDs from this time on.")
+@click.option("--until-ms", type=int, help="Only IDs before this time.")
+@click.option("--prefix", default="", help="Put this before the names of streams.")
+@click.option("--new-ids", is_flag=True, help="Give entries new IDs, in the old order.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0),
+    help="10: ten times as fast as they were written. Without it: as fast as possible.",
+)
+@click.option("--dry-run", is_flag=True, help="Count only.")
+@shared.common
+def replay(
+    record: Record,
+    url: str,
+    master: str,
+    lake: Path,
+    new_ids: bool,
+    options: dict[str, str],
+    **more: Any,
+) -> None:
+    """A lake into streams."""
+    from anabranch.spark.jobs.replay import replay as job  # noqa: PLC0415 - an extra
+    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.options import WriteOptions  # noqa: PLC0415
+
+    def check() -> ServerOptions | None:
+        server = WriteOptions.parse({"url": url, **options}).server
+        Lake(lake).table()
+        return None if more["dry_run"] else server
+
+    def replayed(spark: Any) -> Replayed:
+        return job(
+            *(spark, lake),
+            url=url,
+            keep_ids=not new_ids,
+            progress=progress,
+            options=options,
+            **more,
+        )
+
+    def progress(grown: int, entries: int) -> None:
+        record.step(f"{grown:,} entries added, of {entries:,} in the lake", total=grown)
+
+    run(record, master, replayed, _replayed, check=check)
+
+
+def _replayed(done: Replayed) -> Words:
+    if not done.entries:
+        return Words("there is no such entry in the lake")
+    what = f"{counted(done.entries, 'entry', 'entries')} of {counted(done.files, 'file')}"
+    to = f"{', '.join(done.streams)}, IDs {done.first} to {done.last}"
+    if done.dry_run:
+        return Words(f"{what} would be written to {to}; nothing was written (dry run)")
+    return Words(f"{what} are in {to}")
 
 
 @click.command(
@@ -57,7 +224,7 @@ Example:
     help="How long merged files stay for readers of older versions.",
 )
 @click.option("--dry-run", is_flag=True, help="Count only.")
-@session_options
+@shared.session_options
 def compact(record: Record, master: str, lake: Path, target_mib: int, **more: Any) -> None:
     """The files of a lake into larger ones."""
     from anabranch.spark.jobs.compact import compact as job  # noqa: PLC0415 - an extra
@@ -101,7 +268,7 @@ Example:
 )
 @_lake
 @click.option("--allow-gaps", is_flag=True, help="Missing positions are no finding.")
-@session_options
+@shared.session_options
 def verify(record: Record, master: str, lake: Path, allow_gaps: bool) -> None:
     """Are the files of a lake intact?"""
     from anabranch.spark.jobs.verify import verify as job  # noqa: PLC0415 - an extra

@@ -161,8 +161,8 @@ def _by_spark(
 ) -> tuple[str, int]:
     """Copy by a query, once or every `interval_s`; returns its ID, and how often it was started."""
     from anabranch.spark.file_sinks import LakeSink  # noqa: PLC0415 - heavy
+    from anabranch.spark.progress import QueryWatch  # noqa: PLC0415 - heavy
     from anabranch.spark.supervise import supervise  # noqa: PLC0415 - heavy
-    from anabranch.spark.watching import QueryWatch  # noqa: PLC0415 - heavy
 
     spark.dataSource.register(LakeSink)
     watch = None if progress is None else QueryWatch("archive", _steps(progress))

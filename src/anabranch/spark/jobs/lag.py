@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.spark.client import Client, connect, facts_of, stream_key, text_of
-from anabranch.spark.lag_plot import Sample, draw_lag
 from anabranch.spark.lake_files import draft_in
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.pictures import Sample, draw_lag
 from anabranch.spark.plotting import check_plot
 from anabranch.spark.survey import Survey
 

@@ -26,9 +26,9 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import facts_of_batch, newest_batch
 from anabranch.spark.file_sinks import PartsSink
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.progress import QueryWatch
 from anabranch.spark.regions import read_by_region, regions_of
 from anabranch.spark.supervise import supervise
-from anabranch.spark.watching import QueryWatch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession

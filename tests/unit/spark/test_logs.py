@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
+from anabranch.spark.logs import tell_start
 from anabranch.spark.offsets import BY_ID, Cursor, Vector, previous_id
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.starting import tell_start
 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """With all that is said."""
-    caplog.set_level(logging.INFO, "anabranch.spark.starting")
+    caplog.set_level(logging.INFO, "anabranch.spark.logs")
     return caplog
 
 
@@ -82,7 +82,7 @@ def test_a_process_where_nobody_set_logging_up_shows_it() -> None:
     program = (
         "from anabranch.spark.offsets import Vector\n"
         "from anabranch.spark.options import ReadOptions\n"
-        "from anabranch.spark.starting import tell_start\n"
+        "from anabranch.spark.logs import tell_start\n"
         "for _ in range(2):\n"
         "    tell_start(ReadOptions.parse({'subscribe': 's'}), Vector({}), resumed=True)\n"
     )

@@ -1,4 +1,4 @@
-"""``anabranch spark audit``: do all regions have the same entries?"""
+"""``anabranch spark audit`` and ``idmp-audit``: have all regions the same, and nothing twice?"""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from anabranch.cli.spark.shared import region_options, run, run_alone, session_o
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.audit import Audited
+    from anabranch.spark.jobs.idmp_audit import IdmpAudited, ProducerMemory
+    from anabranch.spark.producers import Double
 
-__all__ = ["audit"]
+__all__ = ["audit", "idmp_audit"]
 
 
 @click.command(
@@ -55,9 +57,9 @@ def audit(record: Record, url: str, master: str, options: dict[str, str], **more
         )
 
     try:
-        run_alone(record, lambda: audited(None, ALONE_MAX), _in_words)
+        run_alone(record, lambda: audited(None, ALONE_MAX), _audited)
     except TooLarge:
-        run(record, master, audited, _in_words)
+        run(record, master, audited, _audited)
 
 
 _HOLDS: Final = {
@@ -70,7 +72,7 @@ _HOLDS: Final = {
 }
 
 
-def _in_words(done: Audited) -> Words:
+def _audited(done: Audited) -> Words:
     found: dict[str, list[str]] = {kind: [] for kind in _HOLDS}
     for each in done.findings:
         by = f", written by region {each.origin}" if each.origin else ""
@@ -85,3 +87,76 @@ def _in_words(done: Audited) -> Words:
     )
     verdict = "converged" if done.converged else "DIVERGED"
     return Words(f"{verdict}: {done.streams} streams, entries compared: {counts}", lines, checks)
+
+
+@click.command(
+    "idmp-audit",
+    cls=Job,
+    help="""Report refused duplicates, producers near their limits, and rows written twice.
+
+It exits with 1 if rows that one producer wrote in two regions are there twice. No Java is needed.
+
+\b
+Example:
+  anabranch spark idmp-audit -u redis://eu:6379 --streams orders
+""",
+)
+@region_options
+@click.option(
+    "--near",
+    type=click.FloatRange(0, 1),
+    default=0.1,
+    show_default=True,
+    help="Fraction of capacity or duration that counts as nearly used up.",
+)
+def idmp_audit(record: Record, url: str, options: dict[str, str], **more: Any) -> None:
+    """Look; the exit code is the result."""
+    from anabranch.spark.jobs.idmp_audit import idmp_audit as job  # noqa: PLC0415 - an extra
+
+    def audited() -> IdmpAudited:
+        return job(
+            options={"url": url, **options},
+            progress=lambda text: record.step(f"anabranch: {text}"),
+            **more,
+        )
+
+    run_alone(record, audited, _idmp_audited)
+
+
+def _idmp_audited(done: IdmpAudited) -> Words:
+    lines = [
+        f"{each.stream}{_at(each.region)}: {each.producers} producers, {each.iids} IDs remembered "
+        f"for {each.duration_s} s ({each.maxsize} of each), {each.refused} duplicates refused"
+        for each in done.memories
+    ]
+    capacity = [
+        f"near capacity: {_name(each)}: {each.iids} of {each.maxsize} IDs, which reach back "
+        f"{each.remembers_s:.0f} s"
+        for each in done.near_capacity
+    ]
+    expiry = [
+        f"near expiry: {_name(each)}: all is forgotten in {each.forgotten_in_s:.0f} s"
+        for each in done.near_expiry
+    ]
+    checks = (
+        Check("producers have room for more IDs", capacity, fails=False),
+        Check("producers are remembered for a while", expiry, fails=False),
+        Check("nothing is there twice", [_double("TWICE", each) for each in done.twice]),
+    )
+    lines += [_double("collapsed", each) for each in done.collapsed]
+    last = f"{done.producers} producers, {len(done.twice)} rows or batches are there twice"
+    return Words(last, lines, checks)
+
+
+def _double(word: str, each: Double) -> str:
+    places = zip(each.regions, each.ids or ("",) * len(each.regions), strict=True)
+    accepted = " and ".join(f"{region} as {entry}" if entry else region for region, entry in places)
+    return f"{word}: {each.stream} {each.producer}: {each.what}, accepted by regions {accepted}"
+
+
+def _name(each: ProducerMemory) -> str:
+    return f"{each.stream} {each.producer}{_at(each.region)}"
+
+
+def _at(region: str) -> str:
+    return f" at {region}" if region else ""

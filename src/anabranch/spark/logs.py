@@ -1,4 +1,4 @@
-"""The log line at the start of a streaming read: where it begins, or continues."""
+"""Log lines of sources and sinks, in the processes that Spark starts for them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from anabranch.spark.audible import audible
 from anabranch.spark.offsets import Cursor, Vector, next_id
 from anabranch.spark.options import ReadOptions
 
-__all__ = ["tell_start"]
+__all__ = ["audible", "tell_start"]
 
 _log = logging.getLogger(__name__)
 _PLACES_MAX: Final = 8
+
+
+def audible() -> None:
+    """Send log records to stderr, if logging is not configured in this process.
+
+    Users cannot configure logging in processes of Spark; their stderr is that of the driver.
+    """
+    ours = logging.getLogger("anabranch")
+    if not ours.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("anabranch: %(message)s"))
+        ours.addHandler(handler)
+        ours.setLevel(logging.INFO)
 
 
 def tell_start(
