@@ -65,25 +65,33 @@ def ingest(
     path and time of change: a second run over the same files adds nothing, and a run that died is
     completed. `progress` gets each file and its rows. Raises `IngestError` and what Spark raises.
     """
+    from pyspark.sql import Observation  # noqa: PLC0415 - heavy
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    bad_stream = bad_stream or f"{stream}:bad"
     rows = bad = 0
     new: int | None = 0
     for path in (found := list(files_of(paths))):
-        good_here, bad_here, known = _one(
-            spark,
-            path,
-            url,
-            stream,
-            key,
-            schema,
-            bad_stream or f"{stream}:bad",
-            dry_run,
-            options or {},
-        )
-        rows += good_here
-        bad += bad_here
-        new = None if new is None or known is None else new + good_here + bad_here - known
+        counts = Observation()
+        with _one_split(spark):
+            entries = _entries(_read(spark, path, schema), path, stream, key, bad_stream)
+            watched = entries.observe(
+                counts,
+                f.count(f.lit(1)).alias("all"),
+                f.count_if(f.col("stream") == bad_stream).alias("bad"),
+            )
+            known = None
+            if dry_run:
+                watched.write.format("noop").mode("overwrite").save()
+            else:
+                # Rows without a key go to the stream.
+                known = _write(watched, path, {"url": url, "stream": stream, **(options or {})})
+        told = counts.get
+        rows += told["all"] - told["bad"]
+        bad += told["bad"]
+        new = None if new is None or known is None else new + told["all"] - known
         if progress is not None:
-            progress(path, good_here + bad_here)
+            progress(path, told["all"])
     return Ingested(len(found), rows, bad, None if dry_run else new, dry_run)
 
 
@@ -104,63 +112,45 @@ def files_of(paths: Sequence[str | Path]) -> Iterator[Path]:
             yield path
 
 
-def _one(
-    spark: SparkSession,
-    path: Path,
-    url: str,
-    stream: str,
-    key: str | None,
-    schema: str | None,
-    bad_stream: str,
-    dry_run: bool,
-    options: Mapping[str, str],
-) -> tuple[int, int, int | None]:
-    """Rows that fit, rows that do not, and how many of all were there already, if that is known."""
-    from pyspark.sql import Observation  # noqa: PLC0415 - heavy
+def _entries(
+    table: DataFrame, path: Path, stream: str, key: str | None, bad_stream: str
+) -> DataFrame:
+    """The rows of a file, with the stream of each; raises `IngestError`."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
-    with _one_split(spark):
-        table = _read(spark, path, schema)
-        names = [name for name in table.columns if name != _CORRUPT]
-        if not names:
-            raise IngestError(f"{path}: it is empty, so there is no telling its columns")
-        if key is not None and key not in names:
-            raise IngestError(f"{path}: no column {key!r} among {', '.join(names)}")
-        if "stream" in names:
-            raise IngestError(f"{path}: a column called stream has to be renamed first")
-        corrupt = f.col(_CORRUPT).isNotNull() if _CORRUPT in table.columns else f.lit(False)
-        target = f.lit(stream) if key is None else f.concat(f.lit(f"{stream}:"), f.col(key))
-        entries = table.select(
-            f.when(corrupt, f.lit(bad_stream)).otherwise(target).alias("stream"),
-            *(f.when(~corrupt, f.col(f"`{name}`")).alias(name) for name in names),
-            *([f.col(_CORRUPT)] if _CORRUPT in table.columns else []),
-        )
-        # A blank line is no entry: entries have fields.
-        entries = entries.dropna("all", subset=[f"`{name}`" for name in entries.columns[1:]])
-        counts = Observation()
-        watched = entries.observe(
-            counts,
-            f.count(f.lit(1)).alias("all"),
-            f.count_if(f.col("stream") == bad_stream).alias("bad"),
-        )
-        known = None
-        if dry_run:
-            watched.write.format("noop").mode("overwrite").save()
-        else:
-            writer = watched.write.format("anabranch").mode("append")
-            writer = writer.option("url", url).option("stream", stream)  # rows without a key
+    names = [name for name in table.columns if name != _CORRUPT]
+    if not names:
+        raise IngestError(f"{path}: it is empty, so there is no telling its columns")
+    if key is not None and key not in names:
+        raise IngestError(f"{path}: no column {key!r} among {', '.join(names)}")
+    if "stream" in names:
+        raise IngestError(f"{path}: a column called stream has to be renamed first")
+    corrupt = f.col(_CORRUPT).isNotNull() if _CORRUPT in table.columns else f.lit(False)
+    target = f.lit(stream) if key is None else f.concat(f.lit(f"{stream}:"), f.col(key))
+    entries = table.select(
+        f.when(corrupt, f.lit(bad_stream)).otherwise(target).alias("stream"),
+        *(f.when(~corrupt, f.col(f"`{name}`")).alias(name) for name in names),
+        *([f.col(_CORRUPT)] if _CORRUPT in table.columns else []),
+    )
+    # A blank line is no entry: entries have fields.
+    return entries.dropna("all", subset=[f"`{name}`" for name in entries.columns[1:]])
+
+
+def _write(entries: DataFrame, path: Path, options: Mapping[str, str]) -> int | None:
+    """How many rows were there already; None if that is not known."""
+    with tempfile.TemporaryDirectory() as place:
+        result = Path(place) / "result"
+        own = {
             # Every column is payload, whatever it is called.
-            mapping = {name: name for name in entries.columns[1:]}
-            writer = writer.option("fieldMapping", json.dumps(mapping))
-            writer = writer.option("producerId", f"ingest:{path}@{path.stat().st_mtime_ns}")
-            writer = writer.option("batchId", "0").options(**options)
-            with tempfile.TemporaryDirectory() as place:
-                result = Path(place) / "result"
-                writer.option("resultFile", str(result)).save()
-                # With Spark Connect the driver is elsewhere.
-                known = json.loads(result.read_text("utf-8"))["known"] if result.exists() else None
-    found = counts.get
-    return found["all"] - found["bad"], found["bad"], known
+            "fieldMapping": json.dumps({name: name for name in entries.columns[1:]}),
+            "producerId": f"ingest:{path}@{path.stat().st_mtime_ns}",
+            "batchId": "0",
+            "resultFile": str(result),
+        }
+        writer = entries.write.format("anabranch").mode("append").options(**own)
+        writer.options(**options).save()
+        # With Spark Connect the driver is elsewhere.
+        return json.loads(result.read_text("utf-8"))["known"] if result.exists() else None
 
 
 def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
