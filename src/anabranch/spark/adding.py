@@ -207,12 +207,7 @@ class Adder:
     """The writing side of one attempt of one task."""
 
     def __init__(
-        self,
-        client: Client,
-        marks: Marks,
-        *,
-        rows_max: int = 2048,
-        check_window: bool = True,
+        self, client: Client, marks: Marks, *, rows_max: int = 2048, check_window: bool = True
     ) -> None:
         """`check_window` refuses streams that would forget idempotent IDs too early."""
         self._client = client

@@ -93,12 +93,7 @@ class Block:
     """Entries as wire bytes, decoded by vectors when asked."""
 
     def __init__(
-        self,
-        ms: Ints,
-        seq: npt.NDArray[np.uint64],
-        positions: Ints | None,
-        ends: Ints,
-        data: bytes,
+        self, ms: Ints, seq: npt.NDArray[np.uint64], positions: Ints | None, ends: Ints, data: bytes
     ) -> None:
         """`data` holds the fragments one behind the other and then some bytes of padding."""
         self.ms = ms

@@ -114,9 +114,7 @@ def tasks_of(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
 
 
 def digests(
-    spark: SparkSession | None,
-    servers: Sequence[ServerOptions],
-    tasks: Sequence[Sequence[Piece]],
+    spark: SparkSession | None, servers: Sequence[ServerOptions], tasks: Sequence[Sequence[Piece]]
 ) -> tuple[list[dict[tuple[Place, int], Bucket]], int]:
     """For each replica its buckets, by place and number; and how many entries were left out.
 

@@ -52,11 +52,7 @@ class Parsed:
     """Entries that hiredis has parsed: each a flat list of names and values."""
 
     def __init__(
-        self,
-        ms: Ints,
-        seq: npt.NDArray[np.uint64],
-        positions: Ints | None,
-        rows: list[list[bytes]],
+        self, ms: Ints, seq: npt.NDArray[np.uint64], positions: Ints | None, rows: list[list[bytes]]
     ) -> None:
         """`rows` has one flat list for each ID."""
         self.ms = ms

@@ -45,9 +45,7 @@ class ConnectMissing(AnabranchError):
 
 
 def session(
-    name: str = "anabranch",
-    master: str = "local[2,4]",
-    conf: Mapping[str, object] | None = None,
+    name: str = "anabranch", master: str = "local[2,4]", conf: Mapping[str, object] | None = None
 ) -> SparkSession:
     """The running session, or a new one, that knows ``format("anabranch")``.
 

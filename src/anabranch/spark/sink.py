@@ -15,10 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from anabranch.spark.checkpoint import seconds_since_planned
 from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed, needs_identity

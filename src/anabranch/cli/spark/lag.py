@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.spark.record import Check, Job, Picture, Record, Words
-from anabranch.cli.spark.shared import (
-    counted,
-    names_option,
-    plot_option,
-    region_options,
-    run_alone,
-)
+from anabranch.cli.spark.shared import counted, names_option, plot_option, region_options, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.lag import GroupLag, Lagged

@@ -19,15 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.digests import (
-    Bucket,
-    Id,
-    Piece,
-    Place,
-    digests,
-    entries_between,
-    tasks_of,
-)
+from anabranch.spark.digests import Bucket, Id, Piece, Place, digests, entries_between, tasks_of
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.replicas import Replica, Replicas
 from anabranch.spark.standings import (
