@@ -169,7 +169,7 @@ def test_regions_that_write_delete_and_trim_all_the_while_have_not_diverged(spar
 def test_what_is_made_anew_is_told_from_what_was_there(regions):
     eu, us = regions.servers
     server = ReadOptions.parse({"subscribePattern": "*"}).server
-    with talking(eu) as client, Replicas(server, urls(eu, us)) as replicas:
+    with talking(eu) as client, Replicas.connected(server, urls(eu, us)) as replicas:
 
         def look():
             (found,) = standings(replicas.all[0], ["s"])

@@ -9,10 +9,9 @@ after it waited for this token, is missing permanently.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -52,54 +51,37 @@ class Replica:
         return reply is not None
 
 
+@dataclass(frozen=True, slots=True)
 class Replicas:
-    """Connections to all compared regions; use it in ``with``."""
+    """Connections to all compared regions."""
 
-    def __init__(
-        self, server: ServerOptions, urls: Mapping[str, str] | None, *, least: int = 2
-    ) -> None:
+    all: Sequence[Replica]
+
+    @classmethod
+    @contextmanager
+    def connected(
+        cls, server: ServerOptions, urls: Mapping[str, str] | None, *, least: int = 2
+    ) -> Iterator[Self]:
         """`urls`: name to address. None finds the regions by asking `server`; see `discover`.
 
-        `least`: the least count of regions. With 1 a server without regions is allowed.
+        `least`: the least count of regions. With 1 a server without regions is allowed. Raises
+        `ReplicaError`, `ServerUnreachable`.
         """
-        self._server = server
-        self._urls = dict(urls) if urls is not None else None
-        self._least = least
-        self._stack = ExitStack()
-        self.all: list[Replica] = []
-
-    def __enter__(self) -> Self:
-        """Connected; raises `ReplicaError`, `ServerUnreachable`."""
-        try:
-            urls = self._urls
-            if urls is None:
-                urls = discover(self._server, alone=self._least == 1)
+        if urls is None:
+            urls = discover(server, alone=least == 1)
+        with ExitStack() as stack:
+            found = []
             for name, url in urls.items():
-                options = replace(self._server, url=url)
-                client = self._stack.enter_context(connect(options))
+                options = replace(server, url=url)
+                client = stack.enter_context(connect(options))
                 if not client.has_bulk:
                     raise ReplicaError(
                         f"{name}: the server at {client.address} is no Anabranch server"
                     )
                 number = facts_of(client.command("AB.INFO", repeatable=True))["region"]
-                self.all.append(Replica(name, number, options, client))
-            _check_distinct(self.all, self._least)
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Return the connections."""
-        self._stack.__exit__(kind, error, traceback)
-
-    def __len__(self) -> int:
-        return len(self.all)
+                found.append(Replica(name, number, options, client))
+            _check_distinct(found, least)
+            yield cls(found)
 
     @property
     def names(self) -> tuple[str, ...]:

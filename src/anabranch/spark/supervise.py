@@ -13,14 +13,19 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["GaveUp", "Supervised", "reason_of", "supervise"]
+    from anabranch.spark.progress import QueryWatch
+
+__all__ = ["GaveUp", "Supervised", "reason_of", "run_query", "supervise"]
 
 _log = logging.getLogger(__name__)
 _JITTER: Final = 0.2  # queries that failed together should not restart together
@@ -83,6 +88,35 @@ def supervise(
         pause *= 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - nothing to guess here
         _log.warning("query failed, starts again in %.1f s: %s", pause, reason)
         sleep(pause)
+
+
+def run_query(
+    spark: SparkSession,
+    watch: QueryWatch,
+    writer: Callable[[], DataStreamWriter],
+    checkpoint: Path,
+    interval_s: float | None,
+) -> tuple[str, int]:
+    """Run the query of a job; returns its ID, and how often it was started.
+
+    Without `interval_s` it ends when it has read all that there was, or has failed; else there is a
+    batch at each interval, and a query that failed starts again. Raises `GaveUp`.
+    """
+    found = ""
+
+    def start() -> StreamingQuery:
+        nonlocal found
+        made = writer().queryName(watch.name).option("checkpointLocation", str(checkpoint))
+        if interval_s is None:
+            query = made.trigger(availableNow=True).start()
+        else:
+            query = made.trigger(processingTime=f"{interval_s} seconds").start()
+        found = str(query.id)  # of the checkpoint, so the same in every start
+        return query
+
+    failures_max = 0 if interval_s is None else 10
+    run = watch.during(spark, lambda: supervise(start, failures_max=failures_max))
+    return found, run.starts
 
 
 def reason_of(error: Exception) -> str:

@@ -22,7 +22,7 @@ from anabranch.spark.survey import Survey
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["ALONE_MAX", "Archived", "Part", "Step", "archive", "waiting"]
 
@@ -107,6 +107,7 @@ def archive(
     known = Lake(root).version()
     before = {each.path for each in Lake(root).files()}
     starts = 1
+    progress = progress or (lambda _: None)
     if spark is not None:
         query, starts = _by_spark(spark, root, place, None if once else interval_s, progress, given)
     elif once:
@@ -137,16 +138,13 @@ def _archived(
     )
 
 
-def _alone(
-    lake: Lake, place: Path, progress: Callable[[Step], None] | None, options: ReadOptions
-) -> str:
+def _alone(lake: Lake, place: Path, progress: Callable[[Step], None], options: ReadOptions) -> str:
     """Copy in this process; returns the ID of the query."""
 
     def write(batch: Batch) -> None:
         drafts, parts = drafts_of(lake, batch.rows)
         lake.commit(batch.query, batch.number, drafts, parts)
-        if progress is not None:
-            progress(Step(batch.number, sum(each[2] for each in parts), batch.left))
+        progress(Step(batch.number, sum(each[2] for each in parts), batch.left))
 
     return read_all(options, place, _COLUMNS, write)
 
@@ -156,38 +154,26 @@ def _by_spark(
     root: Path,
     place: Path,
     interval_s: float | None,
-    progress: Callable[[Step], None] | None,
+    progress: Callable[[Step], None],
     given: Mapping[str, str],
 ) -> tuple[str, int]:
-    """Copy by a query, once or every `interval_s`; returns its ID, and how often it was started."""
+    """Copy by a query; see `run_query`."""
     from anabranch.spark.file_sinks import LakeSink  # noqa: PLC0415 - heavy
-    from anabranch.spark.progress import QueryWatch  # noqa: PLC0415 - heavy
-    from anabranch.spark.supervise import supervise  # noqa: PLC0415 - heavy
+    from anabranch.spark.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
+    from anabranch.spark.supervise import run_query  # noqa: PLC0415 - heavy
 
     spark.dataSource.register(LakeSink)
-    watch = None if progress is None else QueryWatch("archive", _steps(progress))
-    query = ""
 
-    def start() -> StreamingQuery:
-        nonlocal query
+    def report(told: StreamingQueryProgress) -> None:
+        (source,) = told.sources
+        behind = lags("", told.batchId, source.endOffset, source.latestOffset)
+        progress(Step(told.batchId, told.numInputRows, sum(each.entries for each in behind)))
+
+    def writer() -> DataStreamWriter:
         table = spark.readStream.format("anabranch").options(**given).load()
-        writer = table.writeStream.format("anabranch-lake").option("path", str(root))
-        writer = writer.option("checkpointLocation", str(place))
-        if watch is not None:
-            writer = writer.queryName(watch.name)
-        if interval_s is None:
-            started = writer.trigger(availableNow=True).start()
-        else:
-            started = writer.trigger(processingTime=f"{interval_s} seconds").start()
-        query = str(started.id)  # of the checkpoint, so the same in every start
-        return started
+        return table.writeStream.format("anabranch-lake").option("path", str(root))
 
-    failures = 0 if interval_s is None else 10
-    if watch is None:
-        run = supervise(start, failures_max=failures)
-    else:
-        run = watch.during(spark, lambda: supervise(start, failures_max=failures))
-    return query, run.starts
+    return run_query(spark, QueryWatch("archive", report), writer, place, interval_s)
 
 
 def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
@@ -203,19 +189,6 @@ def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
         )
         for place, some in sorted(places.items())
     )
-
-
-def _steps(progress: Callable[[Step], None]) -> Callable[[StreamingQueryProgress], None]:
-    from anabranch.spark.progress import lags  # noqa: PLC0415 - heavy
-
-    def report(told: StreamingQueryProgress) -> None:
-        (source,) = told.sources
-        left = sum(
-            each.entries for each in lags("", told.batchId, source.endOffset, source.latestOffset)
-        )
-        progress(Step(told.batchId, told.numInputRows, left))
-
-    return report
 
 
 # ---------------------------------------------------------------------------------------- dry runs

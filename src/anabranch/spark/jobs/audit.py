@@ -131,7 +131,7 @@ def audit(
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     say = progress or (lambda _: None)
-    with Replicas(server, region_urls) as replicas:
+    with Replicas.connected(server, region_urls) as replicas:
         names = replicas.streams(streams, pattern)
         before = [standings(each, names) for each in replicas.all]
         say(f"{len(names)} streams in {', '.join(replicas.names)}")

@@ -83,7 +83,7 @@ def idmp_audit(
     `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
-    with Replicas(server, region_urls, least=1) as replicas:
+    with Replicas.connected(server, region_urls, least=1) as replicas:
         say = progress or (lambda _: None)
         names = replicas.streams(streams, pattern)
         memories = []

@@ -28,12 +28,12 @@ from anabranch.spark.file_sinks import PartsSink
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.progress import QueryWatch
 from anabranch.spark.regions import read_by_region, regions_of
-from anabranch.spark.supervise import supervise
+from anabranch.spark.supervise import run_query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["Step", "Windowed", "Windowing", "WindowsError", "windows"]
 
@@ -174,9 +174,8 @@ def windows(
     names = _settled(place, streams, windowing, wanted, given)
     spark.dataSource.register(PartsSink)
     tally = _Tally(progress)
-    watch = QueryWatch("windows", tally.add)
 
-    def start() -> StreamingQuery:
+    def writer() -> DataStreamWriter:
         table = read_by_region(
             spark,
             streams,
@@ -187,22 +186,17 @@ def windows(
             **given,
         )
         rows = _told(_observed(table, windowing, "read"), windowing, after_ms, streaming=True)
-        writer = rows.writeStream.queryName(watch.name).option("checkpointLocation", str(place))
-        if into is not None:
-            # The rows of a partition are the same in every attempt, their order is not.
-            writer = writer.format("anabranch").options(
-                url=url, stream=into, deterministicOrder="sort", allowProducerChange=told_to
-            )
-        else:
-            writer = writer.format("anabranch-parts").option(
-                "path", str(Path(str(lake)).absolute())
-            )
-        if once:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{interval_s} seconds").start()
+        if into is None:
+            path = str(Path(str(lake)).absolute())
+            return rows.writeStream.format("anabranch-parts").option("path", path)
+        # The rows of a partition are the same in every attempt, their order is not.
+        return rows.writeStream.format("anabranch").options(
+            url=url, stream=into, deterministicOrder="sort", allowProducerChange=told_to
+        )
 
-    run = watch.during(spark, lambda: supervise(start, failures_max=0 if once else 10))
-    return tally.result(names, run.starts, _watermark(place))
+    watch = QueryWatch("windows", tally.add)
+    _, starts = run_query(spark, watch, writer, place, None if once else interval_s)
+    return tally.result(names, starts, _watermark(place))
 
 
 def _watermark(place: Path) -> int | None:
