@@ -115,10 +115,11 @@ def _bring(client: Client, table: pa.RecordBatch, imports: int, batch: int | Non
     layout = Layout.of(table.schema.names, mapping={}, token=None, null_value=None, keep_ids=False)
     ledger = None if batch is None else Ledger(client, producer="bench", batch=batch)
     for _ in range(imports):
-        parts = encode(table, layout).parts()
+        rows = encode(table, layout)
         if ledger is None:
+            parts = rows.parts()
             client.command("AB.IMPORT", KEY, parts.payload(0, len(parts)))
         else:
-            ledger.append(KEY.encode(), parts)
+            ledger.append(KEY.encode(), rows)
     if ledger is not None:
         ledger.finish()

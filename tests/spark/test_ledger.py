@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,16 @@ def numbers(start: int, stop: int) -> Rows:
     return rows_of([f"row-{each}" for each in range(start, stop)])
 
 
+def numbers_of(lane: str, start: int, stop: int) -> Rows:
+    return replace(numbers(start, stop), lanes=pa.array([lane.encode()] * (stop - start)))
+
+
 def ledger(client: Client, batch: int = 1, rows_max: int = 7, **more: Any) -> Ledger:
     return Ledger(client, producer="spark/q/0/0", batch=batch, rows_max=rows_max, **more)
 
 
 def write(target: Ledger, rows: Rows, key: bytes = b"s") -> Ledger:
-    target.append(key, rows.parts())
+    target.append(key, rows)
     target.finish(key)
     return target
 
@@ -89,11 +94,11 @@ def names(start: int, stop: int) -> list[str]:
 
 def test_a_second_attempt_goes_on_where_the_first_one_died(client: Client) -> None:
     first = ledger(client, rows_max=7)
-    first.append(b"s", numbers(0, 40).parts())
+    first.append(b"s", numbers(0, 40))
     first.finish()
     second = ledger(client, rows_max=11)
     for start in range(0, 100, 10):  # other slices, other chunks
-        second.append(b"s", numbers(start, start + 10).parts())
+        second.append(b"s", numbers(start, start + 10))
     second.finish()
     assert values(client) == names(0, 100)
     assert (second.known, second.appended) == (40, 60)
@@ -119,7 +124,7 @@ def test_attempts_at_the_same_time_share_the_work(server: AnabranchServer, clien
                     at = 0
                     while at < 700:
                         stop = min(700, at + chance.randrange(1, 200))
-                        target.append(b"s", numbers(at, stop).parts())
+                        target.append(b"s", numbers(at, stop))
                         at = stop
                     target.finish()
             except BaseException as error:
@@ -143,7 +148,7 @@ def test_rows_of_several_streams_are_counted_apart(client: Client) -> None:
     for size in (300, 1000):  # the first attempt dies after 300 rows
         target = ledger(client, rows_max=4)
         for key, run in runs_by_stream(encode(batch.slice(0, size), layout), None):
-            target.append(key, run.parts())
+            target.append(key, run)
         target.finish()
     for stream in range(50):
         assert values(client, b"s%d" % stream) == names(0, 1000)[stream::50]
@@ -158,12 +163,12 @@ def test_each_lane_may_have_more_in_a_repetition_and_nothing_overtakes(
     client: Client, rows_max: int
 ) -> None:
     first = ledger(client, rows_max=rows_max)
-    first.append(b"s", numbers(0, 5).parts(), "eu")
-    first.append(b"s", numbers(50, 52).parts(), "us")
+    first.append(b"s", numbers_of("eu", 0, 5))
+    first.append(b"s", numbers_of("us", 50, 52))
     first.finish()
     second = ledger(client, rows_max=rows_max)
     for start, stop, lane in ((0, 10, "eu"), (50, 60, "us"), (10, 20, "eu"), (90, 95, "ap")):
-        second.append(b"s", numbers(start, stop).parts(), lane)
+        second.append(b"s", numbers_of(lane, start, stop))
     second.finish()
     old = [*names(0, 5), *names(50, 52)]
     assert values(client) == [*old, *names(5, 10), *names(52, 60), *names(10, 20), *names(90, 95)]
@@ -172,7 +177,7 @@ def test_each_lane_may_have_more_in_a_repetition_and_nothing_overtakes(
         b"spark/q/0/0/eu": 20, b"spark/q/0/0/us": 10, b"spark/q/0/0/ap": 5
     }  # fmt: skip
     third = ledger(client, rows_max=rows_max)
-    third.append(b"s", numbers(1, 3).parts(), "eu")
+    third.append(b"s", numbers_of("eu", 1, 3))
     with pytest.raises(ChangedReplay, match="spark/q/0/0/eu was replayed with different rows"):
         third.finish()
 
@@ -252,8 +257,8 @@ def test_a_wire_that_is_cut_anywhere_doubles_nothing(
     ):
         target = ledger(through, rows_max=50)
         for at in range(0, 2000, 200):
-            target.append(b"s", numbers(at, at + 200).parts())
-            target.append(b"t", numbers(at, at + 200).parts())
+            target.append(b"s", numbers(at, at + 200))
+            target.append(b"t", numbers(at, at + 200))
         target.finish()
         assert wire.cut
     assert values(client) == names(0, 2000)
@@ -268,7 +273,7 @@ def test_a_server_killed_in_mid_batch_keeps_what_it_confirmed(tmp_path: Path) ->
         with options_connect(server.port, 10) as client:
             target = ledger(client, rows_max=10)
             for at in range(0, 2000, 25):
-                target.append(b"s", numbers(at, at + 25).parts())
+                target.append(b"s", numbers(at, at + 25))
             target.finish()
         killer.join()
         assert server.starts == 4

@@ -233,8 +233,8 @@ class Adder:
         """Add rows to a stream; raises `WriteFailed` and `ServerUnreachable`."""
         self._send(self._marks.mark(key, rows))
 
-    def finish(self) -> None:
-        """Wait for all replies."""
+    def finish(self, _expected: bytes | None = None) -> None:
+        """Wait for all replies. A stream without rows needs no check, as with a ledger."""
         self._collect()
 
     def _send(self, runs: Iterator[Run]) -> None:

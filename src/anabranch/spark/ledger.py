@@ -22,7 +22,7 @@ from typing import Any, Final
 import redis
 
 from anabranch.spark.client import Client, ServerUnreachable, explained, shown
-from anabranch.spark.encode import Parts, bulk
+from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
 from anabranch.spark.identity import WriteFailed
 
 __all__ = ["ChangedReplay", "Ledger", "Superseded"]
@@ -120,15 +120,22 @@ class Ledger:
         """Rows that this attempt has added."""
         self.known = 0
         """Rows that the stream had already."""
+        self.memory_s = None
+        """Records of producers do not depend on time, as idempotent IDs do."""
+        self.contents = b""
 
-    def append(self, key: bytes, parts: Parts, lane: str | None = None) -> None:
+    def append(self, key: bytes, rows: Rows) -> None:
         """Append rows to a stream. The last chunks may be without a reply when this returns.
 
         Rows of each lane are counted separately, as if they had a producer of their own. Raises
         `ChangedReplay`, `Superseded`, `WriteFailed` and `ServerUnreachable`.
         """
-        if not len(parts):
-            return
+        parts = rows.parts()
+        for lane, start, stop in runs_by_lane(rows):
+            if start < stop:
+                self._append(key, parts.slice(start, stop), lane)
+
+    def _append(self, key: bytes, parts: Parts, lane: str | None) -> None:
         at = 0
         with self._nothing_left_behind():
             tally = self._tally(key, lane)

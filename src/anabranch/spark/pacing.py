@@ -122,7 +122,7 @@ class PacedSink(DataSource):
 
 class _PacedWriter(BatchWriter):
     def __init__(self, plan: Plan, speed: float) -> None:
-        super().__init__(plan, plan.job)
+        super().__init__(plan)
         self._speed = speed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

@@ -41,7 +41,8 @@ class Plan:
 
     options: WriteOptions
     layout: Layout
-    job: str
+    job: str | None
+    """A name for a plain batch write; None for a query, which has an ID."""
     waited_s: float = 0.0
     """See `Written`."""
 

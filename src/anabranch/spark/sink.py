@@ -34,8 +34,7 @@ _log = logging.getLogger(__name__)
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """The writer of ``df.write``; raises `OptionError` and `EncodeError`."""
-    plan = batch_plan(options, schema, overwrite)
-    return BatchWriter(plan, plan.job)
+    return BatchWriter(batch_plan(options, schema, overwrite))
 
 
 def batch_plan(
@@ -65,7 +64,7 @@ def stream_writer(
         )
     given = {name.lower(): value for name, value in options.items()}
     waited_s = seconds_since_planned(given.get("checkpointlocation"))
-    plan = replace(Plan.of(options, schema), waited_s=waited_s)
+    plan = replace(Plan.of(options, schema), job=None, waited_s=waited_s)
     if plan.options.batch_id is not None:
         raise OptionError(
             "option batchId is for batch writes: a streaming query numbers its batches itself, and "
@@ -77,10 +76,8 @@ def stream_writer(
 class _Writer:
     """Writes the rows of tasks by a plan."""
 
-    def __init__(self, plan: Plan, job: str | None = None) -> None:
-        """`job` replaces the query in a plain batch write."""
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write a partition.
@@ -89,7 +86,7 @@ class _Writer:
         """
         from anabranch.spark.writing import write  # noqa: PLC0415 - heavy
 
-        return write(self.plan, iterator, self._job)
+        return write(self.plan, iterator)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

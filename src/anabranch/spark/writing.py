@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from anabranch.spark.adding import Adder, ByColumn, ByContent, ByPosition, Marks, Unmarked
 from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import Rows, encode, runs_by_lane, runs_by_stream
+from anabranch.spark.encode import Rows, encode, runs_by_stream
 from anabranch.spark.identity import Identity, WriteFailed
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
@@ -27,9 +27,9 @@ _BATCH_BYTES_MAX: Final = 128 << 20  # Arrow's offsets have 31 bits, and fields 
 _SORTED_ROWS: Final = 10_000
 
 
-def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Written:
-    """Write all rows of one task. `job` replaces the query in a plain batch write."""
-    identity = Identity.of_task(plan.options, job)
+def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
+    """Write all rows of one task."""
+    identity = Identity.of_task(plan.options, plan.job)
     rows = 0
     with connect(plan.options.server) as client:
         way = _way(plan.options, client)
@@ -48,16 +48,8 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
                     if asked and single is None:
                         with connect(plan.options.server) as another:  # replies are still expected
                             require_same_producer(another, key, identity, way)
-                    if isinstance(target, Ledger):
-                        parts = run.parts()
-                        for lane, start, stop in runs_by_lane(run):
-                            target.append(key, parts.slice(start, stop), lane)
-                    else:
-                        target.append(key, run)
-        if isinstance(target, Ledger):
-            target.finish(None if single is None else single.encode())
-            return Written(identity.batch, rows, target.known, plan.waited_s)
-        target.finish()
+                    target.append(key, run)
+        target.finish(None if single is None else single.encode())
     return Written(
         identity.batch, rows, target.known, plan.waited_s, target.memory_s, target.contents
     )

@@ -93,14 +93,9 @@ def lag(
     """
     if plot is not None:
         check_plot(Path(plot))
-    if dry_run:
-        (once,) = sample(1, 0, region_urls, streams, pattern, groups, options)
-        if progress is not None:
-            progress(once)
-        groups_now = tuple(_judged([each]) for each in sorted(once, key=_group_of))
-        return Lagged(samples * len(once), (samples - 1) * interval_s, groups_now, dry_run=True)
     found: list[Sample] = []
-    rounds = sample(samples, interval_s, region_urls, streams, pattern, groups, options)
+    taken = 1 if dry_run else samples
+    rounds = sample(taken, interval_s, region_urls, streams, pattern, groups, options)
     try:
         for some in rounds:
             found += some
@@ -109,24 +104,19 @@ def lag(
     except KeyboardInterrupt:
         if not found:
             raise
+    by_group: dict[tuple[str, str, str], list[Sample]] = {}
+    for each in found:
+        by_group.setdefault((each.region, each.stream, each.group), []).append(each)
+    judged = tuple(_judged(by_group[place]) for place in sorted(by_group))
+    if dry_run:
+        return Lagged(samples * len(found), (samples - 1) * interval_s, judged, dry_run=True)
     if table is not None:
         _append(found, Path(table))
     if plot is not None:
         draw_lag(found, Path(plot))
-    by_group: dict[tuple[str, str, str], list[Sample]] = {}
-    for each in found:
-        by_group.setdefault(_group_of(each), []).append(each)
     times = {each.at_ms for each in found}
-    return Lagged(
-        samples=len(found),
-        seconds=(max(times) - min(times)) / 1000 if times else 0.0,
-        groups=tuple(_judged(by_group[place]) for place in sorted(by_group)),
-        dry_run=False,
-    )
-
-
-def _group_of(each: Sample) -> tuple[str, str, str]:
-    return each.region, each.stream, each.group
+    seconds = (max(times) - min(times)) / 1000 if times else 0.0
+    return Lagged(len(found), seconds, judged, dry_run=False)
 
 
 def table_of(samples: Sequence[Sample]) -> pa.Table:
