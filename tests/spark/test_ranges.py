@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,9 +13,10 @@ import pytest
 from anabranch.spark.client import Client, ServerRefused, connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.losses import DataLossError
-from anabranch.spark.offsets import Range
+from anabranch.spark.offsets import Range, parse_id
 from anabranch.spark.options import ReadOptions, ServerOptions
 from anabranch.spark.ranges import read_range
+from anabranch.spark.survey import Survey
 from tests.spark.cutting import CuttingWire, ReturningServer
 from tests.spark.reading import fill, talking
 from tests.support.servers import AnabranchServer
@@ -161,3 +163,29 @@ def test_a_command_that_was_begun_is_answered_as_any_other(client: Client) -> No
     reply = client.begin([("ECHO", "b")])
     client.close()
     assert reply() == [b"b"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_places_are_found_among_entries_that_are_gone(
+    server: AnabranchServer, client: Client, seed: int
+) -> None:
+    chance = random.Random(seed)
+    survey = Survey(options_of(server.port, subscribe="places"), client)
+    for count in (1, 5, 300):
+        client.command("DEL", "places")
+        times = sorted(chance.choices(range(1, count + 1), k=count))
+        made = [client.command("XADD", "places", f"{ms}-*", "n", "1").decode() for ms in times]
+        for gone in chance.sample(made, chance.randrange(count)):
+            client.command("XDEL", "places", gone)
+        client.command("XTRIM", "places", "MAXLEN", "=", chance.randrange(count))
+        live = [entry[0].decode() for entry in client.command("XRANGE", "places", "-", "+")]
+        log = survey.logs()["places"][""]
+        position = {each: log.incarnation + at for at, each in enumerate(made)}
+        assert survey.first_id("places", "", log) == (live[0] if live else None)
+        for wanted in [*chance.sample(made, min(count, 20)), "0-1", f"{count + 1}-0"]:
+            found = survey.locate("places", "", log, wanted)
+            behind = [each for each in live if position[each] >= found.position]
+            assert behind == [each for each in live if parse_id(each) >= parse_id(wanted)]
+            before = [each for each in live if position[each] < found.position]
+            if found.position < log.next:
+                assert found.last_id == (before[-1] if before else "0-0")

@@ -221,7 +221,7 @@ def _told(
             "it was deleted and made again; what was left unread of the old one, from position "
             f"{cursor.position} on, is lost"
         )
-    kept = survey.id_at(stream, region, log)
+    kept = survey.first_id(stream, region, log)
     lost = horizon - cursor.position - survey.kept(stream, region, cursor)
     entries = "1 entry" if lost == 1 else f"{lost} entries"
     was = "was trimmed before it was" if lost == 1 else "were trimmed before they were"

@@ -6,13 +6,13 @@ the first (``1``, ``1.2``), and empty on a server without regions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anabranch.spark.client import facts_of, stream_key, text_of
 from anabranch.spark.digests import Id
-from anabranch.spark.exports import parse_export
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.replicas import Replica
 
@@ -79,23 +79,16 @@ def standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None]
 def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None]:
     keys = [stream_key(each) for each in streams]
     infos = replica.client.ask([("AB.INFO", key) for key in keys])
-    heads = replica.call("AB.OFFSETS", "STREAMS", *keys)
-    firsts = iter(
-        replica.client.ask(
-            [
-                ("AB.EXPORT", key, origin, first, first + 1, "MAXBYTES", 1)
-                for key, rows in zip(keys, heads, strict=True)
-                for origin, _, first, stop, *_ in rows or ()
-                if first < stop
-            ]
-        )
-    )
+    heads = _offsets(replica, keys, [{}] * len(keys))
+    # Each log with entries gets one of them, so the newest below that end is the first.
+    ends = [{row[0].decode(): row[7] for row in rows or ()} for rows in heads]
+    firsts = [
+        {row[0]: row[11] for row in rows or () if row[11] != b"0-0"}
+        for rows in _offsets(replica, keys, ends)
+    ]
     found: list[Standing | None] = []
-    for info, rows in zip(infos, heads, strict=True):
+    for info, rows, first_ids in zip(infos, heads, firsts, strict=True):
         if info is None or rows is None:  # a key that was deleted in between counts as missing
-            for _, _, first, stop, *_ in rows or ():
-                if first < stop:
-                    next(firsts)
             found.append(None)
             continue
         facts = facts_of(info)
@@ -104,11 +97,13 @@ def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None
             for each in map(facts_of, facts["origins"])
         }
         logs = {}
-        for raw, incarnation, first, stop, _, _, trimmed in rows:
+        for raw, incarnation, first, stop, _, live, trimmed, *_ in rows:
             origin = raw.decode()
-            first_id = _first_id(next(firsts)) if first < stop else None
+            first_id = first_ids.get(raw) if live else None
             logs[origin] = Log(
-                first, stop, max(trimmed - incarnation, 0), newest.get(origin, NOWHERE), first_id
+                *(first, stop, max(trimmed - incarnation, 0)),
+                newest.get(origin, NOWHERE),
+                None if first_id is None else parse_id(first_id.decode()),
             )
         groups = {
             text_of(each["name"]): frozenset(tuple(place) for *place, _ in each["creations"])
@@ -118,17 +113,19 @@ def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None
     return found
 
 
+def _offsets(
+    replica: Replica, keys: Sequence[bytes], read: Sequence[Mapping[str, int]]
+) -> list[Any]:
+    """For each key the rows of AB.OFFSETS for a reader that reads one entry more."""
+    words = ("AB.OFFSETS", "FROM", json.dumps(read), "LIMIT", 1, "STREAMS")
+    found: list[Any] = replica.call(*words, *keys)
+    return found
+
+
 def _origin(region: int, epoch: int) -> str:
     if not region:
         return ""
     return f"{region}.{epoch}" if epoch else str(region)
-
-
-def _first_id(reply: bytes | None) -> Id | None:
-    export = None if reply is None else parse_export(reply)
-    if export is None or not len(export):
-        return None
-    return int(export.ms[0]), int(export.seq[0])
 
 
 def group_state(replica: Replica, stream: str) -> tuple[Any, dict[str, GroupState]]:

@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from anabranch.spark.client import Client, facts_of, stream_key
-from anabranch.spark.exports import parse_export
 from anabranch.spark.offsets import (
     BY_ID,
     Cursor,
@@ -31,7 +30,6 @@ from anabranch.spark.region_names import RegionNames
 
 __all__ = ["Survey", "bounds_of"]
 
-_REACH: Final = 64  # positions of the first AB.EXPORT that looks for one entry
 _TRIES: Final = 10
 _BEHIND_ALL: Final = (1 << 63) - 1
 
@@ -44,6 +42,8 @@ class Reach(NamedTuple):
     """Live entries from the reader's cursor on."""
     kept: int
     """Live entries below the position up to which others were trimmed."""
+    before: str
+    """ID of the newest live entry below the reader's cursor; ``0-0`` if there is none."""
 
 
 class Survey:
@@ -186,47 +186,30 @@ class Survey:
         low, high = log.first, log.next
         while low < high:
             middle = (low + high) // 2
-            found = self._entry_at(stream, region, middle, high)
-            if found is None or parse_id(found[1]) >= parse_id(entry_id):
+            stop, entry = self._first_from(stream, region, middle)
+            if entry is None or parse_id(entry) >= parse_id(entry_id):
                 high = middle
             else:
-                low = found[0] + 1
-        return Cursor(log.incarnation, low, self.id_below(stream, region, log, low))
+                low = min(stop, high)
+        before = log.last_id if low >= log.next else self._reach(stream, region, low).before
+        return Cursor(log.incarnation, low, before)
 
-    def id_below(self, stream: str, region: str, log: LogBounds, position: int) -> str:
-        """ID of the entry just below a position, ``0-0`` if it is no longer there."""
-        if position >= log.next:
-            return log.last_id
-        found = self._entry_at(stream, region, position - 1, position)
-        return found[1] if found is not None else "0-0"
-
-    def id_at(self, stream: str, region: str, log: LogBounds) -> str | None:
+    def first_id(self, stream: str, region: str, log: LogBounds) -> str | None:
         """ID of the first existing entry."""
-        if self.by_id:
-            return log.first_id
-        found = self._entry_at(stream, region, log.first, log.next)
-        return found[1] if found is not None else None
+        return log.first_id if self.by_id else self._first_from(stream, region, log.first)[1]
 
-    def _entry_at(self, stream: str, region: str, low: int, high: int) -> tuple[int, str] | None:
-        """Position and ID of the first live entry in ``[low, high)``."""
-        if low < 0:
-            return None
-        # The server answers with whole runs of blocks; a narrow range keeps them short. Where
-        # entries were deleted the range must grow, to find the next entry quickly.
-        reach = _REACH
-        while low < high:
-            stop = min(low + reach, high)
-            export = parse_export(
-                self._client.command(
-                    *("AB.EXPORT", stream_key(stream), region, low, stop, "MAXBYTES", 1),
-                    repeatable=True,
-                )
-            )
-            if len(export):
-                return int(export.positions[0]), f"{export.ms[0]}-{export.seq[0]}"
-            low = stop
-            reach *= 8
-        return None
+    def _first_from(self, stream: str, region: str, position: int) -> tuple[int, str | None]:
+        """The position behind the first existing entry from a position on, and its ID."""
+        found = self._reach(stream, region, position)
+        stop = found.end.position
+        # The ID of the end itself may be that of an entry which was deleted.
+        return stop, self._reach(stream, region, stop).before if found.left else None
+
+    def _reach(self, stream: str, region: str, position: int) -> Reach:
+        """How far a reader at a position may read with one entry."""
+        cursor = Cursor(0, position)
+        found = self.reaches({stream: {region: cursor}}, 1)
+        return found.get(stream, {}).get(region) or Reach(cursor, 0, 0, "0-0")
 
     def _counted(self, stream: str, log: LogBounds, entry_id: str) -> Cursor:
         """Without positions: count what follows, so that limits and losses are exact."""
@@ -256,10 +239,7 @@ class Survey:
 
     def kept(self, stream: str, region: str, cursor: Cursor) -> int:
         """Live entries from a cursor on, below the position up to which others were trimmed."""
-        if cursor.by_id:
-            return 0
-        found = self.reaches({stream: {region: cursor}}, 1)
-        return found[stream][region].kept if region in found.get(stream, {}) else 0
+        return 0 if cursor.by_id else self._reach(stream, region, cursor.position).kept
 
     def reaches(
         self, cursors: Mapping[str, Mapping[str, Cursor]], limit: int
@@ -281,7 +261,9 @@ class Survey:
         )
         return {
             name: {
-                row[0].decode(): Reach(Cursor(row[1], row[7], row[8].decode()), row[9], row[10])
+                row[0].decode(): Reach(
+                    Cursor(row[1], row[7], row[8].decode()), row[9], row[10], row[11].decode()
+                )
                 for row in rows
                 if row[0].decode() in cursors[name]
             }
