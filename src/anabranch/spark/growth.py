@@ -26,32 +26,28 @@ def growth_told(
     `report` is called in a separate thread when the growth changes. If the server does not answer,
     nothing is reported. Entries of other writers count, too.
     """
+    done = threading.Event()
+
+    def watch(before: int) -> None:
+        told, over = 0, False
+        while not over:
+            over = done.wait(interval_s)
+            now = _entries(options, streams)
+            if now is not None and now - before > told:
+                told = now - before
+                report(told)
+
     before = _entries(options, streams)
     if before is None:
         yield
         return
-    done = threading.Event()
-    told = 0
-
-    def look() -> None:
-        nonlocal told
-        now = _entries(options, streams)
-        if now is not None and now - before > told:
-            told = now - before
-            report(told)
-
-    def watch() -> None:
-        while not done.wait(interval_s):
-            look()
-
-    watcher = threading.Thread(target=watch, daemon=True)
+    watcher = threading.Thread(target=watch, args=(before,), daemon=True)
     watcher.start()
     try:
         yield
     finally:
         done.set()
         watcher.join()
-        look()
 
 
 def _entries(options: ServerOptions, streams: Sequence[str]) -> int | None:
