@@ -32,6 +32,9 @@ ROWS = 300
         (["replay", "lake"], 1, "holds no Delta table: is this a lake?"),
         (["windows", "s", "--lake", "w", "-o", "regions"], 2, "-o takes name=value"),
         (["windows", "s", "--lake", "w", "-o", "password=x"], 1, "username and password"),
+        (["lag", "-o", "retries=x"], 2, "a whole number is needed"),
+        (["audit", "-o", "tls.ca=x"], 2, "let it begin with rediss://"),
+        (["idmp-audit", "-o", "subscribe=s"], 2, "several were given"),
     ],
 )
 def test_mistakes_are_told_before_java_starts(

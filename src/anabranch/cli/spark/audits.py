@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from anabranch.cli.spark.record import Check, Job, Record, Words
-from anabranch.cli.spark.shared import region_options, run, run_alone, session_options
+from anabranch.cli.spark.shared import (
+    check_regions,
+    region_options,
+    run,
+    run_alone,
+    session_options,
+)
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.audit import Audited
@@ -56,6 +62,7 @@ def audit(record: Record, url: str, master: str, options: dict[str, str], **more
             **more,
         )
 
+    check_regions(url, options, more["region_urls"])
     try:
         run_alone(record, lambda: audited(None, ALONE_MAX), _audited)
     except TooLarge:
@@ -120,6 +127,7 @@ def idmp_audit(record: Record, url: str, options: dict[str, str], **more: Any) -
             **more,
         )
 
+    check_regions(url, options, more["region_urls"])
     run_alone(record, audited, _idmp_audited)
 
 

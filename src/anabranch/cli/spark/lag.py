@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.spark.record import Check, Job, Picture, Record, Words
-from anabranch.cli.spark.shared import counted, names_option, plot_option, region_options, run_alone
+from anabranch.cli.spark.shared import (
+    check_regions,
+    counted,
+    names_option,
+    plot_option,
+    region_options,
+    run_alone,
+)
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.lag import GroupLag, Lagged
@@ -57,6 +64,7 @@ def lag(record: Record, url: str, options: dict[str, str], **more: Any) -> None:
         return job(options={"url": url, **options}, progress=progress, **more)
 
     record.pictures.append(Picture("Lag", lambda path: draw_lag(seen, path)))
+    check_regions(url, options, more["region_urls"])
     run_alone(record, lagged, _in_words)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from anabranch.spark.options import ServerOptions
 
 __all__ = [
-    "as_time", "checked", "common", "counted", "names_option", "once_option", "plot_option",
-    "region_options", "run", "run_alone", "run_on_lake", "session_options",
+    "as_time", "check_regions", "checked", "common", "counted", "names_option", "once_option",
+    "plot_option", "region_options", "run", "run_alone", "run_on_lake", "session_options",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -184,6 +185,17 @@ def checked(check: Callable[[], ServerOptions | None], *, reachable: bool = True
             _check_server(server)
     except OptionError as problem:
         raise click.UsageError(str(problem)) from None
+
+
+def check_regions(url: str, options: dict[str, str], region_urls: dict[str, str] | None) -> None:
+    """Look at the options of a job in all regions, and whether the servers answer."""
+    from anabranch.spark.options import ReadOptions  # noqa: PLC0415 - an extra
+
+    def server(address: str) -> ServerOptions:
+        return ReadOptions.parse({**options, "url": address, "subscribePattern": "*"}).server
+
+    for each in (region_urls or {"": url}).values():
+        checked(partial(server, each))
 
 
 def _check_server(server: ServerOptions) -> None:
