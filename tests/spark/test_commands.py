@@ -66,7 +66,7 @@ def test_a_server_that_is_not_there_is_told_before_java_starts(
     ("words", "summary"),
     [
         (["archive", "lake", "--streams", "s"], r"(?s).*300 entries added, in .*, in \d+\.\d s\n"),
-        (["windows", "s", "--lake", "w"], r"300 entries of regions .* read, .*, in \d+\.\d s\n"),
+        (["windows", "s", "--lake", "w"], r"300 entries read, .*, in \d+\.\d s\n"),
     ],
     ids=["archive", "windows"],
 )

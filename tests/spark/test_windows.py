@@ -251,7 +251,7 @@ def test_from_the_command_line(ours: AnabranchServer, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "batch 0: 61 entries, 0 windows closed" in done.stderr
     assert re.fullmatch(
-        r"61 entries of regions .* read, 2 windows by key closed, \d+ left open; closed are those "
+        r"61 entries read, 2 windows by key closed, \d+ left open; closed are those "
         r"that end up to .*, in \d+\.\d s\n",
         done.stdout,
     )

@@ -116,7 +116,9 @@ def windows(
 
 
 def _in_words(done: Windowed) -> Words:
-    words = f"{counted(done.entries, 'entry', 'entries')} of regions {', '.join(done.regions)}"
+    words = counted(done.entries, "entry", "entries")
+    if regions := ", ".join(filter(None, done.regions)):
+        words += f" of regions {regions}"
     if done.dry_run:
         return Words(
             f"{words} are in {counted(done.windows, 'window')} by key; nothing was written"
