@@ -45,6 +45,10 @@ def test_counts_and_sums_have_a_line_for_each_of_the_largest_keys(tmp_path: Path
     empty.mkdir()
     draw_windows(empty, empty / "a.png", "1 hour")
     assert (empty / "a.png").read_bytes()[1:4] == b"PNG"
+    draw_windows(empty, empty / "a.svg", "1 hour")
+    picture = (empty / "a.svg").read_text()
+    assert "none is closed yet" in picture
+    assert "1970" not in picture  # no clock without a time
 
 
 def test_a_picture_of_what_is_not_written_is_refused_before_spark_starts(tmp_path: Path) -> None:

@@ -103,6 +103,8 @@ def draw_windows(directory: Path, path: Path, size: str) -> None:
     title = f"Windows of {size}"
     if rows:
         title += f", {span(rows[0]['window_start'], max(row['window_end'] for row in rows))}"
+    else:
+        title += ": none is closed yet"
     if len(totals) > len(names):
         title += f" ({len(names)} of {len(totals)} keys)"
     made = [Panel(name, unit, _lines(rows, sorted(names), column)) for column, name, unit in panels]

@@ -149,6 +149,9 @@ def _label(axes: Axes, panel: Panel) -> None:
     axes.set_ylim(min(0.0, low if axes.dataLim.y0 < 0 else 0.0), max(high, 1.0))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    if not any(each.times for each in panel.lines):
+        axes.set_xticks([])
+        return
     first, last = axes.get_xlim()
     missing = _SPAN_MIN_S / 86_400 - (last - first)  # the unit of the axis is a day
     if missing > 0:
