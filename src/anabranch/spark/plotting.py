@@ -144,6 +144,8 @@ def _label(axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter  # noqa: PLC0415 - an extra
 
     axes.set_title(panel.title, loc="left", fontsize=11)
+    axes.grid(visible=True, alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
     axes.set_ylabel(panel.unit)
     low, high = axes.get_ylim()
     axes.set_ylim(min(0.0, low if axes.dataLim.y0 < 0 else 0.0), max(high, 1.0))
@@ -167,5 +169,3 @@ def _label(axes: Axes, panel: Panel) -> None:
         offset_formats=["", "%Y", "%Y-%m", *["%Y-%m-%d"] * 3],
     )
     axes.xaxis.set_major_formatter(clock)
-    axes.grid(visible=True, alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
