@@ -24,7 +24,7 @@ import pytest
 
 from anabranch.commands.execution import id_rules
 from anabranch.effects import adopting, apply_producers, kinds, streams
-from anabranch.effects.apply import EFFECTS
+from anabranch.effects.apply import _APPLY, EFFECTS
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
@@ -64,7 +64,7 @@ def _function_of(kind: Any) -> Any:
 
 def _apply_by(patch: Patch, kind: Any, function: Any) -> None:
     """Have effects of a kind applied by another function."""
-    patch.setitem(EFFECTS, kind, EFFECTS[kind]._replace(apply=function))
+    patch.setitem(_APPLY, kind, function)
 
 
 @dataclass(frozen=True)
