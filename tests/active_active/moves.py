@@ -47,10 +47,13 @@ def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, St
         return {}
     found = {}
     ids = Counter(entry.entry_id for entry in shown.entries)
+    facts = cluster.mesh.history.facts[0, key]
+    given = Counter(fact.entry_id for fact in facts if isinstance(fact, Added))
     for name, (last_id, held, consumers) in _asked(node, key).items():
         reader = cluster.reader(node, key, name, shown)
         is_vague = reader.is_vague or any(count > 1 for count in ids.values())
-        is_vague = is_vague or len({row[0] for row in held}) < len(held)
+        # Which entry a row means is not shown: it may be deleted, and another one have its ID.
+        is_vague = is_vague or any(given[row[0]] > 1 for row in held)
         due = {entry.entry_id for entry in reader.deliverable(shown, name)}
         is_vague = is_vague or any(i > last_id and i not in due for i in ids)
         found[name] = Standing(
