@@ -166,11 +166,16 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
                 else:
                     found.behind.append(_behind(place, cursor, log))
             elif (horizon := _horizon(cursor, log)) and not _is_at(target, stream, region, cursor):
-                found.lost.append(f"{place}: {_told(horizon, cursor, log, stream, region, survey)}")
                 begin = log.begin
                 last_id = begin.last_id if begin.by_id else cursor.last_id
                 at = begin.position if begin.by_id else max(begin.position, cursor.position)
-                found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
+                # What is missing behind the first entry is found when it is read: more may be
+                # trimmed until then.
+                horizon = min(horizon, at)
+                if horizon > cursor.position:
+                    lost = _told(horizon, cursor, log, stream, region, survey)
+                    found.lost.append(f"{place}: {lost}")
+                    found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
     return found
 
 
@@ -222,7 +227,7 @@ def _told(
             f"{cursor.position} on, is lost"
         )
     kept = survey.first_id(stream, region, log)
-    lost = horizon - cursor.position - survey.kept(stream, region, cursor)
+    lost = horizon - cursor.position
     entries = "1 entry" if lost == 1 else f"{lost} entries"
     was = "was trimmed before it was" if lost == 1 else "were trimmed before they were"
     return (

@@ -40,8 +40,6 @@ class Reach(NamedTuple):
     end: Cursor
     left: int
     """Live entries from the reader's cursor on."""
-    kept: int
-    """Live entries below the position up to which others were trimmed."""
     before: str
     """ID of the newest live entry below the reader's cursor; ``0-0`` if there is none."""
 
@@ -209,7 +207,7 @@ class Survey:
         """How far a reader at a position may read with one entry."""
         cursor = Cursor(0, position)
         found = self.reaches({stream: {region: cursor}}, 1)
-        return found.get(stream, {}).get(region) or Reach(cursor, 0, 0, "0-0")
+        return found.get(stream, {}).get(region) or Reach(cursor, 0, "0-0")
 
     def _counted(self, stream: str, log: LogBounds, entry_id: str) -> Cursor:
         """Without positions: count what follows, so that limits and losses are exact."""
@@ -237,10 +235,6 @@ class Survey:
             left -= len(page)
         return Cursor(BY_ID, begin.position + count, at) if at != end.last_id else end
 
-    def kept(self, stream: str, region: str, cursor: Cursor) -> int:
-        """Live entries from a cursor on, below the position up to which others were trimmed."""
-        return 0 if cursor.by_id else self._reach(stream, region, cursor.position).kept
-
     def reaches(
         self, cursors: Mapping[str, Mapping[str, Cursor]], limit: int
     ) -> dict[str, dict[str, Reach]]:
@@ -262,7 +256,7 @@ class Survey:
         return {
             name: {
                 row[0].decode(): Reach(
-                    Cursor(row[1], row[7], row[8].decode()), row[9], row[10], row[11].decode()
+                    Cursor(row[1], row[7], row[8].decode()), row[9], row[11].decode()
                 )
                 for row in rows
                 if row[0].decode() in cursors[name]

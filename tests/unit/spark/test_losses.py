@@ -1,0 +1,52 @@
+"""What a plan reports as lost, and what it leaves to those who read."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from anabranch.spark.losses import assess
+from anabranch.spark.offsets import Begin, Cursor, LogBounds, Vector
+from anabranch.spark.survey import Survey
+
+
+class Known:
+    """A survey of one stream whose first entry is known."""
+
+    present = ("1",)
+
+    def subscribes(self, _stream: str) -> bool:
+        return True
+
+    def selects(self, _stream: str, _region: str) -> bool:
+        return True
+
+    def first_id(self, _stream: str, _region: str, log: LogBounds) -> str:
+        return f"{log.first}-0"
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "last"),
+    [
+        (70, 60, 69),  # all below the position up to which entries were trimmed
+        (80, 60, 69),  # what is missing above it was deleted one by one
+        (25, 15, 24),  # the rest behind an entry that is there is counted when it is read
+    ],
+)
+def test_a_plan_reports_what_is_missing_before_the_first_entry(
+    first: int, count: int, last: int
+) -> None:
+    logs = {"s": {"1": LogBounds(0, first, 100, "99-0", trimmed=70)}}
+    found = assess(Vector({"s": {"1": Cursor(0, 10, "9-0")}}), logs, cast("Survey", Known()))
+    (text,) = found.lost
+    assert text.startswith(
+        f"stream s, region 1: {count} entries after 9-0 (positions 10\N{EN DASH}{last})"
+    )
+    assert found.begins == {"s": {"1": Begin(first, "9-0", last + 1)}}
+
+
+def test_nothing_is_lost_before_an_entry_that_comes_next() -> None:
+    logs = {"s": {"1": LogBounds(0, 10, 100, "99-0", trimmed=70)}}
+    found = assess(Vector({"s": {"1": Cursor(0, 10, "9-0")}}), logs, cast("Survey", Known()))
+    assert (found.lost, found.begins) == ([], {})
