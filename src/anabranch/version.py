@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["REDIS_VERSION", "__version__"]
+from typing import Final
+
+__all__ = ["IS_COMPILED", "REDIS_VERSION", "__version__"]
 
 __version__ = "0.2.0"
 
 REDIS_VERSION = "8.10.0"
 """Clients switch features on by this number (HELLO, INFO): the newest Redis we follow."""
+
+IS_COMPILED: Final = not __file__.endswith(".py")
+"""Whether the core runs as machine code (see docs/decisions/0021-hot-modules-are-compiled.md)."""

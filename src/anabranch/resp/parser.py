@@ -1,11 +1,14 @@
 """Requests out of bytes: resumable, linear, bounded.
 
-hiredis parses, in C, what looks like ordinary pipelined requests. But hiredis is a parser for
-*replies*: it does not know inline commands, accepts elements that are not bulk strings, and
-allocates as much as a hostile header declares. So a chunk is first searched for unusual input, and
-the result is checked. In doubt the same bytes go to :class:`CarefulParser`, which knows every rule
-and every error text of Redis's request parser but is slower. Both give the same requests
-(``tests/unit/resp/test_parser.py`` compares them).
+Nearly all requests are ordinary ones in pipelines, and a fast function parses them. All other bytes
+go to :class:`CarefulParser`, which knows every rule and every error text of Redis's request parser
+but is slower. Both give the same requests (``tests/unit/resp/test_parser.py`` compares them).
+
+If this module is compiled to machine code, the fast function is :func:`ordinary_requests`.
+Interpreted, it would be slow; then hiredis parses, in C. But hiredis is a parser for *replies*: it
+does not know inline commands, accepts elements that are not bulk strings, and allocates as much as
+a hostile header declares. So a chunk is first searched for unusual input, and the result is
+checked.
 
 Never raises: requests before a protocol error must still run, so the error is left in ``error``
 for the caller to send before closing.
@@ -14,13 +17,19 @@ for the caller to send before closing.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Final
 
 import hiredis
 
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 from anabranch.resp.limits import ARGUMENT_BYTES, AUTHENTICATED, INLINE_MAX, RequestLimits
+from anabranch.version import IS_COMPILED
 
-__all__ = ["CarefulParser", "RequestParser"]
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
+
+__all__ = ["CarefulParser", "RequestParser", "ordinary_requests"]
+
 
 # What hiredis must not see: counts of five digits and more (it would allocate what a hostile
 # header declares) and elements of other types. A payload may look like that too; then the careful
@@ -29,20 +38,22 @@ __all__ = ["CarefulParser", "RequestParser"]
 # Both patterns begin with a literal, and the first one fails at the end of a usual count; the
 # second is only tried when one of its rare characters occurs. Its look-behinds let the everyday
 # payloads "+" and "(5-0" of XRANGE pass.
-_BAD_COUNT = re.compile(rb"\*[0-9](?!\r)[0-9]{4}")
-_OTHER_TYPE = re.compile(rb"\r\n[+(=~%>|#](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
-_OTHER_SIGNS = b"+(=~%>|#"
-_JOIN = b"".join
-_HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split across chunks may span
+_BAD_COUNT: Final = re.compile(rb"\*[0-9](?!\r)[0-9]{4}")
+_OTHER_TYPE: Final = re.compile(rb"\r\n[+(=~%>|#](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
+_OTHER_SIGNS: Final = b"+(=~%>|#"
+_JOIN: Final = b"".join
+_HEADER_OVERLAP: Final = (
+    32  # bytes of an unfinished request that a header split across chunks may span
+)
 
-_PARTIAL_MAX = 64 * 1024
+_PARTIAL_MAX: Final = 64 * 1024
 """A larger unfinished request is completed by the careful parser, which keeps its bytes once."""
 
-_MANY_ARGUMENTS = re.compile(rb"\*[0-9]{3}")
+_MANY_ARGUMENTS: Final = re.compile(rb"\*[0-9]{3}")
 """hiredis makes room for as many arguments as are declared, 8 bytes each, before they come."""
 
-_LARGE_BULK = re.compile(rb"\r\n\$[0-9]{5,}\r\n")
-_LARGE_BULK_BEFORE = 1024
+_LARGE_BULK: Final = re.compile(rb"\r\n\$[0-9]{5,}\r\n")
+_LARGE_BULK_BEFORE: Final = 1024
 """A chunk that has a large bulk string near its beginning is not searched: it is mostly payload."""
 
 
@@ -90,29 +101,18 @@ class RequestParser:
         partial = self._partial
         if len(data) > _PARTIAL_MAX and _LARGE_BULK.search(data, 0, _LARGE_BULK_BEFORE):
             return self._be_careful(data)
-        suspect = partial[-_HEADER_OVERLAP:] + data if partial else data
-        if (not partial and data[0] != 0x2A) or _is_suspicious(suspect):
-            return self._be_careful(data)
-        reader = self._reader
-        try:
-            reader.feed(data)
-            requests: list[list[bytes]] = list(iter(reader.gets, False))
-            # A quick check: joining takes nothing but bytes. Empty is, for one, "$0" between two
-            # requests: to hiredis a reply, to us a word.
-            are_requests = all(map(_JOIN, requests))
-        except (hiredis.ProtocolError, TypeError):
-            return self._be_careful(data)
-        if not are_requests:
-            return self._be_careful(data)
-        # Is the reader in the middle of a request? An unfinished bulk string shows; an array cut
-        # exactly between two elements does not, so ask with an empty request.
-        if not reader.has_data() and _is_idle(reader):
+        if IS_COMPILED:
+            requests, rest = ordinary_requests(partial + data if partial else data)
+        else:
+            found = self._ask_hiredis(partial, data)
+            if found is None:
+                return self._be_careful(data)
+            requests, rest = found
+        if not rest:
             self._partial = b""
             return requests
-        rest = (partial + data)[_encoded_size(requests) :]
         careful = CarefulParser(self._limits)
-        more = careful.feed(rest)  # hiredis would wait for the end of a line that is wrong already
-        self._reader = hiredis.Reader()
+        more = careful.feed(rest)  # the line that is not complete may be wrong already
         if (
             more
             or careful.error is not None
@@ -126,10 +126,37 @@ class RequestParser:
             self._partial = b""
             requests += more
             return requests
-        self._reader.feed(rest)
-        self._reader.gets()
+        if not IS_COMPILED:
+            self._reader.feed(rest)
+            self._reader.gets()
         self._partial = rest
         return requests
+
+    def _ask_hiredis(self, partial: bytes, data: bytes) -> tuple[list[list[bytes]], bytes] | None:
+        """The requests that bytes complete, and what is left; None: the careful parser must look.
+
+        The reader of hiredis has ``partial`` already. If anything is left it is a new one.
+        """
+        suspect = partial[-_HEADER_OVERLAP:] + data if partial else data
+        if (not partial and data[0] != 0x2A) or _is_suspicious(suspect):
+            return None
+        reader = self._reader
+        try:
+            reader.feed(data)
+            requests: list[list[bytes]] = list(iter(reader.gets, False))
+            # A quick check: joining takes nothing but bytes. Empty is, for one, "$0" between two
+            # requests: to hiredis a reply, to us a word.
+            are_requests = all(map(_JOIN, requests))
+        except (hiredis.ProtocolError, TypeError):
+            return None
+        if not are_requests:
+            return None
+        # Is the reader in the middle of a request? An unfinished bulk string shows; an array cut
+        # exactly between two elements does not, so ask with an empty request.
+        if not reader.has_data() and _is_idle(reader):
+            return requests, b""
+        self._reader = hiredis.Reader()
+        return requests, (partial + data)[_encoded_size(requests) :]
 
     def _be_careful(self, data: bytes = b"") -> list[list[bytes]]:
         self._careful = CarefulParser(self._limits)
@@ -145,6 +172,53 @@ class RequestParser:
         if not careful.buffered and not careful.in_request and self._limits.is_ordinary:
             self._careful = None
         return requests
+
+
+def ordinary_requests(data: bytes) -> tuple[list[list[bytes]], bytes]:
+    """The complete requests at the beginning of bytes, and the rest.
+
+    The rest begins with what is not complete, or with what only the careful parser knows.
+    """
+    requests: list[list[bytes]] = []
+    size: i64 = len(data)
+    begin: i64 = 0  # of the present request
+    while begin + 3 < size and data[begin] == 0x2A:
+        count: i64 = data[begin + 1] - 0x30
+        at: i64 = begin + 2
+        if count < 1 or count > 9:
+            break
+        while at < size and 0x30 <= data[at] <= 0x39 and count < 10_000:
+            count = count * 10 + (data[at] - 0x30)
+            at += 1
+        if at + 1 >= size or data[at] != 0x0D or data[at + 1] != 0x0A:
+            break
+        at += 2
+        if at + 6 * count > size:  # the shortest argument has six bytes
+            break
+        args: list[bytes] = [b""] * count
+        done: i64 = 0
+        while done < count:
+            if at + 3 >= size or data[at] != 0x24:
+                break
+            length: i64 = data[at + 1] - 0x30
+            at += 2
+            if length < 0 or length > 9:
+                break
+            if length:
+                while at < size and 0x30 <= data[at] <= 0x39 and length < 100_000:
+                    length = length * 10 + (data[at] - 0x30)
+                    at += 1
+            end: i64 = at + 2 + length
+            if end + 2 > size or data[at] != 0x0D or data[at + 1] != 0x0A:
+                break
+            args[done] = data[at + 2 : end]
+            at = end + 2  # as in Redis, the two bytes behind a payload are skipped unread
+            done += 1
+        if done < count:
+            break
+        requests.append(args)
+        begin = at
+    return requests, data[begin:] if begin else data
 
 
 def _is_suspicious(data: bytes) -> bool:

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import anabranch.stream.stream
 from anabranch.errors import ConfigError
 from anabranch.server.admission import SPARE_FILES, spare_files
-from anabranch.version import __version__
+from anabranch.version import IS_COMPILED, __version__
 
 __all__ = [
     "enter_directory",
@@ -36,7 +35,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 def is_compiled() -> bool:
     """Whether the core runs as machine code rather than interpreted."""
-    return not (anabranch.stream.stream.__file__ or "").endswith(".py")
+    return IS_COMPILED
 
 
 def rss_bytes() -> int:

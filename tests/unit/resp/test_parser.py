@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 from anabranch.resp.limits import AUTHENTICATED, INLINE_MAX, UNAUTHENTICATED, RequestLimits
-from anabranch.resp.parser import CarefulParser, RequestParser
+from anabranch.resp.parser import CarefulParser, RequestParser, ordinary_requests
 
 Outcome = tuple[list[list[bytes]], bytes | None]
 
@@ -104,6 +104,24 @@ def test_both_parsers_agree_wherever_the_bytes_are_cut(data: bytes) -> None:
     single = [data[index : index + 1] for index in range(len(data))]
     assert run(RequestParser(), single) == expected
     assert run(CarefulParser(AUTHENTICATED), single) == expected
+
+
+@settings(max_examples=500, deadline=None)
+@given(data=conversations)
+@example(data=b"*1\r\n$0\r\n\r\n*2\r\n$1\r\na\r\n$0\r\n")
+def test_what_machine_code_parses_and_leaves_is_what_the_careful_parser_finds(data: bytes) -> None:
+    """The function that the compiled form uses, in both forms."""
+    first, rest = ordinary_requests(data)
+    more, error = run(CarefulParser(AUTHENTICATED), [rest] if rest else [])
+    assert (first + more, error) == run(CarefulParser(AUTHENTICATED), [data])
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.lists(requests, min_size=1, max_size=5).map(b"".join))
+def test_machine_code_parses_all_well_formed_requests_itself(data: bytes) -> None:
+    found, rest = ordinary_requests(data)
+    assert rest == b""
+    assert b"".join(request(*args) for args in found) == data
 
 
 @settings(max_examples=300, deadline=None)
