@@ -312,7 +312,8 @@ class Settings(RegionSettings, HttpSettings):
     )
     stream_compression_age: int = row(
         Integer(0, 86400), "10", group="streams", unit="seconds",
-        sentence="Compress a node when it has been full for this long, at most twice as long.",
+        sentence="Compress a node when it has been full for this long, at most twice as long; "
+        "earlier while much is added.",
     )
     stream_compression_level: int = row(
         Integer(1, 19), "1", group="streams",

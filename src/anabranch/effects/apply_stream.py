@@ -50,6 +50,8 @@ def append_entry(
         or tail.positions is not None
         or (number and not tail.goes_on(number, log.next_position))
     ):
+        if opens and tail is not None and tail.parts is not None:
+            keyspace.block_cache.filled += sum(map(len, tail.parts))
         log.append(entry_id, fragment, weight, opens, number)
         if not stream.is_due:
             database.account.changed(stream)
@@ -159,6 +161,7 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     _count_duplicates(replica, stream, effect.ids)
     database = keyspace.databases[effect.db]
     append_run(database, log, effect, replica.number)
+    keyspace.block_cache.filled += len(effect.data)
     stream.last_id = max(stream.last_id, effect.ids[-1])
     _observe(keyspace, database, effect.key, stream)
 

@@ -2,8 +2,10 @@
 
 One round after the other looks at all streams. A round compresses what the round before found full
 already, so a block is compressed when it has been full for one to two times
-``stream-compression-age``. Who reads a compressed block opens it
-(:mod:`anabranch.stream.compression`); a round shuts what was opened before the last one.
+``stream-compression-age``. If much becomes full meanwhile, *early* rounds come between, so that
+what is not compressed takes little more memory than what is opened may. Who reads a compressed
+block opens it (:mod:`anabranch.stream.compression`); a round that is not early shuts what was
+opened before the last such one.
 """
 
 from __future__ import annotations
@@ -21,8 +23,18 @@ __all__ = ["Compressing"]
 _KEYS: Final = 100
 """How many are looked at in one step."""
 
+_FILLED_SHARE: Final = 4
+"""An early round begins when the blocks that became full since the last round have as many bytes as
+this part of ``stream-compression-cache``."""
+
+_FILLED_MIN: Final = 1 << 20
+"""Or so many, if that is more."""
+
 _REST: Final = 20
 """The pause between two rounds is at least so many times as long as the work of a round."""
+
+_SHORT_REST: Final = 2
+"""The same before an early round."""
 
 
 class Compressing:
@@ -31,14 +43,22 @@ class Compressing:
     def __init__(self, region: RegionState) -> None:
         self._region = region
         self._due_ms = 0  # when the next round begins
+        self._early_ms = 0  # when an early one may begin
+        self._is_early = False  # the present one
         self._spent_ns = 0  # for the present round
         self._opens_before = 0  # when the last round began
         self._steps: Iterator[None] | None = None
 
     def begin_if_due(self, now_ms: int) -> None:
         """Begin a round, unless one is under way or the last one was not long ago."""
-        if self._steps is not None or now_ms < self._due_ms:
+        cache = self._region.keyspace.block_cache
+        if self._steps is not None:
             return
+        self._is_early = now_ms < self._due_ms
+        much = max(cache.bytes_max // _FILLED_SHARE, _FILLED_MIN)
+        if self._is_early and (cache.filled < much or now_ms < self._early_ms):
+            return
+        cache.filled = 0
         self._spent_ns = 0
         self._steps = self._round()
         if self._go_on():
@@ -59,21 +79,25 @@ class Compressing:
         self._spent_ns += region.scheduler.ticks_ns() - began_ns
         if not is_left:
             self._steps = None
-            pause_ms = self._spent_ns * _REST // 1_000_000
+            spent_ms = self._spent_ns // 1_000_000
             age_ms = region.settings.stream_compression_age * 1000
-            self._due_ms = region.clock.now_us() // 1000 + max(age_ms, pause_ms)
+            now_ms = region.clock.now_us() // 1000
+            self._early_ms = now_ms + spent_ms * _SHORT_REST
+            if not self._is_early:
+                self._due_ms = now_ms + max(age_ms, spent_ms * _REST)
         return is_left
 
     def _round(self) -> Iterator[None]:
         """Compress what is due in all streams, in short steps; they may change meanwhile.
 
-        What was opened before the last round is shut.
+        A round that is not early shuts what was opened before the last such one.
         """
         keyspace = self._region.keyspace
         cache = keyspace.block_cache
-        upto, self._opens_before = self._opens_before, cache.opens
-        while cache.shut_oldest(upto):
-            yield
+        if not self._is_early:
+            upto, self._opens_before = self._opens_before, cache.opens
+            while cache.shut_oldest(upto):
+                yield
         if not self._region.settings.stream_compression:
             return
         for database in keyspace.databases:

@@ -103,6 +103,7 @@ class BlockCache:
         "bytes_max",
         "compressions",
         "file",
+        "filled",
         "held",
         "offloads",
         "opens",
@@ -117,6 +118,8 @@ class BlockCache:
         self._opened: OrderedDict[Block, tuple[int, int]] = OrderedDict()  # size, count of opens
         self.held = 0
         """Bytes that opened blocks hold beside their compressed form."""
+        self.filled = 0
+        """Bytes of the blocks that became full since the last round of compression began."""
         self.compressions = 0
         """Blocks compressed so far."""
         self.saved = 0

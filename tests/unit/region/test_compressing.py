@@ -30,7 +30,11 @@ def blocks(harness: Harness, key: bytes = b"s") -> list[Block]:
 
 
 def compressed(harness: Harness) -> int:
-    return sum(block.packed is not None for block in blocks(harness))
+    return compressed_of(harness, b"s")
+
+
+def compressed_of(harness: Harness, key: bytes) -> int:
+    return sum(block.packed is not None for block in blocks(harness, key))
 
 
 def info(harness: Harness) -> dict[str, int]:
@@ -124,6 +128,32 @@ def test_a_block_that_is_opened_for_entries_again_is_compressed_again() -> None:
     harness.do("XTRIM", "t", "MAXLEN", 10)
     assert len(harness.do("XRANGE", "t", "-", "+")) == 10
     harness.do("DEL", "s", "t")
+    harness.check()
+
+
+def test_much_that_is_full_is_compressed_early_and_what_is_open_stays() -> None:
+    harness = Harness(stream_compression_cache=6 << 20)
+    harness.region.tick()
+    cache = harness.region.keyspace.block_cache
+    for number in range(40):
+        harness.raw("XADD", "old", "*", "f", f"{number}-" * 900)
+    wait(harness, 2 * AGE_MS)
+    assert compressed_of(harness, b"old") == len(blocks(harness, b"old")) - 1
+    harness.do("XRANGE", "old", "-", "+", "COUNT", 1)
+    assert cache.opens
+    for number in range(1000):
+        harness.raw("XADD", "s", "*", "f", f"{number}-" * 900)
+        if number == 500:
+            harness.advance(100)
+            assert compressed(harness) == 0, "a round begins with what was full at the last one"
+    harness.advance(100)
+    assert compressed(harness) > 50
+    harness.advance(100)
+    assert compressed(harness) < len(blocks(harness)) - 1, "the rest is not much, and waits"
+    assert cache.held, "an early round does not shut what was opened"
+    wait(harness, 3 * AGE_MS)
+    assert compressed(harness) == len(blocks(harness)) - 1
+    assert not cache.held
     harness.check()
 
 
