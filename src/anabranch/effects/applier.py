@@ -35,14 +35,16 @@ class Author(Protocol):
     """The dot of the author's latest effect that goes to other regions."""
 
 
-class Publisher(Protocol):
-    """Publishes keyspace events."""
+class Publisher:
+    """Publishes keyspace events. A base class: XADD reads ``flags`` each time."""
 
-    flags: int
-    """The classes of keyspace events that may have subscribers; 0: none."""
+    def __init__(self) -> None:
+        self.flags = 0
+        """The classes of keyspace events that may have subscribers; 0: none."""
 
     def publish(self, events: Sequence[Event]) -> None:
         """Send events to their subscribers."""
+        raise NotImplementedError
 
 
 class Applier:

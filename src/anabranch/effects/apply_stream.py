@@ -47,6 +47,7 @@ def append_entry(
     if (
         opens
         or tail is None
+        or tail.parts is None
         or tail.positions is not None
         or (number and not tail.goes_on(number, log.next_position))
     ):
@@ -56,8 +57,8 @@ def append_entry(
         if not stream.is_due:
             database.account.changed(stream)
     else:  # RegionLog.append inlined for the usual case: this runs once for each added entry
-        tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
-        tail.ids.append(entry_id)  # type: ignore[union-attr]
+        tail.parts.append(fragment)
+        tail.open_ids.append(entry_id)
         tail.weight += weight
         log.next_position += 1
     if not number or entry_id > stream.last_id:  # entries of other regions may come late

@@ -180,8 +180,6 @@ def _block_bytes(block: Block) -> int:
     if block.dead:
         size += getsizeof(block.dead)
     size += block.content_bytes
-    if block.parts is not None:
-        size += getsizeof(block.parts) + sum(map(getsizeof, block.parts))
     if block.numbers is not None:
         size += getsizeof(block.numbers)
     if block.positions is not None:

@@ -152,9 +152,10 @@ class Region(RegionState):
         name: bytes | None = None  # pipelines repeat a command: its row is looked up once
         low = high = 0
         total_ns = 0  # of the entry's calls since it was looked up
+        bucket = alike = 0  # where the histogram counts the latest call, and how many are to count
         gated = True  # whether the gates may have changed since the last request
         function: CommandFunction | None = None
-        histogram: list[int] = []
+        histogram = [0]
         is_done = False
         rest = iter(requests)
         started = ticks()
@@ -167,7 +168,8 @@ class Region(RegionState):
                     name = None
                     if entry is not None:
                         entry.total_ns += total_ns
-                        total_ns = 0
+                        histogram[bucket] += alike
+                        total_ns = alike = 0
                     entry = entries.get(args[0])
                     if entry is None or not entry.low <= len(args) <= entry.high:
                         entry = self._resolve(args)
@@ -208,7 +210,12 @@ class Region(RegionState):
             elif not self.can_go_on(session):
                 break
             total_ns += spent
-            histogram[spent.bit_length()] += 1
+            taken = spent.bit_length()
+            if taken == bucket:  # as a rule: the list is looked at once for many calls
+                alike += 1
+            else:
+                histogram[bucket] += alike
+                bucket, alike = taken, 1
             if spent >= looked_at_ns:
                 if spent >= noted_ns:
                     self.slow(session, entry, args, spent)  # type: ignore[arg-type]
@@ -230,6 +237,7 @@ class Region(RegionState):
             session.backlog.extend(rest)
         if entry is not None:
             entry.total_ns += total_ns
+            histogram[bucket] += alike
             session.last_command = entry.command.full_name
         count = len(requests) - len(session.backlog)
         session.commands += count

@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from anabranch.commands.server import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.node.driver import Driver, Place
     from anabranch.region.region import Region
+    from anabranch.server.admission import Place as Seat
 
 __all__ = ["Server", "run_server"]
 
@@ -91,9 +92,7 @@ class Server:
                 self.host.run_id,
             )
             self.node.take_part(self.regions)
-        self.listeners = Listeners(
-            settings, self.admission, lambda place: ClientConnection(self.clients, self.node, place)
-        )
+        self.listeners = Listeners(settings, self.admission, self._new_connection)
         self.http = HttpServer(settings, self.admission, self.node)
         self.heap = Heap()
         self._stop_requested: asyncio.Future[bool] | None = None
@@ -139,6 +138,9 @@ class Server:
         self.host.free_machine()
         if self.block_file is not None:
             self.block_file.close()
+
+    def _new_connection(self, place: Seat) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", ClientConnection(self.clients, self.node, place))
 
     def _open_block_file(self) -> DiskBlockFile:
         self.block_file = DiskBlockFile(self.settings.dir, self._lost_a_block)

@@ -54,8 +54,8 @@ CLOSING_S = 10.0
 """How long a connection that is being closed waits for held replies."""
 
 
-class ClientConnection(asyncio.Protocol):
-    """The asyncio side of one session."""
+class ClientConnection:
+    """The asyncio side of one session; an :class:`asyncio.Protocol` that mypyc can compile."""
 
     __slots__ = (
         "__weakref__",

@@ -29,37 +29,38 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import sub
+from struct import pack
 from sys import getsizeof
-from typing import TYPE_CHECKING
+from typing import Final
 
 from anabranch.stream.compression import BlockCache, expanded
-from anabranch.stream.offloading import Offloaded
+from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds
 
 __all__ = ["Block", "full_block"]
 
-_NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
-_NO_ENDS: array[int] = array("H")
-_CONTENTS = frozenset({"ids", "ends", "data"})
-_ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
-_REWRITE_DEAD_MIN = 64  # below this a rewrite saves less than it costs
+_NONE: Final[frozenset[int]] = frozenset()  # most blocks have no dead entry: they share this one
+_NO_IDS: Final[list[int]] = []  # of a block that is not open
+_ID_BYTES: Final = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
+_REWRITE_DEAD_MIN: Final = 64  # below this a rewrite saves less than it costs
 
 
 class Block:
     """Up to a few hundred consecutive entries of one region log."""
 
     __slots__ = (
+        "_data",
+        "_ends",
+        "_ids",
         "_packed_count",
         "cache",
-        "data",
         "dead",
         "digest",
-        "ends",
         "first_id",
         "first_position",
         "gaps",
-        "ids",
         "numbers",
+        "open_ids",
         "packed",
         "parts",
         "positions",
@@ -71,10 +72,12 @@ class Block:
     def __init__(self, first_id: int, first_position: int, shift: int = 1) -> None:
         self.first_id = first_id  # key in the region log; stays when the first entry is deleted
         self.first_position = first_position
-        self.ids: list[int] | PackedIds = []
+        self.open_ids: list[int] = []  # of the fragments in ``parts``
         self.parts: list[bytes] | None = []  # None once closed
-        self.data = b""
-        self.ends = _NO_ENDS
+        # The contents of a closed block; None while it is open, and while it is shut.
+        self._ids: list[int] | PackedIds | None = None
+        self._ends: array[int] | None = None
+        self._data: bytes | None = None
         self.dead: set[int] | frozenset[int] = _NONE
         self.gaps = 0  # deleted entries whose room a rewrite has removed
         self.weight = 0
@@ -95,8 +98,36 @@ class Block:
         self.cache: BlockCache | None = None
 
     @property
+    def ids(self) -> list[int] | PackedIds:
+        """The IDs of all entries, dead or live; opens the block."""
+        if self.parts is not None:
+            return self.open_ids
+        if self._ids is None:
+            self._open()
+        assert self._ids is not None
+        return self._ids
+
+    @property
+    def ends(self) -> array[int]:
+        """Where each fragment of a closed block ends in ``data``; opens the block."""
+        if self._ends is None:
+            self._open()
+        assert self._ends is not None
+        return self._ends
+
+    @property
+    def data(self) -> bytes:
+        """The fragments of a closed block; opens the block."""
+        if self._data is None:
+            self._open()
+        assert self._data is not None
+        return self._data
+
+    @property
     def count(self) -> int:
         """The count of entries, dead or live; does not open the block."""
+        if self.parts is not None:
+            return len(self.parts)
         return len(self.ids) if self.packed is None else self._packed_count
 
     @property
@@ -260,8 +291,7 @@ class Block:
         """
         if self.parts is None:
             return
-        assert isinstance(self.ids, list)
-        self._store(self.ids, b"".join(self.parts), accumulate(map(len, self.parts)))
+        self._store(self.open_ids, b"".join(self.parts), accumulate(map(len, self.parts)))
         numbers = self.numbers
         if (
             numbers is not None
@@ -277,20 +307,27 @@ class Block:
         self.weight = weight
 
     def _store(self, ids: Sequence[int], data: bytes, ends: Iterable[int]) -> None:
-        self.ids = PackedIds.pack(ids) or list(ids)
-        self.data = data
-        self.ends = array("H" if len(data) < 1 << 16 else "Q", ends)
+        packed = PackedIds.pack(ids)
+        form = "H" if len(data) < 1 << 16 else "Q"
+        offsets = array(form, pack(f"{len(ids)}{form}", *ends))  # faster than item by item
+        self.hold(list(ids) if packed is None else packed, offsets, data)
+
+    def hold(self, ids: list[int] | PackedIds, ends: array[int], data: bytes) -> None:
+        """Take these contents as a closed block."""
+        self._ids, self._ends, self._data = ids, ends, data
         self.parts = None
+        self.open_ids = _NO_IDS
 
     def reopen(self) -> None:
         """Allow additions again, because the block behind this one was removed."""
         self.digest = None
         self._expand()
         if self.parts is None:
-            self.parts = self.fragments(0, len(self.ids))
-            self.ids = list(self.ids)
-            self.data = b""
-            self.ends = _NO_ENDS
+            ids = self.ids
+            parts = self.fragments(0, len(ids))
+            self.open_ids = list(ids)
+            self.parts = parts
+            self._ids = self._ends = self._data = None
 
     # -- compressing --------------------------------------------------------------------------
 
@@ -302,12 +339,13 @@ class Block:
         """
         if self.packed is not None:
             return True
-        if self.parts is not None or not isinstance(self.ids, PackedIds):
+        ids = self.ids
+        if self.parts is not None or not isinstance(ids, PackedIds):
             return False
-        packed = cache.compress(self.ids, self.ends, self.data, if_smaller=if_smaller)
+        packed = cache.compress(ids, self.ends, self.data, if_smaller=if_smaller)
         if packed is None:
             return False
-        self._packed_count = len(self.ids)
+        self._packed_count = len(ids)
         self.packed = packed
         self.cache = cache
         self.shut()
@@ -330,56 +368,52 @@ class Block:
 
     @property
     def content_bytes(self) -> int:
-        """Memory of IDs, end offsets and fragments of a closed block; the cache counts its own."""
+        """Memory of IDs, end offsets and fragments; the cache counts its own."""
         if self.packed is not None:
             return getsizeof(self.packed)
-        size = getsizeof(self.ids) + getsizeof(self.ends) + getsizeof(self.data)
-        if isinstance(self.ids, PackedIds):
-            return size + self.ids.packed_bytes
-        return size + len(self.ids) * _ID_BYTES
+        ids = self.ids
+        if self.parts is not None:
+            size = getsizeof(self.parts) + sum(map(getsizeof, self.parts))
+        else:
+            size = getsizeof(self.ends) + getsizeof(self.data)
+        if isinstance(ids, PackedIds):
+            return size + getsizeof(ids) + ids.packed_bytes
+        return size + getsizeof(ids) + len(ids) * _ID_BYTES
 
     def shut(self) -> None:
         """Keep the compressed form alone; for the cache that has opened the block."""
-        del self.ids, self.ends, self.data
-        self.__class__ = _ShutBlock
+        self._ids = self._ends = self._data = None
 
     def _open(self) -> None:
+        """Hold the contents beside the compressed form."""
         assert self.packed is not None
         assert self.cache is not None
-        contents = expanded(_frame(self.packed))
-        self.__class__ = Block
-        self.ids, self.ends, self.data = contents
-        self.cache.add(self, len(self.data) + self.ids.packed_bytes + getsizeof(self.ends))
+        ids, ends, data = expanded(frame_of(self.packed))
+        self._ids, self._ends, self._data = ids, ends, data
+        self.cache.add(self, len(data) + ids.packed_bytes + getsizeof(ends))
 
     def _expand(self) -> BlockCache | None:
         """Store the contents uncompressed, because they will change; returns their cache."""
         cache = self.cache
         if self.packed is not None and cache is not None:
-            self.ids, self.ends, self.data = self.contents()
-            self.__class__ = Block
+            self._ids, self._ends, self._data = self.contents()
             self.packed = self.cache = None
             cache.discard(self)
         return cache
 
     def contents(self) -> tuple[list[int] | PackedIds, array[int], bytes]:
         """IDs, end offsets and fragments for one read, without a change of the cache."""
-        if self.packed is not None and self.cache is not None and self not in self.cache:
-            return expanded(_frame(self.packed))
-        if self.parts is None:
-            return self.ids, self.ends, self.data
-        return self.ids, array("Q", self.end_offsets()), b"".join(self.parts)
+        if self.parts is not None:
+            return self.open_ids, array("Q", self.end_offsets()), b"".join(self.parts)
+        if self._ids is None and self.packed is not None:
+            return expanded(frame_of(self.packed))
+        return self.ids, self.ends, self.data
 
     # -- removing -----------------------------------------------------------------------------
 
     def kill(self, index: int) -> None:
         """Remove one live entry; the caller drops the block when ``live`` reaches 0."""
-        self.digest = None
-        if self.dead is _NONE:
-            self.dead = {index}
-        else:
-            self.dead.add(index)  # type: ignore[union-attr]
-        if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
-            self._rewrite()
+        self.kill_all([index])
 
     def kill_all(self, indexes: list[int]) -> None:
         """Remove live entries, each named once; the result is that of removing them one by one."""
@@ -397,14 +431,15 @@ class Block:
             return
         before = self.packed
         cache = self._expand()
-        keep = [index for index in range(len(self.ids)) if index not in self.dead]
+        keep = [index for index in range(self.count) if index not in self.dead]
         is_closed = self.parts is None
         offsets = self.positions
         self.positions = [index if offsets is None else offsets[index] for index in keep]
         self.gaps += len(self.dead)
         ids = self.ids
-        self.parts = [self.fragment(index) for index in keep]
-        self.ids = [ids[index] for index in keep]
+        parts = [self.fragment(index) for index in keep]
+        self.open_ids = [ids[index] for index in keep]
+        self.parts = parts
         if self.numbers is not None:
             self.numbers = array("Q", [self.numbers[index] for index in keep])
         self.dead = _NONE
@@ -424,16 +459,17 @@ class Block:
         """An independent copy."""
         other = Block(self.first_id, self.first_position, self.shift)
         # What a closed block consists of never changes, so it can be shared.
-        other.parts = None if self.parts is None else self.parts.copy()
-        if self.packed is None:
-            other.ids = self.ids.copy() if isinstance(self.ids, list) else self.ids
-            other.ends = self.ends
-            other.data = self.data
+        if self.parts is not None:
+            other.parts = self.parts.copy()
+            other.open_ids = self.open_ids.copy()
+        elif self.packed is None:
+            other.hold(self.ids, self.ends, self.data)
         else:
+            other.parts = None
+            other.open_ids = _NO_IDS
             other.packed = self.packed
             other._packed_count = self._packed_count
             other.cache = self.cache
-            other.shut()
         other.dead = self.dead if self.dead is _NONE else set(self.dead)
         other.gaps = self.gaps
         other.weight = self.weight
@@ -454,28 +490,6 @@ class Block:
         if self.numbers is not None:
             assert len(self.numbers) == len(self.ids)
             assert all(a < b for a, b in pairwise(self.numbers))
-
-
-class _ShutBlock(Block):
-    """A compressed block that is not open: it lacks the attributes with its contents.
-
-    A class of its own, because a class with ``__getattr__`` makes every look at an attribute slow.
-    """
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name):
-            """Open the block; it is an ordinary block afterwards."""
-            if name not in _CONTENTS:
-                raise AttributeError(name)
-            self._open()
-            return getattr(self, name)
-
-
-def _frame(packed: bytes | Offloaded) -> bytes:
-    return packed.read() if isinstance(packed, Offloaded) else packed
 
 
 def full_block(ids: Sequence[int], data: bytes, ends: list[int], weight: int) -> Block:

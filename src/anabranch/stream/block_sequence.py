@@ -71,8 +71,9 @@ class BlockSequence:
                 tail.keep_numbers().append(number)
             if tail.positions is not None:
                 tail.positions.append(position - tail.first_position)
-        tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
-        tail.ids.append(entry_id)  # type: ignore[union-attr]
+        assert tail.parts is not None
+        tail.parts.append(fragment)
+        tail.open_ids.append(entry_id)
         tail.weight += weight
         self.next_position = position + 1
 
@@ -91,8 +92,9 @@ class BlockSequence:
         if tail.positions is not None:
             first = position - tail.first_position
             tail.positions.extend(range(first, first + len(ids)))
-        tail.parts.extend(fragments)  # type: ignore[union-attr]  # the tail is open
-        tail.ids.extend(ids)  # type: ignore[union-attr]
+        assert tail.parts is not None
+        tail.parts.extend(fragments)
+        tail.open_ids.extend(ids)
         tail.weight += weight
         self.next_position = position + len(ids)
 
@@ -222,7 +224,7 @@ class BlockSequence:
             if not goes_on:
                 high = block.index_after(end)
             else:  # the next block begins within the range
-                high = len(block.ends) if block.parts is None else len(block.ids)
+                high = block.count
             if block.dead:
                 for first, stop in block.runs(low, high):
                     stop = min(stop, first + left)

@@ -348,15 +348,14 @@ def _block_of(fields: list[Any]) -> Block:
         numbers,
     ) = fields
     block = Block(make(*first), first_position)
+    block_ids: list[int] | PackedIds
     if isinstance(ids[0], int):
-        block.ids = PackedIds(ids[0], _native("Q", ids[1]))
+        block_ids = PackedIds(ids[0], _native("Q", ids[1]))
     else:
         plain = [(ms << SEQ_BITS) | seq for ms, seq in zip(*ids, strict=True)]
         ascend = plain[0] >= 0 and all(map(lt, plain, plain[1:]))  # what is sent may be wrong
-        block.ids = (ascend and PackedIds.pack(plain)) or plain
-    block.parts = None
-    block.data = data
-    block.ends = _native("Q" if wide else "H", ends)
+        block_ids = (ascend and PackedIds.pack(plain)) or plain
+    block.hold(block_ids, _native("Q" if wide else "H", ends), data)
     if dead:
         block.dead = set(dead)
     block.gaps = gaps

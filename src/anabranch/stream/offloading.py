@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["BlockFile", "BlockLostError", "Offloaded"]
+__all__ = ["BlockFile", "BlockLostError", "Offloaded", "frame_of"]
 
 
 class BlockLostError(Exception):
@@ -51,3 +51,8 @@ class Offloaded:
 
     def __del__(self) -> None:
         self.file.free(self.offset, self.size)
+
+
+def frame_of(packed: bytes | Offloaded) -> bytes:
+    """The compressed form of a block, wherever it is. Raises :class:`BlockLostError`."""
+    return packed.read() if isinstance(packed, Offloaded) else packed

@@ -216,7 +216,7 @@ class RegionLog(BlockSequence):
             if not block.dead and block.positions is None:  # nearly all: no more calls than needed
                 begin = block.first_position
                 first = low - begin if low > begin else 0
-                count = len(block.ends) if block.parts is None else len(block.ids)
+                count = block.count
                 stop = high - begin if high < begin + count else count
                 if first < stop:
                     yield block, first, stop

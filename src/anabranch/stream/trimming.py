@@ -8,7 +8,6 @@ only LIMIT counts by nodes. Source: docs/compatibility.md, Redis 8.2+.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
@@ -18,7 +17,6 @@ from anabranch.stream.stream import Stream
 __all__ = ["TrimPlan", "TrimRule", "limit_default", "plan_trim"]
 
 
-@dataclass(slots=True)
 class TrimRule:
     """The trimming options of XADD and XTRIM.
 
@@ -26,19 +24,24 @@ class TrimRule:
     consulted when ``approximate``.
     """
 
-    maxlen: int | None = None
-    minid: int | None = None
-    approximate: bool = False
-    limit: int = 0
-    policy: Policy = Policy.KEEPREF
+    __slots__ = ("approximate", "limit", "maxlen", "minid", "policy")
+
+    def __init__(self) -> None:
+        self.maxlen: int | None = None
+        self.minid: int | None = None
+        self.approximate = False
+        self.limit = 0
+        self.policy = Policy.KEEPREF
 
 
-@dataclass(slots=True)
 class TrimPlan:
     """Entries to remove: everything below a position per region, and single IDs."""
 
-    below: list[tuple[int, int]] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
+    __slots__ = ("below", "ids")
+
+    def __init__(self, below: list[tuple[int, int]], ids: list[int]) -> None:
+        self.below = below
+        self.ids = ids
 
 
 def limit_default(node_entries_max: int) -> int:
@@ -54,9 +57,9 @@ def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
         return None
     if rule.policy is not Policy.KEEPREF:
         ids = _plan_entries(stream, rule)
-        return TrimPlan(ids=ids) if ids else None
+        return TrimPlan([], ids) if ids else None
     below = _plan_nodes(stream, rule) if rule.approximate else _plan_prefix(stream, rule)
-    return TrimPlan(below=below) if below else None
+    return TrimPlan(below, []) if below else None
 
 
 def _plan_prefix(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:

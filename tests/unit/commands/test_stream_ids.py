@@ -312,6 +312,29 @@ def test_xadd_refuses_an_id_not_above_the_last(last: str, form: str, error: str)
     assert s.info()["entries-added"] == 1
 
 
+def test_automatic_ids_at_the_end_of_a_millisecond_go_on_in_the_next() -> None:
+    s = Streams()
+    s.fill("s", f"{NOW}-{int(MAX) - 2}")
+    found = [s.run("XADD s * f v") for _ in range(4)]
+    assert found == [f"{NOW}-{int(MAX) - 1}", f"{NOW}-{MAX}", f"{NOW + 1}-0", f"{NOW + 1}-1"]
+
+
+def test_automatic_ids_follow_whatever_else_gave_the_stream_its_last_id() -> None:
+    s = Streams()
+    for key in ("s", "t", "s", "t", "t"):  # each stream counts for itself
+        s.run(f"XADD {key} * f v")
+    assert s.run("XADD s * f v") == f"{NOW}-2"
+    s.run(f"XADD s {NOW}-70 f v")
+    assert [s.run("XADD s * f v") for _ in range(2)] == [f"{NOW}-71", f"{NOW}-72"]
+    s.run(f"XSETID s {NOW}-90")
+    assert [s.run("XADD s * f v") for _ in range(2)] == [f"{NOW}-91", f"{NOW}-92"]
+    s.run("COPY s u")
+    assert [s.run(f"XADD {key} * f v") for key in ("u", "s", "u")] == [
+        f"{NOW}-93", f"{NOW}-93", f"{NOW}-94",
+    ]  # fmt: skip
+    assert s.run("XADD t * f v") == f"{NOW}-3"
+
+
 def test_the_first_automatic_sequence_of_millisecond_zero_is_one() -> None:
     """§1.5."""
     assert Streams().run("XADD s 0-* f v") == "0-1"

@@ -64,6 +64,7 @@ class Context:
         self._nobody = nobody
         self.session = nobody
         self.db: Database
+        self.read_node_limits()
         self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
         self.in_exec = False
         self.in_script = False
@@ -84,8 +85,14 @@ class Context:
         """Point the context at a connection."""
         self.session = self.effects.author = session
         self.db = self.keyspace.databases[session.db]
+        self.read_node_limits()
         if now_ms != self.now_ms:
             self.set_time(now_ms)
+
+    def read_node_limits(self) -> None:
+        """Look at the settings that say when a node of a stream is full; each XADD needs them."""
+        self.node_entries_max = self.settings.stream_node_max_entries
+        self.node_bytes_max = self.settings.stream_node_max_bytes
 
     def leave(self, session: Session) -> None:
         """The connection has ended: do not keep its session until the next request."""
@@ -97,6 +104,7 @@ class Context:
         self.now_ms = self.effects.now_ms = now_ms
         self.ids.now_ms = now_ms
         self.ids.first = now_ms << SEQ_BITS
+        self.ids.last = -1
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ _BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller th
 class IdRules:
     """The rules of Redis. Setting the time also sets the first ID of the millisecond."""
 
-    __slots__ = ("any_below", "first", "heads", "heads_ms", "now_ms", "refusal")
+    __slots__ = ("any_below", "first", "heads", "heads_ms", "last", "now_ms", "refusal", "seq")
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -36,6 +36,9 @@ class IdRules:
         self.any_below = MAX_ID
         """Above an ID below this one, any ID may be the next; XADD then applies no rules."""
         self.refusal = ""  # why the clock makes no IDs; usually empty
+        # XADD keeps the last automatic ID, and its distance from ``first``.
+        self.last = -1
+        self.seq = -1
         # XADD keeps the first bytes of IDs of a millisecond in replies, by the length of the rest.
         self.heads_ms = -1
         self.heads: list[bytes | None] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.effects.applier import Publisher
+
 if TYPE_CHECKING:
     from anabranch.commands.execution.withheld import Withheld
     from anabranch.commands.pubsub.channels import Channels
@@ -13,12 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["KeyspaceEvents"]
 
 
-class KeyspaceEvents:
+class KeyspaceEvents(Publisher):
     """Publishes keyspace events; events of changes that are not safe wait until they are."""
 
     def __init__(self, channels: Channels, withheld: Callable[[], Withheld | None]) -> None:
         """``withheld`` returns what a crash could undo, while the disk is in trouble."""
-        self.flags = 0  # the classes in force, see :func:`event_flags`
+        super().__init__()  # ``flags`` are made by :func:`event_flags`
         self._channels = channels
         self._withheld = withheld
 

@@ -74,6 +74,10 @@ def _block_cache(ctx: Context) -> None:
     )
 
 
+def _node_limits(ctx: Context) -> None:
+    ctx.read_node_limits()
+
+
 _EFFECTS: dict[str, Callable[[Context], None]] = {
     "requirepass": _requirepass,
     "acl-pubsub-default": _acl_defaults,
@@ -82,6 +86,8 @@ _EFFECTS: dict[str, Callable[[Context], None]] = {
     "slowlog-max-len": _slowlog,
     "latency-monitor-threshold": _latency,
     "maxmemory": _memory,
+    "stream-node-max-entries": _node_limits,
+    "stream-node-max-bytes": _node_limits,
     "stream-compression-cache": _block_cache,
     "stream-compression-level": _block_cache,
 }
