@@ -1,0 +1,171 @@
+"""What a command costs in function calls, and an entry in objects, within stated budgets.
+
+Time is measured in ``benchmarks/``. These figures are the same on each machine: the interpreter
+counts all functions that are called while a pipeline is served, built-in ones included. A budget is
+a tenth above the figure at the time when it was set. A change that needs more raises the budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final
+
+import pytest
+
+from anabranch.config.settings import Settings
+from anabranch.server.admission import Admission, Kind
+from anabranch.server.app import Server
+from anabranch.server.clock import RealClock
+from anabranch.server.connection import ClientConnection
+from anabranch.version import IS_COMPILED
+
+pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
+
+DEPTH: Final = 64
+
+OBJECTS_MAX: Final = 0.2
+"""For each entry of a long stream. Larger objects, such as the bytes of a node, are not counted."""
+
+
+class StandingClock(RealClock):
+    """No millisecond passes, and each look takes some nanoseconds."""
+
+    def __init__(self) -> None:
+        self._ticks = 0
+
+    def now_us(self) -> int:
+        return 1_700_000_000_000_000
+
+    def ticks_ns(self) -> int:  # type: ignore[override]
+        self._ticks += 100
+        return self._ticks
+
+
+class Sink(asyncio.Transport):
+    """Where replies go."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self.replies = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.replies = bytes(data)
+
+
+class Client:
+    """A connection of a server without sockets."""
+
+    def __init__(self) -> None:
+        server = Server(Settings(), clock=StandingClock())
+        place = Admission().admit(Kind.CLIENT, "127.0.0.1")
+        assert place is not None
+        self.sink = Sink()
+        self.connection = ClientConnection(server.clients, server.node, place)
+        self.connection.connection_made(self.sink)
+
+    def send(self, *requests: str) -> bytes:
+        """Send a pipeline; what it answers."""
+        self.connection.data_received(b"".join(map(encoded, requests)))
+        return self.sink.replies
+
+    def calls(self, requests: list[str]) -> float:
+        """The calls that a request of a pipeline takes, when such a one ran before."""
+        data = b"".join(map(encoded, requests))
+        count = 0
+
+        def note(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        receive = self.connection.data_received
+        sys.setprofile(note)
+        try:
+            receive(data)
+        finally:
+            sys.setprofile(None)
+        assert b"-ERR" not in self.sink.replies
+        return count / len(requests)
+
+
+def encoded(request: str) -> bytes:
+    words = request.encode().split()
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    gc.collect()
+    gc.disable()
+    made = Client()
+    made.send(*(f"XADD read {at}-1 a 1 b 2 c 3" for at in range(1, 501)), "XGROUP CREATE read g 0")
+    yield made
+    gc.enable()
+
+
+def add(at: int) -> str:
+    return "XADD s * a 1 b 2 c 3"
+
+
+def add_idempotent(at: int) -> str:
+    return f"XADD s IDMP producer {at} * a 1"
+
+
+def add_trimmed(at: int) -> str:
+    return "XADD s MAXLEN ~ 1000 * a 1"
+
+
+def read_range(at: int) -> str:
+    return f"XRANGE read {at + 1} + COUNT 10"
+
+
+def read_back(at: int) -> str:
+    return f"XREVRANGE read + {at + 1} COUNT 10"
+
+
+def group_read(at: int) -> str:
+    return "XREADGROUP GROUP g c COUNT 1 STREAMS read >"
+
+
+def acknowledge(at: int) -> str:
+    return f"XACK read g {at % 400 + 1}-1"
+
+
+def ping(at: int) -> str:
+    return "PING"
+
+
+BUDGETS: Final[dict[Callable[[int], str], float]] = {
+    ping: 8.5,
+    add: 27.5,
+    add_trimmed: 53,
+    add_idempotent: 55,
+    read_range: 48.5,
+    read_back: 54,
+    group_read: 98,
+    acknowledge: 48.5,
+}
+
+
+@pytest.mark.parametrize("request_of", BUDGETS)
+def test_calls_of_a_command_in_a_pipeline(client: Client, request_of: Callable[[int], str]) -> None:
+    for first in range(0, 2 * DEPTH, DEPTH):
+        client.send(*map(request_of, range(first, first + DEPTH)))
+    if request_of is acknowledge:
+        client.send("XREADGROUP GROUP g c COUNT 400 STREAMS read >")
+    calls = client.calls(list(map(request_of, range(2 * DEPTH, 3 * DEPTH))))
+    assert calls <= BUDGETS[request_of]
+
+
+def test_objects_that_an_entry_takes(client: Client) -> None:
+    """Two in the newest node: fragment and ID. In full nodes some for the whole node."""
+    entries = 5000
+    client.send("XADD s * a 1")
+    data = b"".join(encoded("XADD s * a 1") for _ in range(100))
+    before = sys.getallocatedblocks()
+    for _ in range(entries // 100):
+        client.connection.data_received(data)
+    assert sys.getallocatedblocks() - before < entries * OBJECTS_MAX
