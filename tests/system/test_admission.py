@@ -98,6 +98,7 @@ def availability(server: NarrowServer) -> bytes:
 
 def test_strangers_on_every_listener_shut_nobody_out(server: NarrowServer) -> None:
     with server.client() as client, ExitStack() as stack:
+        assert client.call("PING") == ("+", b"PONG"), "the server has its descriptor"
         before = open_files(server)
         half_open = knock(stack, server.tls_port, 250)
         silent = knock(stack, server.gossip_port, 250)
