@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import logging.handlers
 import os
 import sys
 import time
@@ -255,9 +254,11 @@ def open_logs(settings: Settings) -> None:
     close_logs()
     handler: logging.StreamHandler[Any]
     if settings.logfile:
+        from logging.handlers import WatchedFileHandler  # noqa: PLC0415 - slow, rarely wanted
+
         try:
             # Opens the file again when it was moved away, as logrotate does.
-            handler = logging.handlers.WatchedFileHandler(
+            handler = WatchedFileHandler(
                 settings.logfile, encoding="utf-8", errors="backslashreplace"
             )
         except OSError as problem:

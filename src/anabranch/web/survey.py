@@ -1,7 +1,7 @@
 """Figures of all streams, renewed while a page is open.
 
 A survey goes through all streams in slices of time. The next one begins after two seconds, or
-later: surveys take a hundredth of the time at most. Without an open page there is no survey.
+later: surveys take half a hundredth of the time at most. Without an open page there is no survey.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["AGES_S", "Survey", "keep"]
 
 EVERY_S: Final = 2.0
-SHARE: Final = 100
+SHARE: Final = 200
 """A survey that took one second is followed by a pause of so many."""
 
 AGES_S: Final = (1, 10, 60, 600)
