@@ -113,7 +113,7 @@ def commands_fail_and_keys_expire(world: Moving) -> None:
     eu.config_set("slowlog-log-slower-than", "0")
     for key in ("k", "k2"):
         eu.xadd(key, {"f": "v"})
-    # The region that removes an expired key counts it: only this one may.
+    # The region that removes an expired key counts the key. Here only eu removes any.
     world.us.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", "0")
     eu.pexpire("k", 1)
     world.look()

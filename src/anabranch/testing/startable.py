@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Self
 
 __all__ = ["Startable"]
 
 
-class Startable:
+class Startable(ABC):
     """Started in a ``with`` or ``async with`` statement, closed at its end."""
 
+    @abstractmethod
     def start(self) -> Self:
         """Start, and return when it can be used."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Stop."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         """Started."""

@@ -1,7 +1,7 @@
 """Figures of all streams, renewed while a page is open.
 
-A survey goes through all streams in slices of time. The next one begins after two seconds, or
-later: surveys take half a hundredth of the time at most. Without an open page there is no survey.
+A survey goes through all streams in slices of time. The next one begins two seconds later, or as
+much later as keeps surveys below 0.5 % of a core. Without an open page there is no survey.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ when told to.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import random
 import struct
@@ -574,7 +573,16 @@ async def test_what_others_do_not_need_any_more_goes_without_a_snapshot(
     await client.do("SET b v")
     assert len(log.segments) == 2
     log.needed_from = lambda: log.end
-    await asyncio.sleep(0.1)
+    ticks = 0
+    tick = log.tick
+
+    def counted() -> None:
+        nonlocal ticks
+        ticks += 1
+        tick()
+
+    monkeypatch.setattr(log, "tick", counted)
+    await until(lambda: ticks > 5)
     assert len(log.segments) == 2, "not all the time"
     monkeypatch.setattr(persistence, "RETIRE_EVERY_S", 0.0)
     await until(lambda: len(log.segments) == 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +33,7 @@ Order = tuple[str, int]
 """Shop and number."""
 
 
-class _Worker(threading.Thread):
+class _Worker(threading.Thread, ABC):
     """Repeats a piece of work, except in pauses."""
 
     def __init__(self, name: str) -> None:
@@ -50,9 +51,9 @@ class _Worker(threading.Thread):
                 self._rests.set()
                 self._works.wait(PAUSE_S)
 
+    @abstractmethod
     def work(self) -> None:
         """One piece of it."""
-        raise NotImplementedError
 
     def go_on(self) -> None:
         """Work."""

@@ -82,6 +82,7 @@ class KillAndReturn(Step):
     def act(self) -> None:
         """Kill it, let the others write, start it again."""
         victim = self._victim
+        known = set(self._traffic.acknowledged())
         self._before = self._taken_by(lambda region: region == victim.name)
         sent_again = self._producer.sent_again
         self._world.kill(victim)
@@ -89,10 +90,10 @@ class KillAndReturn(Step):
             lambda: self._producer.sent_again >= sent_again + ORDERS_MIN,
             f"{self._producer.producer} sends its orders to another region",
         )
+        self._missed = self._taken_by(lambda region: region != victim.name) - known
         self._seconds = self._world.restart(victim)
         self._recovered = orders_at(self._world, victim)
         self._world.slow_links()
-        self._missed = self._taken_by(lambda region: region != victim.name) - self._recovered
         self._world.spread()
 
     def _taken_by(self, is_meant: Callable[[str], bool]) -> set[Order]:
@@ -120,7 +121,7 @@ class KillAndReturn(Step):
         behind = self._missed - orders_at(self._world, self._victim)
         yield Claim(
             f"{self._victim.name} got the orders that other regions took meanwhile",
-            not behind,
+            bool(self._missed) and not behind,
             f"missing: {some(sorted(behind))}" if behind else f"{len(self._missed)} orders",
         )
 

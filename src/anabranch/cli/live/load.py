@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Any, Final
 
@@ -186,7 +187,7 @@ class _Tally:
         }
 
 
-class _Thread(threading.Thread):
+class _Thread(threading.Thread, ABC):
     """Works until it is stopped, or fails."""
 
     def __init__(self, client: Any, tally: _Tally, ends: threading.Event) -> None:
@@ -206,9 +207,9 @@ class _Thread(threading.Thread):
         finally:
             self.client.close()
 
+    @abstractmethod
     def work(self) -> None:
         """One piece."""
-        raise NotImplementedError
 
 
 class _Producer(_Thread):
