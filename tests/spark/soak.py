@@ -73,12 +73,14 @@ class Producer:
         self.paused = threading.Lock()
         self.logs: list[tuple[str, int, int]] = []
         """Name, first position and first number of the log of each epoch."""
+        self.epoch = 0
+        """The epoch of the latest log; 0 if the server is no region."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self.begin_log(self.name)
+        self.begin_log()
         self._thread.start()
 
     def stop(self) -> None:
@@ -87,37 +89,57 @@ class Producer:
         self._thread.join(60)
         assert not self._thread.is_alive()
 
-    def begin_log(self, name: str) -> None:
-        """What comes now goes to a log of this name."""
+    def begin_log(self) -> None:
+        """What comes now goes to another log than before: that of a new disk."""
         first = self.written
-        self.settle()
+        self.epoch = self._settled(self._write)
+        name = f"{self.name}.{self.epoch}" if self.logs else self.name
         self.logs.append((name, position_base(self.server, name), first))
 
     def settle(self) -> None:
         """Write until the server has taken all that it was ever sent."""
+        self._settled(self._write_on)
+
+    def _settled(self, write: Callable[[], int]) -> int:
+        epochs: list[int] = []
 
         def wrote() -> bool:
             with suppress(redis.RedisError, OSError):
-                self._write()
+                epochs.append(write())
                 return True
             return False
 
         wait_until(wrote, f"the server of {self.name or 's'} takes writes", 120)
+        return epochs[0]
 
     def _run(self) -> None:
         while not self._stop.wait(ROUND_S):
             with self.paused, suppress(redis.RedisError, OSError):
-                self._write()
+                self._write_on()
 
-    def _write(self) -> None:
-        """Numbers that the server knows already are not written again."""
+    def _write_on(self) -> int:
+        """Write; note the log of a new epoch. A region begins one when peers know more of it."""
+        epoch = self._write()
+        name = f"{self.name}.{epoch}"
+        if epoch != self.epoch and (new := log_of(self.server, name)) is not None:
+            before, base, first = self.logs[-1]
+            old = log_of(self.server, before)
+            assert old is not None
+            self.logs.append((name, new[0], first + old[2] - base))
+            self.epoch = epoch
+        return epoch
+
+    def _write(self) -> int:
+        """Numbers that the server knows already are not written again; returns the epoch."""
         with redis.Redis(port=self.server.port, protocol=2, socket_timeout=5) as client:
             pipe = client.pipeline(transaction=True)
             for n in range(self.written, self.written + ROUND):
                 words = ("IDMP", f"p{self.name}", str(n), "*", "n", str(n))
                 pipe.execute_command("XADD", "s", *words)
-            pipe.execute()
+            pipe.info("replication")
+            *_, facts = pipe.execute()
             self.written += ROUND
+            return int(facts.get("epoch", 0))
 
 
 @dataclass
@@ -360,7 +382,7 @@ def soak_regions(
                     with victim.paused:
                         victim.settle()
                         set_disk_back(victim.server, copy)
-                        victim.begin_log(f"{victim.name}.{epoch_of(victim.server)}")
+                        victim.begin_log()
                 else:
                     event = "nothing"
                 events[event] += 1
@@ -371,6 +393,9 @@ def soak_regions(
         all_.heal()
         wait_until(all_.converged, "all have applied the same", 120)
         assert query.run(all_.servers[0], "alone", None, catchUpTimeout="3s") == "done"
+        known = {name for each in producers for name, _, _ in each.logs}
+        unknown = {name: len(rows) for name, rows in query.read().items() if name not in known}
+        assert not unknown, f"rows of logs that no producer wrote: {unknown}"
         lines = []
         for each in producers:
             firsts = [first for _, _, first in each.logs]
