@@ -82,20 +82,28 @@ class Applier:
             replica.begin_own()
         events = events_of(self.keyspace, effect) if self.publisher.flags else ()
         prepare = self._prepare.get(type(effect))
-        for each in (effect,) if prepare is None else prepare(self, effect):
-            if self.before is not None:
-                self.before(each)
-            if is_numbered and not each.local:
-                replica.begin_own()
-                apply(self.keyspace, each)
-                replica.finish(each, numbers_of(each))
-                self.author.written = replica.own, replica.vector[replica.own]
-            else:
-                apply(self.keyspace, each)
-            if self.record is not None:
-                self.record(each)
+        if prepare is None:
+            self._apply_own(effect, is_numbered)
+        else:
+            for each in prepare(self, effect):
+                self._apply_own(each, is_numbered)
         if events:
             self.publisher.publish(events)
+
+    def _apply_own(self, effect: kinds.Effect, is_numbered: bool) -> None:
+        """Apply and record one effect of this region."""
+        if self.before is not None:
+            self.before(effect)
+        if is_numbered and not effect.local:
+            replica = self.replica
+            replica.begin_own()
+            apply(self.keyspace, effect)
+            replica.finish(effect, numbers_of(effect))
+            self.author.written = replica.own, replica.vector[replica.own]
+        else:
+            apply(self.keyspace, effect)
+        if self.record is not None:
+            self.record(effect)
 
     def apply_remote(self, effect: kinds.Effect) -> None:
         """Apply a change that another region decided, and publish its keyspace events."""

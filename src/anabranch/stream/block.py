@@ -35,7 +35,7 @@ from typing import Final
 
 from anabranch.stream.compression import BlockCache, expanded
 from anabranch.stream.offloading import Offloaded, frame_of
-from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.packed_ids import PackedIds, index_of
 
 __all__ = ["Block", "full_block"]
 
@@ -160,11 +160,8 @@ class Block:
 
     def find(self, entry_id: int) -> int:
         """Index of the live entry with this ID, or -1."""
-        ids = self.ids
-        index = self.index_from(entry_id)
-        if index < len(ids) and ids[index] == entry_id and index not in self.dead:
-            return index
-        return -1
+        index = index_of(self.ids, entry_id)
+        return -1 if index in self.dead else index
 
     def position(self, index: int) -> int:
         """The position of an entry: its rank among all that its region ever added to the key."""

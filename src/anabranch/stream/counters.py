@@ -8,35 +8,59 @@ are although the log could count exactly. Source: docs/counters-and-lag.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final
 
 from anabranch.stream.region_log import RegionLog
 
-__all__ = ["Counted", "entries_read_after", "estimate", "lag"]
+__all__ = ["MAX_ENTRIES_ADDED", "Counted", "entries_read_after", "estimate", "lag"]
+
+MAX_ENTRIES_ADDED: Final = (1 << 63) - 1
 
 
-class Counted(Protocol):
-    """The counters of a stream."""
+class Counted:
+    """What is counted of a stream: the base of :class:`anabranch.stream.stream.Stream`.
 
+    A class and no protocol: machine code reads the attributes of a class without a look-up by name.
+    """
+
+    __slots__ = ("added_surplus", "last_id", "local", "logs", "max_deleted_id")
+
+    logs: dict[int, RegionLog]
+    """By replica ID."""
+    local: RegionLog
+    """The log of this region."""
     last_id: int
+    """last-generated-id; survives deletion."""
     max_deleted_id: int
-
-    @property
-    def logs(self) -> Mapping[int, RegionLog]:
-        """By replica ID."""
+    added_surplus: int
+    """What XSETID has added to entries-added."""
 
     @property
     def entries_added(self) -> int:
-        """Entries ever added."""
+        """Entries ever added, also deleted ones."""
+        added = self.added_surplus
+        for log in self.logs.values():
+            added += log.next_position
+        return added if added <= MAX_ENTRIES_ADDED else MAX_ENTRIES_ADDED
+
+    @entries_added.setter
+    def entries_added(self, count: int) -> None:
+        self.added_surplus = count - sum(log.next_position for log in self.logs.values())
 
     @property
     def length(self) -> int:
-        """Live entries."""
+        """Live entries of all regions."""
+        if len(self.logs) == 1:
+            return self.local.length
+        return sum(log.length for log in self.logs.values())
 
     @property
     def first_id(self) -> int:
-        """The oldest live entry, 0 when empty."""
+        """recorded-first-entry-id: the oldest live entry, 0 when empty."""
+        if len(self.logs) == 1:
+            return self.local.first_id
+        return min((log.first_id for log in self.logs.values() if log.length), default=0)
 
 
 def estimate(stream: Counted, entry_id: int) -> int | None:

@@ -9,9 +9,14 @@ Sources: the ID rules of Redis Streams (incomplete IDs, lexical quirks), see doc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import DecodeError, Meta, json
+
+from anabranch.version import IS_COMPILED
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
 __all__ = [
     "MAX_ID",
@@ -73,11 +78,38 @@ def _part(digits: bytes) -> int:
     return value
 
 
+def _everyday(raw: bytes) -> int:
+    """The ID of digits, a dash and digits, too few to overflow; -1 for all others.
+
+    Digit by digit, which takes a fifth of the time of splitting and ``int`` in machine code, and
+    thrice the time if interpreted.
+    """
+    ms: i64 = -1
+    part: i64 = 0
+    digits: i64 = 0
+    for at in range(len(raw)):
+        digit: i64 = raw[at] - 0x30
+        if 0 <= digit <= 9:
+            part = part * 10 + digit
+            digits += 1
+        elif digit == 0x2D - 0x30 and ms < 0 and digits:
+            ms, part, digits = part, 0, 0
+        else:
+            return -1
+    if ms < 0 or not digits:
+        return -1
+    time: int = ms
+    seq: int = part
+    return (time << SEQ_BITS) | seq
+
+
 def parse(raw: bytes, missing_seq: int = 0) -> int:
     """Read ``ms`` or ``ms-seq``; an incomplete ID gets ``missing_seq``.
 
     Raises :class:`InvalidId` for everything else, ``-``, ``+``, ``*`` and ``$`` included.
     """
+    if IS_COMPILED and len(raw) < _SAFE_TEXT and (everyday := _everyday(raw)) >= 0:
+        return everyday
     ms, dash, seq = raw.partition(b"-")
     if len(raw) < _SAFE_TEXT and ms.isdigit() and seq.isdigit():  # the everyday ID, no check needed
         return (int(ms) << SEQ_BITS) | int(seq)

@@ -11,15 +11,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from sys import getsizeof
-from typing import overload
+from typing import Final, overload
 
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 
-__all__ = ["PackedIds"]
+__all__ = ["PackedIds", "between", "index_of"]
 
-_SEQ_BITS = 24
-_SEQ_END = 1 << _SEQ_BITS
-_MS_END = 1 << (64 - _SEQ_BITS)
+_SEQ_BITS: Final = 24
+_SEQ_END: Final = 1 << 24
+_MS_END: Final = 1 << 40
 _SMALL = 1 << 14
 _FEW = 10  # with so many entries in each millisecond, packing piece by piece is faster
 _NUMBERS = array("Q", range(_SMALL))  # of which copies are made: most runs begin with a millisecond
@@ -115,7 +115,8 @@ class PackedIds:
     def __len__(self) -> int:
         return len(self.words)
 
-    def _unpack(self, word: int) -> int:
+    def unpack(self, word: int) -> int:
+        """The ID of a word."""
         return ((word >> _SEQ_BITS) + self.base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
 
     @overload
@@ -124,16 +125,11 @@ class PackedIds:
     def __getitem__(self, index: slice) -> list[int]: ...
     def __getitem__(self, index: int | slice) -> int | list[int]:
         if isinstance(index, slice):
-            base_ms = self.base_ms
-            mask = _SEQ_END - 1
-            return [
-                ((word >> _SEQ_BITS) + base_ms << SEQ_BITS) | (word & mask)
-                for word in self.words[index]
-            ]
-        return self._unpack(self.words[index])
+            return [self.unpack(word) for word in self.words[index]]
+        return self.unpack(self.words[index])
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self[:])
+        return iter(between(self, 0, len(self.words)))
 
     def index_from(self, entry_id: int) -> int:
         """Index of the first ID >= ``entry_id``; O(log n)."""
@@ -144,3 +140,31 @@ class PackedIds:
             word = (ms << _SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
             return bisect_left(self.words, word)
         return 0 if ms < 0 else len(self.words)
+
+
+def index_of(ids: list[int] | PackedIds, entry_id: int) -> int:
+    """Index of an ID among ascending ones, or -1; O(log n)."""
+    if isinstance(ids, PackedIds):
+        index = ids.index_from(entry_id)
+        words = ids.words
+        found = index < len(words) and ids.unpack(words[index]) == entry_id
+    else:
+        index = bisect_left(ids, entry_id)
+        found = index < len(ids) and ids[index] == entry_id
+    return index if found else -1
+
+
+def between(ids: list[int] | PackedIds, low: int, high: int) -> list[int]:
+    """The IDs ``[low, high)``; a millisecond is unpacked once for all of its IDs."""
+    if not isinstance(ids, PackedIds):
+        return ids[low:high]
+    words = ids.words
+    unpacked: list[int] = []
+    ms, first = -1, 0
+    for at in range(low, high):
+        word = words[at]
+        if word >> _SEQ_BITS != ms:
+            ms = word >> _SEQ_BITS
+            first = ms + ids.base_ms << SEQ_BITS
+        unpacked.append(first + (word & _SEQ_END - 1))
+    return unpacked

@@ -7,11 +7,12 @@ out *spans* (stretches of wire-ready entries) or their bytes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import ClassVar
 
 from anabranch.stream.block import Block
+from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.ledger import Ledger
@@ -28,9 +29,7 @@ from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, winner
 
-__all__ = ["MAX_ENTRIES_ADDED", "Stream"]
-
-MAX_ENTRIES_ADDED = (1 << 63) - 1
+__all__ = ["Stream"]
 
 
 def _rank(replica_id: int) -> tuple[int, int]:
@@ -42,21 +41,16 @@ def _newest_ms(dots: dict[Dot, Tag]) -> int:
     return max([tag.at_ms for tag in dots.values()])
 
 
-class Stream:
+class Stream(Counted):
     """The value behind a stream key."""
 
     __slots__ = (
         "accessed_ms",
-        "added_surplus",
         "counted_bytes",
         "groups",
         "incarnation",
         "is_due",
-        "last_id",
         "ledger",
-        "local",
-        "logs",
-        "max_deleted_id",
         "new_group",
         "producers",
         "shared",
@@ -101,35 +95,7 @@ class Stream:
             log = self.logs[replica_id] = RegionLog()
         return log
 
-    # -- counters -----------------------------------------------------------------------------
-
-    @property
-    def entries_added(self) -> int:
-        """Entries ever added, also deleted ones."""
-        added = self.added_surplus
-        for log in self.logs.values():
-            added += log.next_position
-        return added if added <= MAX_ENTRIES_ADDED else MAX_ENTRIES_ADDED
-
-    @entries_added.setter
-    def entries_added(self, count: int) -> None:
-        self.added_surplus = count - sum(log.next_position for log in self.logs.values())
-
     # -- reading ------------------------------------------------------------------------------
-
-    @property
-    def length(self) -> int:
-        """Live entries of all regions."""
-        if len(self.logs) == 1:
-            return self.local.length
-        return sum(log.length for log in self.logs.values())
-
-    @property
-    def first_id(self) -> int:
-        """recorded-first-entry-id: the oldest live entry, 0 when empty."""
-        if len(self.logs) == 1:
-            return self.local.first_id
-        return min((log.first_id for log in self.logs.values() if log.length), default=0)
 
     @property
     def last_live_id(self) -> int:
@@ -168,11 +134,14 @@ class Stream:
         sources = [self.logs[each].spans_reversed(start, end) for each in self.ranked()]
         return limited(merge_spans_reversed(sources), limit, newest_first=True)
 
-    def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
+    def spans_for(self, group: Group, limit: int = -1) -> Iterable[tuple[int, Span]]:
         """``(region, span)`` of live entries that were not delivered to a group, ascending."""
         if len(self.logs) == 1:
             (replica_id,) = self.logs
-            return zip(repeat(replica_id), group.spans(replica_id, self.local, limit))
+            spans = group.spans(replica_id, self.local, limit)
+            if limit > 0:  # at most as many spans: a list costs less than an iterator
+                return [(replica_id, span) for span in spans]
+            return zip(repeat(replica_id), spans)
         sources = {
             replica_id: iter(group.spans(replica_id, log))
             for replica_id in self.ranked()
@@ -182,7 +151,7 @@ class Stream:
 
     def has_for(self, group: Group) -> bool:
         """Whether :meth:`spans_for` would return an entry."""
-        return next(self.spans_for(group, 1), None) is not None
+        return any(True for _ in self.spans_for(group, 1))
 
     def find(self, entry_id: int) -> tuple[int, Block, int] | None:
         """``(region, block, index)`` of the live entry with this ID, or None."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.services import Services
     from anabranch.config.settings import Settings
     from anabranch.effects.applier import Applier
+    from anabranch.effects.kinds import Effect
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.replica import Replica
     from anabranch.metrics.stats import Stats
@@ -51,7 +52,6 @@ class Context:
     ) -> None:
         """``nobody`` is the session before the first request."""
         self.effects = effects
-        self.emit = effects.emit
         self.keyspace = effects.keyspace
         self.settings = settings
         self.stats = stats
@@ -155,6 +155,10 @@ class Context:
         return value
 
     # -- acting -------------------------------------------------------------------------------
+
+    def emit(self, effect: Effect) -> None:
+        """Apply a change, record it, and publish its keyspace events."""
+        self.effects.emit(effect)
 
     def create_stream(self, key: bytes) -> Stream:
         """Bind a key of the selected database that does not exist to a new empty stream."""

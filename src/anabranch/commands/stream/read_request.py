@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.commands.request import texts
@@ -48,8 +48,8 @@ class ReadRequest:
     noack = False
     group: bytes | None = None
     consumer = b""
-    keys: Sequence[bytes] = ()
-    ids: Sequence[bytes] = ()
+    keys: list[bytes]
+    ids: list[bytes]
 
     def deadline_ms(self, now_ms: int) -> int:
         """The time at which a blocked reader gives up; 0 is never."""
@@ -90,7 +90,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
         else:
             raise CommandError(texts.SYNTAX)
         index += OPTION_WIDTH.get(word, 1)
-    if not request.keys:
+    else:  # no STREAMS
         raise CommandError(texts.SYNTAX)
     if grouped and request.group is None:
         raise CommandError("ERR Missing GROUP option for XREADGROUP")

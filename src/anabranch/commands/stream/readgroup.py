@@ -19,6 +19,7 @@ from anabranch.keyspace.values import Value
 from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
+from anabranch.stream.packed_ids import between
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
@@ -43,7 +44,8 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     name = request.group
     assert name is not None
     plans: list[tuple[bytes, Stream, Group, int | None]] = []  # None: new entries
-    for key, raw in zip(request.keys, request.ids, strict=True):
+    for at, key in enumerate(request.keys):
+        raw = request.ids[at]
         stream = ctx.stream(key)
         group = None if stream is None else stream.groups.get(name)
         if stream is None or group is None:
@@ -267,9 +269,9 @@ def _deliver(
             count += high - low
             ids = by_region.get(region)
             if ids is None:
-                by_region[region] = block.ids[low:high]
+                by_region[region] = between(block.ids, low, high)
             else:
-                ids += block.ids[low:high]
+                ids += between(block.ids, low, high)
             if request.claim_ms is None:
                 chunks.append(block.slice(low, high))
             else:
