@@ -8,31 +8,36 @@ by xor, so their order does not matter and a pair given twice does not cancel it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import xxhash
 
 __all__ = ["content_id"]
 
-_MASK = (1 << 64) - 1
+_MASK: Final = (1 << 64) - 1
+_LENGTHS: Final = [length.to_bytes(8, "little") for length in range(256)]
 
 
 def _rotl1(value: int) -> int:
-    return ((value << 1) | (value >> 63)) & _MASK
+    """A word of 64 bits, rotated: as twice a number, but a bit that leaves comes back as one."""
+    twice = value + value
+    return twice if twice <= _MASK else twice - _MASK
 
 
 def content_id(pairs: Sequence[bytes]) -> bytes:
-    """The 16-byte ID of ``[field, value, field, value, ...]``."""
-    sum_low = sum_high = xor_low = xor_high = 0
+    """The 16-byte ID of ``[field, value, field, value, ...]``.
+
+    Each digest is one integer of two words. Sums are taken of the low words and of whole digests.
+    """
+    low = total = xor = 0
     for index in range(0, len(pairs), 2):
         field = pairs[index]
-        digest = xxhash.xxh3_128_intdigest(
-            field + len(field).to_bytes(8, "little") + pairs[index + 1]
-        )
-        low, high = digest & _MASK, digest >> 64
-        sum_low += low
-        sum_high += high
-        xor_low ^= low
-        xor_high ^= high
-    out_low = (sum_low & _MASK) ^ _rotl1(xor_high)
-    out_high = (sum_high & _MASK) ^ _rotl1(xor_low)
-    return out_low.to_bytes(8, "little") + out_high.to_bytes(8, "little")
+        size = len(field)
+        length = _LENGTHS[size] if size < len(_LENGTHS) else size.to_bytes(8, "little")
+        digest: int = xxhash.xxh3_128_intdigest(field + length + pairs[index + 1])
+        low += digest & _MASK
+        total += digest
+        xor ^= digest
+    out_low = low & _MASK ^ _rotl1(xor >> 64)
+    out_high = (total - low >> 64) & _MASK ^ _rotl1(xor & _MASK)
+    return (out_high << 64 | out_low).to_bytes(16, "little")

@@ -51,7 +51,9 @@ class Producers:
 
     def remember(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> bytes | None:
         """Store a pair as the newest of its producer; returns the displaced pair, if any."""
-        table = self.tables.setdefault(pid, {})
+        table = self.tables.get(pid)
+        if table is None:
+            table = self.tables[pid] = {}
         if table.pop(iid, None) is None:  # an expired one may still be there
             self.tracked += 1
         table[iid] = (entry_id, inserted_ms)

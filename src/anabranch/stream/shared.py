@@ -322,8 +322,8 @@ class _Nothing(Shared):
     __slots__ = ()
 
     def __init__(self) -> None:
-        for name in Shared.__slots__:
-            setattr(self, name, _NONE)
+        self.tombstones = self.deadlines = self.last_ids = self.deleted_ids = _NONE
+        self.surpluses = self.limits = self.tags = self.accepted = _NONE
 
     @property
     def tables(self) -> tuple[dict[Dot, Any], ...]:

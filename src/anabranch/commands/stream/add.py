@@ -118,9 +118,9 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
 def _idmp_option(options: _AddOptions, word: bytes, args: list[bytes], index: int) -> int:
     if options.pid:
         raise CommandError(_IDMP_TWICE)
-    name = word.decode()
     options.pid = args[index + 1]
     if not options.pid:
+        name = word.decode()
         raise CommandError(f"ERR syntax error, {name} requires a non-empty producer ID")
     if word == b"IDMPAUTO":
         return index + 2
@@ -231,7 +231,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             raise CommandError(_ZERO_ID)
         stream = ctx.stream(key)
         if stream is None or options.pid:
-            answer = _answered(ctx, key, stream, options, words[3:])
+            answer = _answered(ctx, key, stream, options, words)
             if answer is not None:
                 return answer
         last = 0 if stream is None else stream.last_id
@@ -331,7 +331,7 @@ def _answered(
     key: bytes,
     stream: Stream | None,
     options: _AddOptions,
-    pairs: list[bytes],
+    words: list[bytes],
 ) -> bytes | None:
     """The reply of an XADD that adds nothing: NOMKSTREAM without a key, or a known producer's ID.
 
@@ -342,7 +342,7 @@ def _answered(
     if not options.pid:
         return None
     if not options.iid:
-        options.iid = content_id(pairs)
+        options.iid = content_id(words[3:])
     if stream is None:
         return None
     known = stream.producers.find(options.pid, options.iid, ctx.now_ms)
