@@ -180,7 +180,8 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     gone = stream.remove_all(effect.ids)
     if effect.counted and gone:
-        stream.max_deleted_id = max([stream.max_deleted_id, *gone])
+        newest = max(gone)
+        stream.max_deleted_id = max(stream.max_deleted_id, newest)
     if effect.dereferenced:
         for entry_id in effect.ids:
             stream.drop_references(entry_id)

@@ -158,7 +158,8 @@ class Stream(Counted):
         for region, log in self.logs.items():
             found = log.find(entry_id)
             if found is not None:
-                return region, *found
+                block, index = found  # in machine code, *found takes as long as finding it
+                return region, block, index
         return None
 
     def live_among(self, ids: Sequence[int]) -> list[int]:
@@ -221,7 +222,8 @@ class Stream(Counted):
         for log in self.logs.values():
             found = log.find(entry_id)
             if found is not None:
-                log.remove(*found)
+                block, index = found
+                log.remove(block, index)
                 return True
         return False
 

@@ -76,7 +76,7 @@ def _xdel(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
 
 
 def _delete(ctx: Context, key: bytes, stream: Stream, ids: list[int]) -> bytes:
-    doomed = stream.live_among(list(dict.fromkeys(ids)))
+    doomed = stream.live_among(ids if len(ids) == 1 else list(dict.fromkeys(ids)))
     if not doomed:
         return ZERO
     before = stream.length
