@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from anabranch.rdb.values import Value
 from anabranch.stream.image import NodeImage, StreamImage

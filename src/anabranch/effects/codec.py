@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter, lt
-from typing import Any, Final, cast, get_type_hints
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -156,26 +156,28 @@ _Change = tuple[int, Callable[[Any], Any]]
 _Form = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 _FORMS: Final[dict[str, _Form]] = {
-    repr(kinds.EntryId): (split_id, _join_id),
-    repr(kinds.EntryId | None): (split_id, _join_id),
-    repr(kinds.EntryIds): (runs_of, join_ids),
-    repr(list[tuple[kinds.EntryId, int, int, int]]): (_split_rows, _join_rows),
-    repr(list[tuple[kinds.EntryId, int, int, int, int, int]]): (_split_rows, _join_rows),
-    repr(list[tuple[int, int, kinds.EntryId]]): (_split_dotted, _join_dotted),
+    "EntryId": (split_id, _join_id),
+    "EntryId | None": (split_id, _join_id),
+    "EntryIds": (runs_of, join_ids),
+    "list[tuple[EntryId, int, int, int]]": (_split_rows, _join_rows),
+    "list[tuple[EntryId, int, int, int, int, int]]": (_split_rows, _join_rows),
+    "list[tuple[int, int, EntryId]]": (_split_dotted, _join_dotted),
 }
-"""By the declared type of a field: the functions to the wire form and back."""
+"""By the declaration of a field, as it is written: the functions to the wire form and back."""
 
 
 def _changes(kind: type[kinds.Effect], which: int) -> list[_Change]:
     """``(index, function)`` for each field that has another form on the wire."""
-    hints = get_type_hints(kind, include_extras=True)
+    declared: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        declared |= getattr(base, "__annotations__", {})
     found = []
     for index, name in enumerate(kind.__struct_fields__):
-        form = _FORMS.get(repr(hints[name]))
+        form = _FORMS.get(declared[name])
         if form is not None:
             found.append((index + 1, form[which]))
         else:
-            assert "entry ID" not in repr(hints[name]), f"{kind.__name__}.{name} has no wire form"
+            assert "EntryId" not in declared[name], f"{kind.__name__}.{name} has no wire form"
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from anabranch.keyspace.last_effects import Place
 
@@ -13,8 +13,7 @@ DIFFERS = "differs"
 IN_FLIGHT = "in-flight"
 
 
-@dataclass(slots=True)
-class Inquiry:
+class Inquiry(Struct):
     """Whether the inquiry is over, and its result."""
 
     is_done: bool = False
@@ -27,7 +26,6 @@ class Inquiry:
         self.is_done = True
 
 
-@dataclass(slots=True)
 class Verdict(Inquiry):
     """The result of comparing the keys of a region with the own ones."""
 

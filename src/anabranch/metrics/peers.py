@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 __all__ = ["Counters", "PeerFigures", "Standing"]
 
@@ -20,8 +21,7 @@ class Standing(NamedTuple):
     """How long ago this came here."""
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """What only grows, per peer, since the start."""
 
     sent_bytes: int = 0
@@ -43,8 +43,7 @@ class Counters:
     """Of the latest catch-up."""
 
 
-@dataclass(slots=True, frozen=True)
-class PeerFigures:
+class PeerFigures(Struct, frozen=True):
     """What is known of a peer at one moment; ``None`` is unknown."""
 
     region: int

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from anabranch.effects import kinds
 from anabranch.oplog.batch import Batch
@@ -58,8 +59,7 @@ class SeenRecord(NamedTuple):
     """The figures of the stream to which the record belongs; empty for other records."""
 
 
-@dataclass(slots=True)
-class SegmentFacts:
+class SegmentFacts(Struct):
     """What was found in one file of the log."""
 
     name: str
@@ -124,8 +124,7 @@ class SegmentFacts:
         return Fate.CUT if self.is_torn and not self.misplaced else Fate.REFUSED
 
 
-@dataclass(slots=True)
-class SnapshotFacts:
+class SnapshotFacts(Struct):
     """What was found in one snapshot."""
 
     name: str

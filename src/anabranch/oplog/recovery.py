@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from typing import NoReturn
+
+from msgspec import Struct, field
 
 from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import EffectFormatError
@@ -60,8 +61,7 @@ _ABSENCE_ADVICE = (
 )
 
 
-@dataclass(slots=True)
-class Cut:
+class Cut(Struct):
     """The unfinished end of a log.
 
     Recovery does not change the file: :class:`anabranch.oplog.log.OpLog` cuts the end off before it
@@ -74,8 +74,7 @@ class Cut:
     why: str
 
 
-@dataclass(slots=True)
-class Recovery:
+class Recovery(Struct):
     """The result of recovery so far."""
 
     segments: list[Segment] = field(default_factory=list)

@@ -8,7 +8,8 @@ step the same repair can be tried again.
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from anabranch.errors import AnabranchError
 from anabranch.oplog.facts import SegmentFacts
@@ -23,8 +24,7 @@ class RepairImpossible(AnabranchError):
     """A cut would not help; the text says what to do instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """A plan of what to change."""
 
     position: int

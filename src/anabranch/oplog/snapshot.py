@@ -19,10 +19,10 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
@@ -111,8 +111,7 @@ position_of = _KIND.position_of
 # -- writing ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Contents:
+class Contents(Struct):
     """The header data of a snapshot, and the number of its keys."""
 
     position: int

@@ -12,8 +12,9 @@ memory at a time, and only if it is of a kind that was asked for and not too lar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from anabranch.rdb.chunk_reader import ChunkReader
 from anabranch.rdb.errors import RdbFileError
@@ -48,8 +49,7 @@ _LENGTHS: Final = {_SLOT_INFO: 3, _RESIZE: 2, _IDLE: 1}
 _SHOWN_BYTES: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class FileKey:
+class FileKey(Struct, frozen=True):
     """One key of a file."""
 
     db: int

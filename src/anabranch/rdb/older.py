@@ -7,8 +7,9 @@ nothing: no consumer has received them yet, and XAUTOCLAIM delivers them in eith
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from anabranch.rdb.stream_types import StreamType
 from anabranch.stream.image import ConsumerImage, GroupImage, StreamImage

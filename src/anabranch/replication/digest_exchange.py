@@ -13,8 +13,9 @@ The side that asks compares; the other side sends its digests. Both sides ask, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from anabranch.keyspace.equality import DIGEST_BYTES, SLICE
 from anabranch.keyspace.inquiry import DIFFERS, EQUAL, IN_FLIGHT, Verdict
@@ -77,8 +78,7 @@ def comparable(
     return True
 
 
-@dataclass(slots=True)
-class _Comparison:
+class _Comparison(Struct):
     """One comparison with one region, of all buckets or of named keys."""
 
     session: Session
@@ -107,8 +107,7 @@ class _Comparison:
     alarms: int = 0
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Struct):
     session: Session
     message: Digests | KeysGet
     passed: int
@@ -116,8 +115,7 @@ class _Question:
     """Named keys that were prepared."""
 
 
-@dataclass(slots=True)
-class Standing:
+class Standing(Struct):
     """The result of the last comparison with a region."""
 
     at_ms: float

@@ -435,7 +435,6 @@ _STRUCTS: Final[dict[FrameType, type[Message]]] = {
 }
 _TYPES: Final = {kind: frame_type for frame_type, kind in _STRUCTS.items()}
 _encode = msgspec.msgpack.Encoder().encode
-_decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in _TYPES}
 
 _M = TypeVar("_M", bound=_Message)
 
@@ -492,7 +491,7 @@ def encode(message: Message) -> bytes:
 def decode(kind: type[_M], body: bytes) -> _M:
     """The message in a body; :class:`Refusal` if the body is malformed."""
     try:
-        return _decoders[kind](body)  # type: ignore[index, return-value]
+        return msgspec.msgpack.decode(body, type=kind)
     except UNREADABLE as problem:
         name = _TYPES[kind].name  # type: ignore[index]
         raise Refusal(Reason.PROTOCOL, f"a {name} frame cannot be read: {problem}") from None

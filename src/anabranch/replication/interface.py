@@ -7,8 +7,9 @@ methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import Batch
@@ -207,8 +208,7 @@ class Chance(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class ReplicationConfig:
+class ReplicationConfig(Struct):
     """The settings; everything but name and addresses may change at run time."""
 
     name: str

@@ -8,8 +8,9 @@ continues there over the next link.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from anabranch.errors import AnabranchError
 from anabranch.replication.causal import CausalBuffer
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Incoming", "Joiner"]
 
 
-@dataclass(slots=True)
-class Incoming:
+class Incoming(Struct):
     """A full sync that is being staged."""
 
     session: Session

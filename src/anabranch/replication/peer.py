@@ -7,9 +7,10 @@ to a peer is a position in the log (:attr:`Session.position`), never a queue.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct, field
 
 from anabranch.metrics.peers import Counters
 from anabranch.replication.frames import Hello, Row
@@ -87,8 +88,7 @@ class Stage(Enum):
     UP = "up"
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """A link from its first byte on; the second half of the fields is valid once it is up."""
 
     link: int

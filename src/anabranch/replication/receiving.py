@@ -13,8 +13,9 @@ back far enough, a full sync is joined instead: :mod:`joining`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from anabranch.effects.codec import EffectFormatError
 from anabranch.errors import AnabranchError
@@ -72,8 +73,7 @@ MALFORMED_RETRY_MS: Final = 10_000
 """Long, because the same batch arrives again until an operator removes the cause."""
 
 
-@dataclass(slots=True)
-class _Fetching:
+class _Fetching(Struct):
     session: Session
     reach: int
     since_ms: float

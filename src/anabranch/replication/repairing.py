@@ -7,8 +7,9 @@ that is so at once; if the key is being written, the repair fetches it again for
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.inquiry import Inquiry
@@ -28,8 +29,7 @@ AGAIN_MS: Final = 100.0
 """The time after which a version that is too old is fetched again."""
 
 
-@dataclass(slots=True)
-class Repair:
+class Repair(Struct):
     """The repair of one key, and its progress."""
 
     session: Session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = [
     "ARGUMENT_BYTES",
@@ -23,8 +23,7 @@ REQUEST_BYTES = 120
 """What a request takes beside its arguments: a list, and where it is kept a tuple and a slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
+class RequestLimits(Struct, frozen=True):
     """What one request may declare before a single byte of it is stored."""
 
     arguments_max: int

@@ -7,7 +7,6 @@ so it is made while the server rests, and rarely if it takes long.
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable
 from typing import Final
@@ -27,6 +26,8 @@ _COST_SHARE: Final = 0.001
 
 def _libc_trim() -> Callable[[int], int] | None:
     """``malloc_trim`` of the GNU C library; other libraries do not have it."""
+    import ctypes  # noqa: PLC0415 - slow, and not needed at the start
+
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -45,7 +46,7 @@ class Heap:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """``trim`` is ``malloc_trim``, if not given; the clocks are the system's."""
-        self._trim = trim or _libc_trim()
+        self._trim = trim
         self._cpu_s = cpu_s
         self._now_s = now_s
         self._looked = now_s(), cpu_s()
@@ -75,10 +76,11 @@ class Heap:
 
     def give_back(self) -> None:
         """Return memory at once."""
-        if self._trim is None:
+        trim = self._trim = self._trim or _libc_trim()
+        if trim is None:
             return
         began_s = self._now_s()
-        self._trim(0)
+        trim(0)
         ended_s = self._now_s()
         self._not_before_s = ended_s + (ended_s - began_s) / _COST_SHARE
         self._given_back_at_cpu_s = self._cpu_s()

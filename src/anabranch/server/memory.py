@@ -14,7 +14,6 @@ long may end as a cycle: sessions, links and feeds of the page break theirs when
 
 from __future__ import annotations
 
-import ctypes
 import gc
 
 __all__ = ["calm_collector", "keep_freed_memory"]
@@ -30,6 +29,8 @@ _GROW_BY_BYTES = 4 * 1024 * 1024
 
 def keep_freed_memory() -> bool:
     """Raise glibc's thresholds for this process; False where there is no ``mallopt``."""
+    import ctypes  # noqa: PLC0415 - slow, and not needed inside another program
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):  # another C library, or Windows

@@ -11,8 +11,9 @@ from outside are checked by :meth:`StreamImage.check`; other code may check its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 
@@ -31,8 +32,7 @@ _MAX_ID: Final = (1 << 128) - 1
 _MAX_COUNT: Final = (1 << 63) - 1  # every counter ends up as a signed 64-bit RESP integer
 
 
-@dataclass(slots=True)
-class NodeImage:
+class NodeImage(Struct):
     """A run of neighbouring entries that are stored, and approximately trimmed, together."""
 
     entries: list[tuple[int, list[bytes]]]
@@ -41,8 +41,7 @@ class NodeImage:
     """The count of live and deleted entries; a deleted entry counts until its node is removed."""
 
 
-@dataclass(slots=True)
-class PendingImage:
+class PendingImage(Struct):
     """One entry that was delivered and is not acknowledged."""
 
     entry_id: int
@@ -52,8 +51,7 @@ class PendingImage:
     """The owner; None when the entry was given back (NACK)."""
 
 
-@dataclass(slots=True)
-class ConsumerImage:
+class ConsumerImage(Struct):
     """One consumer of a group. Its pending entries are in ``pending`` of the group."""
 
     name: bytes
@@ -62,8 +60,7 @@ class ConsumerImage:
     """Last successful read; -1 when there was none."""
 
 
-@dataclass(slots=True)
-class GroupImage:
+class GroupImage(Struct):
     """A consumer group."""
 
     name: bytes
@@ -89,8 +86,7 @@ class GroupImage:
         return sum(item.consumer is None and not item.delivery_count for item in self.pending)
 
 
-@dataclass(slots=True)
-class ProducerImage:
+class ProducerImage(Struct):
     """An idempotent producer and its latest IDs."""
 
     pid: bytes
@@ -99,8 +95,7 @@ class ProducerImage:
     empty."""
 
 
-@dataclass(slots=True)
-class StreamImage:
+class StreamImage(Struct):
     """A whole stream."""
 
     nodes: list[NodeImage] = field(default_factory=list)

@@ -15,12 +15,12 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, compress, pairwise, repeat
 from operator import add
 from typing import Final
 
 from hiredis import ProtocolError, Reader, pack_command
+from msgspec import Struct
 
 from anabranch.stream.entry_id import SEQ_BITS, text
 
@@ -45,8 +45,7 @@ class RowError(ValueError):
     """The bytes are no rows."""
 
 
-@dataclass(slots=True)
-class Rows:
+class Rows(Struct):
     """Checked rows."""
 
     sizes: list[int]

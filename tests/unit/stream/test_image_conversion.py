@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hiredis import pack_command
+from msgspec.structs import replace
 
 from anabranch.effects.apply_stream import append_entry
 from anabranch.keyspace.keyspace import Keyspace

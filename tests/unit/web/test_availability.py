@@ -13,7 +13,7 @@ READY: dict[str, int | float | str] = {"cluster_id": "c", "joining_from": 0, "ca
 
 
 def peer(state: str = "in_sync", **known: Any) -> PeerFigures:
-    facts: dict[str, Any] = dict.fromkeys(PeerFigures.__dataclass_fields__)
+    facts: dict[str, Any] = dict.fromkeys(PeerFigures.__struct_fields__)
     facts |= {"region": 2, "name": "us", "state": state, "counters": Counters()}
     return PeerFigures(**(facts | {"lag_seconds": 0.0, "receive_lag_seconds": 0.0} | known))
 

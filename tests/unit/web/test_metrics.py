@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
+from msgspec.structs import fields
 
 from anabranch.metrics.peers import Counters, PeerFigures
 from anabranch.server.process import volume_facts

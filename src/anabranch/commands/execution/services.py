@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from anabranch.commands.acl.rules import AclRegistry
@@ -55,8 +56,7 @@ class Runner(Protocol):
         """Put a request into the slow log and the latency monitor if it took long."""
 
 
-@dataclass(slots=True)
-class Services:
+class Services(Struct):
     """All of them."""
 
     host: Host

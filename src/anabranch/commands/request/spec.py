@@ -7,8 +7,9 @@ these rows. Adding a command means writing a function and a row in one family fi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 __all__ = ["Command", "CommandFunction", "KeySpec"]
 
@@ -20,8 +21,7 @@ None means: no reply now (the command blocked, or the client asked for silence).
 """
 
 
-@dataclass(frozen=True, slots=True)
-class KeySpec:
+class KeySpec(Struct, frozen=True):
     """Where a command's keys stand, as COMMAND INFO describes it.
 
     ``begin`` is an argument index, or ``(word, start)`` to search a keyword from ``start`` on

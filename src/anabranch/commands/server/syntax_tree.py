@@ -14,7 +14,9 @@ it. redis-cli makes its hints from the tree.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 __all__ = ["Argument", "parse_syntax"]
 
@@ -33,8 +35,7 @@ _TIMES = frozenset({"unix-time-seconds", "unix-time-milliseconds"})
 _KEYS = frozenset({"key", "newkey", "source", "destination"})
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """One argument, or a group of them, in the words of COMMAND DOCS."""
 
     name: str

@@ -6,7 +6,6 @@ from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.values import write_as
 from anabranch.commands.request.arguments import integer as integer_argument
 from anabranch.commands.request.spec import CommandFunction
-from anabranch.commands.string import long_double
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import StringValue
@@ -61,6 +60,8 @@ def decrby(ctx: Context, args: list[bytes]) -> bytes:
 
 def incrbyfloat(ctx: Context, args: list[bytes]) -> bytes:
     """Add to the decimal number of a key; returns it as text."""
+    from anabranch.commands.string import long_double  # noqa: PLC0415 - slow, rarely wanted
+
     value = write_as(ctx, args[1], StringValue)
     try:
         old = long_double.parse(b"0" if value is None else value.data)
