@@ -11,7 +11,8 @@ import pytest
 
 from anabranch.simulator.cases import CASES, RARE_CASES
 from anabranch.simulator.faults import FAULTS, drawn
-from anabranch.simulator.simulation import Outcome, simulate, smallest
+from anabranch.simulator.machine import Machine
+from anabranch.simulator.simulation import Outcome, Simulation, simulate, smallest
 from tests.simulator.faults import (
     MINUTES,
     MISTAKES,
@@ -75,6 +76,26 @@ def test_what_goes_wrong_is_drawn_for_each_sort_apart() -> None:
             assert drawn(seed, [name]) == (name,)
         assert drawn(seed, ()) == ()
     assert {name for seed in range(20) for name in drawn(seed, FAULTS)} == set(FAULTS)
+
+
+@pytest.mark.parametrize("minutes", [0.05, 0.1])
+def test_damage_leaves_one_copy_of_the_data(minutes: float) -> None:
+    """One region has a damaged disk and one has not joined yet: the third keeps its disk.
+
+    Otherwise no region has the data any more, and the run proves nothing.
+    """
+    run = Simulation(610934, minutes=minutes)
+    spared: list[int] = []
+    wipe = run.lose_disk
+
+    def lose_disk(machine: Machine) -> None:
+        wipe(machine)
+        spared.append(sum(each.is_up and not each.is_rotten for each in run.machines))
+
+    run.lose_disk = lose_disk  # type: ignore[method-assign]
+    assert run.run().problem is None
+    assert spared
+    assert min(spared) > 0
 
 
 def test_a_failure_is_cut_down_to_the_faults_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,7 +351,8 @@ def _membership(run: Simulation, chance: random.Random) -> None:
 
     def lose_both(loser: Machine, late: Machine, keeper: Machine) -> None:
         late.start()
-        if loser.process is not None and keeper.process is not None and not loser.is_removed:
+        # Other faults have happened since: a keeper that does not come back loses everything.
+        if keeper.process is not None and not keeper.is_rotten and _can_be_wiped(run, loser):
             run.lose_disk(loser)
             keeper.kill()
             run.timeline.after(10, loser.start)
@@ -390,13 +391,17 @@ def _impostor(run: Simulation, chance: random.Random) -> None:
 
 
 def _can_be_wiped(run: Simulation, machine: Machine) -> bool:
-    """Whether all others know the epoch of a region: the one that it asks must know it."""
+    """Whether all others know the epoch of a region, and one of them has a disk that can be read.
+
+    The one that it asks must know the epoch. A start from a damaged log may be refused, so a region
+    with one counts as lost.
+    """
     if machine.process is None:
         return False
     own = machine.process.replica.own
     others = [each for each in _running_members(run) if each is not machine]
     return (
-        bool(others)
+        any(not each.is_rotten for each in others)
         and not machine.is_removed
         and all(each.process is not None and own in each.process.replica.vector for each in others)
     )
