@@ -6,18 +6,15 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
-import redis
 from click.testing import CliRunner
 
 from anabranch.effects import kinds
 from anabranch.spark.jobs.audit import TooLarge, audit
-from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.replicas import ReplicaError, Replicas
-from anabranch.spark.standings import ITSELF, has_lasted, standings
+from anabranch.spark.options import OptionError
+from anabranch.spark.replicas import ReplicaError
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
 from tests.support.diverging import rewrite_log
@@ -53,7 +50,6 @@ def test_what_differs_is_found_with_its_id(spark, ours, other):
     with talking(other) as client:
         client.xdel("s", "20000-0")
         client.execute_command("XADD", "s", "70000-0", "n", "extra")
-        client.xgroup_create("s", "workers", "0")
         # Its number of entries is the same in both.
         client.xdel("s", "60900-0")
         client.execute_command("XADD", "s", "70001-0", "n", "value")
@@ -61,7 +57,6 @@ def test_what_differs_is_found_with_its_id(spark, ours, other):
         client.execute_command("XADD", "s", "70000-1", "n", "extra")
         client.execute_command("XADD", "s", "70001-0", "n", "other")
         client.execute_command("XADD", "only-here", "1-0", "n", 1)
-        client.xgroup_create("alike", "readers", "0")
     said: list[str] = []
     done = audit(spark, region_urls=urls(ours, other), progress=said.append, bucket_ms=5_000)
     assert said[0] == "3 streams in eu, us"
@@ -72,8 +67,6 @@ def test_what_differs_is_found_with_its_id(spark, ours, other):
         ("extra", "s", "70000-0", ("us",)),
         ("content", "s", "70001-0", ("us",)),
         ("missing", "only-here", "1-0", ("us",)),
-        ("group missing", "s", "workers", ("eu",)),
-        ("group missing", "alike", "readers", ("us",)),
     }
     assert not done.converged
     assert done.streams == 3
@@ -136,11 +129,6 @@ def test_regions_that_write_delete_and_trim_all_the_while_have_not_diverged(spar
                 if step % 20 == 0:
                     client.xtrim("t1", maxlen=10, approximate=False)
                     client.delete("t2")
-                    with suppress(redis.ResponseError):  # the other region did so already
-                        client.xgroup_create("t3", f"g{step % 3}", "0", mkstream=True)
-                if step % 30 == 0:
-                    with suppress(redis.ResponseError):
-                        client.xgroup_destroy("t3", f"g{step % 4}")
 
     for server in regions.servers:
         fill(server, "s", 500)
@@ -166,31 +154,6 @@ def test_regions_that_write_delete_and_trim_all_the_while_have_not_diverged(spar
     assert len(set(done.entries)) == 1
 
 
-def test_what_is_made_anew_is_told_from_what_was_there(regions):
-    eu, us = regions.servers
-    server = ReadOptions.parse({"subscribePattern": "*"}).server
-    with talking(eu) as client, Replicas.connected(server, urls(eu, us)) as replicas:
-
-        def look():
-            (found,) = standings(replicas.all[0], ["s"])
-            return found
-
-        for group in ("kept", "anew"):
-            client.xgroup_create("s", group, "0", mkstream=True)
-        client.xadd("s", {"f": "v"})
-        first = look()
-        client.xgroup_destroy("s", "anew")
-        client.xgroup_create("s", "anew", "0")
-        client.xadd("s", {"f": "v"})
-        second = look()
-        client.delete("s")
-        client.xadd("s", {"f": "v"})
-        third = look()
-    kept, anew = (1, "kept"), (1, "anew")
-    assert [has_lasted(each, first, second) for each in (ITSELF, kept, anew)] == [True, True, False]
-    assert not has_lasted(ITSELF, second, third)
-
-
 def test_what_parted_regions_have_not_heard_of_is_no_divergence(spark, regions):
     eu, us = regions.servers
     ids = fill(eu, "s", 300)
@@ -200,8 +163,7 @@ def test_what_parted_regions_have_not_heard_of_is_no_divergence(spark, regions):
     fill(eu, "s", 100)
     fill(us, "fresh", 10)
     with talking(us) as client:
-        client.xdel("s", ids[10])
-        client.xgroup_create("s", "g", "0")
+        client.xdel("s", ids[250])
         client.execute_command("XTRIM", "s", "MAXLEN", 500)
     done = audit(spark, region_urls=urls(eu, us), settle_s=0.2)
     assert done.findings == ()
@@ -223,8 +185,6 @@ def test_a_region_whose_disk_lies_is_found_out(spark, regions):
         for name in ("changed", "lost", "moved"):
             numbers[name] = client.xadd("s", {"n": name}).decode()
         victim = client.xadd("victim", {"n": 1}).decode()
-        client.xgroup_create("s", "readers", "0")
-        client.xgroup_create("s", "both", "0")
         moved = client.xadd("moved", {"n": 1}).decode()
     wait_until(regions.converged, "all have applied the same", 300)
     assert audit(spark, region_urls=urls(eu, us)).converged
@@ -246,11 +206,6 @@ def test_a_region_whose_disk_lies_is_found_out(spark, regions):
                 )
             elif effect.key == b"moved":
                 effect.key = b"elsewhere"
-        elif isinstance(effect, kinds.CreateGroup):
-            if effect.group == b"readers":
-                effect.group = b"READERS"
-            else:
-                effect.start = 1 << 64
         return effect
 
     rewrite_log(us.directory / "data" / "appendonlydir", change)
@@ -263,11 +218,8 @@ def test_a_region_whose_disk_lies_is_found_out(spark, regions):
         ("missing", "victim", victim, ("us",)),
         ("missing", "moved", moved, ("us",)),
         ("extra", "elsewhere", moved, ("us",)),
-        ("group missing", "s", "readers", ("us",)),
-        ("group missing", "s", "READERS", ("eu",)),
-        ("group differs", "s", "both", ("us",)),
     }
-    assert {each.origin for each in done.findings} == {"1", ""}
+    assert {each.replica_id for each in done.findings} == {"1"}
     assert done.undecided == 0
     regions.call(us, "DEL", "s", "elsewhere", "victim", "moved")
 

@@ -36,7 +36,7 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.options import ServerOptions
 
 __all__ = [
-    "Client", "ServerRefused", "ServerUnreachable", "connect", "explained", "facts_of",
+    "Client", "ServerRefused", "ServerUnreachable", "connect", "explained", "facts_of", "now_ms",
     "shown", "stream_key", "text_of",
 ]  # fmt: skip
 
@@ -188,11 +188,7 @@ class Client:
             raise self._broken(error) from None
 
     def _send(self, commands: Sequence[Iterable[Word]]) -> None:
-        try:
-            connection = self._connected()
-            connection.send_packed_command(connection.pack_commands(commands))
-        except _BROKEN as error:
-            raise self._broken(error) from None
+        self.send(self._connected().pack_commands(commands))
 
     def receive(self, wait_ms: int = 0) -> Any:
         """The next reply to what was sent; an error reply as a `redis.RedisError` object.
@@ -276,21 +272,20 @@ class Client:
         for is_last in self.attempts():
             try:
                 self._connected()
-            except _CANNOT_WAIT as error:
-                raise self.refusal(error) from None
-            except _BROKEN as error:
-                self._drop()
+            except ServerUnreachable:
                 if is_last:
-                    raise self._unreachable(error) from None
-            except redis.RedisError as error:
-                self._drop()
-                raise self.refusal(error) from None
+                    raise
             else:
                 return
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            self._connection = _open(self._options)
+            try:
+                self._connection = _open(self._options)
+            except (redis.RedisError, OSError) as error:
+                if isinstance(error, _BROKEN) and not isinstance(error, _CANNOT_WAIT):
+                    raise self._unreachable(error) from None
+                raise self.refusal(error) from None
             self._has_bulk = None
             self._used = time.monotonic()
         return self._connection
@@ -341,6 +336,12 @@ class Client:
 def facts_of(flat: Sequence[Any]) -> dict[str, Any]:
     """A map reply as a dictionary by name."""
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def now_ms(client: Client) -> int:
+    """The server's clock."""
+    seconds, us = client.command("TIME", repeatable=True)
+    return int(seconds) * 1000 + int(us) // 1000
 
 
 def text_of(raw: bytes) -> str:

@@ -27,45 +27,38 @@ from anabranch.spark.rounds import in_rounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "digests", "entries_between", "summary",
-    "tasks_of",
-]  # fmt: skip
+__all__ = ["Bucket", "Id", "Piece", "Place", "digests", "entries_between", "summary", "tasks_of"]
 
 Id = tuple[int, int]
 """Milliseconds and sequence number."""
 
 Place = tuple[int, str]
-"""The number of a stream, and the name of a replica ID (origin)."""
+"""The number of a stream, and a replica ID as text; see `Piece`."""
 
 _EXPORT_BYTES: Final = 2 << 20
 _MASK: Final = (1 << 64) - 1
-LEFT_OUT: Final = -1
-"""Stands for a bucket: entries outside the IDs that are compared."""
 _Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of one origin's log on one replica, and the entries of it that count."""
+    """A run of a region log on one replica."""
 
     replica: int
     stream: int
     key: str
-    origin: str
+    replica_id: str
+    """A region's number, with the epoch if that is not the first: ``1``, ``1.2``."""
     first: int
     stop: int
     """Positions ``[first, stop)``."""
-    low: Id
-    high: Id
-    """IDs from the one to the other, both included."""
     width: int
     """Milliseconds of a bucket."""
 
     @property
     def place(self) -> tuple[int, int, str]:
-        """Replica, stream and origin."""
-        return self.replica, self.stream, self.origin
+        """Replica, stream and replica ID."""
+        return self.replica, self.stream, self.replica_id
 
 
 @dataclass(slots=True)
@@ -115,8 +108,8 @@ def tasks_of(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
 
 def digests(
     spark: SparkSession | None, servers: Sequence[ServerOptions], tasks: Sequence[Sequence[Piece]]
-) -> tuple[list[dict[tuple[Place, int], Bucket]], int]:
-    """For each replica its buckets, by place and number; and how many entries were left out.
+) -> list[dict[tuple[Place, int], Bucket]]:
+    """For each replica its buckets, by place and number.
 
     Bucket n of a place begins at millisecond n times the width. Raises what Spark raises.
     """
@@ -130,61 +123,48 @@ def digests(
         return found
 
     found: list[dict[tuple[Place, int], Bucket]] = [{} for _ in servers]
-    left_out = 0
     for rows in in_rounds(spark, tasks, work, max(len(tasks), 1)):
-        for replica, stream, origin, number, values in rows:
-            if number == LEFT_OUT:
-                left_out += values[0]
-            else:
-                found[replica].setdefault(((stream, origin), number), Bucket()).add(*values)
-    return found, left_out
+        for replica, stream, replica_id, number, values in rows:
+            found[replica].setdefault(((stream, replica_id), number), Bucket()).add(*values)
+    return found
 
 
 def summary(piece: Piece, client: Client) -> dict[int, Bucket]:
-    """The buckets of one piece; those of entries that do not count are under -1."""
+    """The buckets of one piece."""
     found: dict[int, Bucket] = {}
-    for export in _exports(client, piece.key, piece.origin, piece.first, piece.stop):
-        inside = _within(export, piece.low, piece.high)
-        count = int(inside.sum())
-        if count < len(export):
-            found.setdefault(LEFT_OUT, Bucket()).entries += len(export) - count
-        if not count:
-            continue
-        words = _hashes(export)[inside]
-        positions = export.positions[inside]
-        numbers = export.ms[inside] // piece.width
+    for export in _exports(client, piece.key, piece.replica_id, piece.first, piece.stop):
+        numbers = export.ms // piece.width
         starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1))
-        stops = np.append(starts[1:], count)
-        sums = np.add.reduceat(words, starts)  # modulo 2**64, on purpose
+        stops = np.append(starts[1:], len(export))
+        sums = np.add.reduceat(_hashes(export), starts)  # modulo 2**64, on purpose
         for row, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             found.setdefault(int(numbers[start]), Bucket()).add(
                 stop - start,
                 int(sums[row, 0]),
                 int(sums[row, 1]),
-                int(positions[start]),
-                int(positions[stop - 1]),
+                int(export.positions[start]),
+                int(export.positions[stop - 1]),
             )
     return found
 
 
 def entries_between(
-    client: Client, key: str, origin: str, first: int, last: int, low: Id, high: Id
+    client: Client, key: str, replica_id: str, first: int, last: int
 ) -> dict[Id, bytes]:
-    """ID and hash of the entries at positions `first` to `last` that count; empty without key."""
+    """ID and hash of the entries at positions `first` to `last`; empty without the key."""
     found: dict[Id, bytes] = {}
-    for export in _exports(client, key, origin, first, last + 1):
-        inside = _within(export, low, high)
-        raw = _hashes(export)[inside].tobytes()
-        ids = zip(export.ms[inside].tolist(), export.seq[inside].tolist(), strict=True)
+    for export in _exports(client, key, replica_id, first, last + 1):
+        raw = _hashes(export).tobytes()
+        ids = zip(export.ms.tolist(), export.seq.tolist(), strict=True)
         found.update((each, raw[16 * row : 16 * row + 16]) for row, each in enumerate(ids))
     return found
 
 
-def _exports(client: Client, key: str, origin: str, first: int, stop: int) -> Iterator[Export]:
+def _exports(client: Client, key: str, replica_id: str, first: int, stop: int) -> Iterator[Export]:
     at = first
     while at < stop:
         (reply,) = client.ask(
-            [("AB.EXPORT", stream_key(key), origin, at, stop, "MAXBYTES", _EXPORT_BYTES)]
+            [("AB.EXPORT", stream_key(key), replica_id, at, stop, "MAXBYTES", _EXPORT_BYTES)]
         )
         if reply is None:
             return  # deleted meanwhile: examined later
@@ -194,14 +174,6 @@ def _exports(client: Client, key: str, origin: str, first: int, stop: int) -> It
         if export.next_position <= at:
             return
         at = export.next_position
-
-
-def _within(export: Export, low: Id, high: Id) -> npt.NDArray[np.bool_]:
-    ms, seq = export.ms, export.seq
-    above = (ms > low[0]) | ((ms == low[0]) & (seq >= np.uint64(low[1])))
-    below = (ms < high[0]) | ((ms == high[0]) & (seq <= np.uint64(high[1])))
-    within: npt.NDArray[np.bool_] = above & below
-    return within
 
 
 def _hashes(export: Export) -> _Words:

@@ -8,6 +8,7 @@ after it waited for this token, is missing permanently.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,12 +17,14 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.client import Client, ServerRefused, connect, facts_of, text_of
+from anabranch.spark.client import Client, ServerRefused, connect, facts_of, stream_key, text_of
+from anabranch.spark.offsets import LogBounds
 from anabranch.spark.options import OptionError, ServerOptions
 
 __all__ = ["Replica", "ReplicaError", "Replicas"]
 
 _GOSSIP_PORT_ABOVE: Final = 10_000
+_AT_ONCE: Final = 500  # streams asked for in one command
 
 
 class ReplicaError(AnabranchError):
@@ -49,6 +52,26 @@ class Replica:
             *("AB.WAITFOR", token, left_ms), repeatable=True, wait_ms=left_ms
         )
         return reply is not None
+
+    def logs(self, streams: Sequence[str]) -> list[Mapping[str, LogBounds]]:
+        """For each stream its logs by replica ID, none where it does not exist.
+
+        Their `first_id` may be that of a later entry, where only one is left. Raises
+        `ServerRefused`.
+        """
+        found: list[Mapping[str, LogBounds]] = []
+        for at in range(0, len(streams), _AT_ONCE):
+            keys = [stream_key(each) for each in streams[at : at + _AT_ONCE]]
+            # Who may read one entry of each log reads up to the first.
+            vector = json.dumps([{}] * len(keys))
+            reply = self.call("AB.OFFSETS", "FROM", vector, "LIMIT", 1, "STREAMS", *keys)
+            found += [{row[0].decode(): _bounds(*row) for row in rows or ()} for rows in reply]
+        return found
+
+
+def _bounds(_name: bytes, *row: Any) -> LogBounds:
+    incarnation, first, stop, last_id, _live, trimmed, _until, until_id, *_more = row
+    return LogBounds(incarnation, first, stop, last_id.decode(), trimmed, until_id.decode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.spark.digests import LEFT_OUT, Bucket, Piece, entries_between, summary, tasks_of
+from anabranch.spark.digests import Bucket, Piece, entries_between, summary, tasks_of
 from tests.unit.spark.exports import Entry, chunk, payload
 
 
@@ -38,9 +38,8 @@ def made(count: int, seed: int = 1) -> list[Entry]:
     return entries
 
 
-def piece(first: int, stop: int, **more: Any) -> Piece:
-    given = {"low": (0, 0), "high": (1 << 62, 0), "width": 100, **more}
-    return Piece(0, 0, "s", "1", first, stop, **given)
+def piece(first: int, stop: int) -> Piece:
+    return Piece(0, 0, "s", "1", first, stop, width=100)
 
 
 def read(entries: list[Entry], pieces: list[Piece], at_once: int = 7) -> dict[int, Bucket]:
@@ -86,21 +85,13 @@ def test_any_change_shows_in_its_own_span_only(change: str) -> None:
     assert [number for number in one if one[number].digest != two[number].digest] == [ms // 100]
 
 
-def test_only_ids_within_the_bounds_count() -> None:
+def test_only_positions_within_the_bounds_count() -> None:
     entries: list[Entry] = [(at, 5, at, [(b"f", b"v")]) for at in range(10)]
-    found = read(entries, [piece(0, 10, low=(5, 3), high=(5, 6))])
+    found = read(entries, [piece(3, 7)])
     assert (found[0].entries, found[0].first, found[0].last) == (4, 3, 6)
-    assert found[LEFT_OUT].entries == 6
-    some = entries_between(FakeServer(entries, 3), "s", "1", 0, 9, (5, 3), (5, 6))
+    some = entries_between(FakeServer(entries, 3), "s", "1", 3, 6)
     assert list(some) == [(5, 3), (5, 4), (5, 5), (5, 6)]
     assert len(set(some.values())) == 4
-
-
-def test_sequence_numbers_of_sixty_four_bits() -> None:
-    top = (1 << 64) - 1
-    entries: list[Entry] = [(0, 1, 0, [(b"f", b"v")]), (1, 1, (1 << 24) - 1, [(b"f", b"v")])]
-    found = read(entries, [piece(0, 2, low=(0, top), high=(1, top))])
-    assert found[0].entries == 2
 
 
 def test_tasks_have_equal_shares_and_lose_nothing() -> None:
@@ -110,7 +101,7 @@ def test_tasks_have_equal_shares_and_lose_nothing() -> None:
         for stream in range(rng.randrange(1, 6)):
             first = rng.randrange(100)
             whole = piece(first, first + rng.randrange(1, 400))
-            pieces.append(Piece(0, stream, "s", "", whole.first, whole.stop, (0, 0), (9, 0), 1))
+            pieces.append(Piece(0, stream, "s", "", whole.first, whole.stop, 1))
         tasks = tasks_of(pieces, rng.randrange(1, 9))
         sizes = [sum(each.stop - each.first for each in task) for task in tasks]
         assert max(sizes[:-1], default=sizes[-1]) == max(sizes)

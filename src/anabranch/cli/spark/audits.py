@@ -17,8 +17,7 @@ from anabranch.cli.spark.shared import (
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.audit import Audited
-    from anabranch.spark.jobs.idmp_audit import IdmpAudited, ProducerMemory
-    from anabranch.spark.producers import Double
+    from anabranch.spark.jobs.idmp_audit import Double, IdmpAudited, ProducerMemory
 
 __all__ = ["audit", "idmp_audit"]
 
@@ -70,19 +69,16 @@ def audit(record: Record, url: str, master: str, options: dict[str, str], **more
 
 
 _HOLDS: Final = {
-    "stream missing": "every region has every stream",
     "missing": "every region has the entries of the others",
     "extra": "no region has entries that their own region has not",
     "content": "entries of the same ID are the same",
-    "group missing": "every region has every consumer group",
-    "group differs": "regions know the same of consumer groups",
 }
 
 
 def _audited(done: Audited) -> Words:
     found: dict[str, list[str]] = {kind: [] for kind in _HOLDS}
     for each in done.findings:
-        by = f", written by region {each.origin}" if each.origin else ""
+        by = f", written by region {each.replica_id}" if each.replica_id else ""
         words = f"{each.kind}: {each.stream} {each.what}{by}: {', '.join(each.regions)}"
         found[each.kind].append(words)
     checks = [Check(_HOLDS[kind], lines) for kind, lines in found.items()]

@@ -2,7 +2,8 @@
 
 Entries that are still on their way are no difference. Only entries that every region must have are
 compared: those up to the *cut*, which is the least progress of the replicas, or the end at the
-start if the regions catch up in time; and only those above the latest trimming of any region.
+start if the regions catch up in time; and only those above the latest trimming of any region. Both
+are counts of entries from the beginning of a log, which are the same in all regions.
 Digests of spans of time are compared (`anabranch.spark.digests`), then only spans that differ,
 entry by entry.
 
@@ -20,19 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.digests import Bucket, Id, Piece, Place, digests, entries_between, tasks_of
+from anabranch.spark.offsets import LogBounds, parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.replicas import Replica, Replicas
-from anabranch.spark.standings import (
-    ITSELF,
-    NOWHERE,
-    Log,
-    Standing,
-    group_state,
-    has_lasted,
-    lacking_of,
-    standings,
-    things_of,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,17 +57,12 @@ class Finding:
     content
         regions have other fields under the same ID than the region that wrote it, or than the
         first that has it
-    group missing, stream missing
-        regions have not the group, or the stream, that another has
-    group differs
-        regions know other creations or acknowledgements than the first, though they have applied
-        the same
     """
     stream: str
-    origin: str
+    replica_id: str
     """Who wrote the entry: the region's number, with the epoch if that is not the first."""
     what: str
-    """ID of the entry, or name of the group."""
+    """ID of the entry."""
     regions: tuple[str, ...]
 
 
@@ -91,7 +77,7 @@ class Audited:
     entries: tuple[int, ...]
     """Entries compared, of each region."""
     not_compared: int
-    """Entries of all regions that are under way or below the latest trimming."""
+    """Positions of all regions that are under way or below the latest trimming."""
     buckets: int
     buckets_differing: int
     undecided: int
@@ -103,6 +89,9 @@ class Audited:
 
 Progress = Callable[[str], None]
 _Differing = list[tuple[Place, int]]
+_Buckets = Mapping[tuple[Place, int], Bucket]
+_Logs = Sequence[Mapping[str, LogBounds]]
+"""Of one replica the logs of each stream, by replica ID."""
 
 
 def audit(
@@ -133,33 +122,39 @@ def audit(
     say = progress or (lambda _: None)
     with Replicas.connected(server, region_urls) as replicas:
         names = replicas.streams(streams, pattern)
-        before = [standings(each, names) for each in replicas.all]
+        before = [each.logs(names) for each in replicas.all]
         say(f"{len(names)} streams in {', '.join(replicas.names)}")
         heard = replicas.wait_until_applied(replicas.tokens(), settle_s)
-        now = [standings(each, names) for each in replicas.all]
+        now = [each.logs(names) for each in replicas.all]
         pieces = _plan(names, before, now, heard, bucket_ms)
         positions = sum(each.stop - each.first for each in pieces)
+        present = sum(
+            log.next - log.first for some in now for logs in some for log in logs.values()
+        )
         servers = [each.options for each in replicas.all]
         if spark is None and alone_max is not None and positions > alone_max:
             raise TooLarge(f"{positions} entries are to be compared")
         partitions = spark.conf.get("spark.sql.shuffle.partitions", None) if spark else None
         most = int(partitions or "4") * _TASKS_PER_SHUFFLE_PARTITION
         tasks = tasks_of(pieces, min(most, positions // _TASK_POSITIONS_MIN + 1))
-        found, left_out = digests(spark, servers, tasks)
+        found = digests(spark, servers, tasks)
         places = set().union(*found)
-        differing = sorted(each for each in places if len(_kinds(found, each)) > 1)
+        differing = sorted(
+            each
+            for each in places
+            if len({some[each].digest if each in some else None for some in found}) > 1
+        )
         compared = tuple(sum(each.entries for each in some.values()) for some in found)
         say(f"{sum(compared)} entries in {len(places)} spans, {len(differing)} of them differ")
-        comparison = _Comparison(replicas, names, pieces, settle_s, limit)
+        comparison = _Comparison(replicas, names, settle_s, limit)
         comparison.entries(found, differing, say)
-        comparison.groups(before, heard)
     findings = comparison.findings
     return Audited(
         converged=not findings,
         regions=replicas.names,
         streams=len(names),
         entries=compared,
-        not_compared=left_out,
+        not_compared=present - positions,
         buckets=len(places),
         buckets_differing=len(differing),
         undecided=comparison.undecided,
@@ -168,102 +163,69 @@ def audit(
     )
 
 
-def _kinds(
-    found: Sequence[Mapping[tuple[Place, int], Bucket]], place: tuple[Place, int]
-) -> set[tuple[int, int, int]]:
-    return {some[place].digest if place in some else (0, 0, 0) for some in found}
-
-
 # ------------------------------------------------------------------------------------ what counts
 
 
 def _plan(
     names: Sequence[str],
-    before: Sequence[Sequence[Standing | None]],
-    now: Sequence[Sequence[Standing | None]],
+    before: Sequence[_Logs],
+    now: Sequence[_Logs],
     heard: Sequence[Sequence[bool]],
     bucket_ms: int | None,
 ) -> list[Piece]:
-    """The logs to read, with the IDs that count and the width of their buckets."""
-    # What everybody had heard of when the first standings were taken is complete by now.
+    """The parts of logs that count, with the width of their buckets."""
+    # What everybody had heard of when the first bounds were taken is complete by now.
     complete = [all(row[each] for row in heard) for each in range(len(before))]
-    logs: dict[Place, list[Log | None]] = {}
-    for stream in range(len(names)):
-        standing = [some[stream] for some in now]
-        for origin in sorted({each for some in standing if some is not None for each in some.logs}):
-            logs[stream, origin] = [
-                None if some is None else some.logs.get(origin) for some in standing
-            ]
-    width_of = _widths(names, logs, bucket_ms)
+    width_of = _widths(now, bucket_ms)
     pieces = []
-    for (stream, origin), replicas in logs.items():
-        starts = [some[stream] or Standing() for some in before]
-        newest = [each.newest(origin) for each in starts]
-        high = max(
-            min(newest),
-            *(each for each, whole in zip(newest, complete, strict=True) if whole),
-            NOWHERE,
-        )
-        low = _horizon([each for each in replicas if each is not None])
-        pieces += [
-            Piece(
-                *(number, stream, names[stream], origin, log.first, log.next),
-                *(low, high, width_of[stream]),
+    for stream, name in enumerate(names):
+        for replica_id in sorted({each for some in now for each in some[stream]}):
+            started = [some[stream].get(replica_id) for some in before]
+            ends = [0 if log is None else log.next - log.incarnation for log in started]
+            cut = max(
+                min(ends), *(end for end, whole in zip(ends, complete, strict=True) if whole), 0
             )
-            for number, log in enumerate(replicas)
-            if log is not None and log.first < log.next
-        ]
+            low = _horizon([some[stream] for some in now], replica_id)
+            for number, some in enumerate(now):
+                if log := some[stream].get(replica_id):
+                    base = log.incarnation
+                    first, stop = max(log.first, base + low), min(log.next, base + cut)
+                    if first < stop:
+                        place = (number, stream, name, replica_id)
+                        pieces.append(Piece(*place, first, stop, width_of[stream]))
     return pieces
 
 
-def _horizon(logs: Sequence[Log]) -> Id:
+def _horizon(logs: Sequence[Mapping[str, LogBounds]], replica_id: str) -> int:
     """From where on all replicas have kept entries. Where all trimmed alike everything counts."""
-    if len({each.trimmed for each in logs}) < 2:
-        return NOWHERE
-    return max(each.horizon for each in logs if each.trimmed)
+    found = [some[replica_id] for some in logs if replica_id in some]
+    trimmed = {max(each.trimmed - each.incarnation, 0) for each in found}
+    return max(trimmed) if len(trimmed) > 1 else 0
 
 
-def _widths(
-    names: Sequence[str], logs: Mapping[Place, Sequence[Log | None]], bucket_ms: int | None
-) -> dict[int, int]:
+def _widths(logs: Sequence[_Logs], bucket_ms: int | None) -> list[int]:
     """For each stream how many milliseconds a bucket has."""
-    if bucket_ms is not None:
-        return dict.fromkeys(range(len(names)), bucket_ms)
-    spans: dict[int, tuple[int, int, int]] = {}
-    for (stream, _), some in logs.items():
-        for log in some:
-            if log is not None and log.first_id is not None:
-                least, most, count = spans.get(stream, (log.first_id[0], 0, 0))
-                spans[stream] = (
-                    min(least, log.first_id[0]),
-                    max(most, log.newest[0]),
-                    count + log.next - log.first,
-                )
-    total = sum(count for *_, count in spans.values())
-    entries = max(_BUCKET_ENTRIES, total // _BUCKETS_MAX)
-    return {
-        stream: max((most - least) * entries // count, 1)
-        for stream, (least, most, count) in spans.items()
-    }
+    spans = []
+    for of_stream in zip(*logs, strict=True):
+        some = [log for each in of_stream for log in each.values() if log.first < log.next]
+        least = min((parse_id(each.first_id or "0-0")[0] for each in some), default=0)
+        most = max((parse_id(each.last_id)[0] for each in some), default=0)
+        spans.append((most - least, sum(each.next - each.first for each in some)))
+    entries = max(_BUCKET_ENTRIES, sum(count for _, count in spans) // _BUCKETS_MAX)
+    return [bucket_ms or max(span * entries // max(count, 1), 1) for span, count in spans]
 
 
 # ------------------------------------------------------------------------------------- comparing
 
 
 class _Comparison:
-    """Entry by entry, and group by group; keeps what it finds."""
+    """Entry by entry; keeps what it finds."""
 
     def __init__(
-        self,
-        replicas: Replicas,
-        names: Sequence[str],
-        pieces: Sequence[Piece],
-        settle_s: float,
-        limit: int,
+        self, replicas: Replicas, names: Sequence[str], settle_s: float, limit: int
     ) -> None:
         self._replicas = replicas
         self._names = names
-        self._bounds = {(each.stream, each.origin): (each.low, each.high) for each in pieces}
         self._settle_s = settle_s
         self._limit = limit
         self.findings: list[Finding] = []
@@ -271,14 +233,7 @@ class _Comparison:
         self.more = False
         """Something that differs was not looked at: there was enough."""
 
-    # -------------------------------------------------------------------------------- the entries
-
-    def entries(
-        self,
-        found: Sequence[Mapping[tuple[Place, int], Bucket]],
-        differing: _Differing,
-        say: Progress,
-    ) -> None:
+    def entries(self, found: Sequence[_Buckets], differing: _Differing, say: Progress) -> None:
         """Look into the buckets that differ."""
         done = 0
         for part in _parts(found, differing):
@@ -289,9 +244,7 @@ class _Comparison:
             done += len(part)
             say(f"{done} of {len(differing)} spans compared, {len(self.findings)} findings")
 
-    def _entries(
-        self, found: Sequence[Mapping[tuple[Place, int], Bucket]], part: _Differing
-    ) -> None:
+    def _entries(self, found: Sequence[_Buckets], part: _Differing) -> None:
         first = self._read(found, part)
         suspects = [
             each for each in part if any(first[each][0] != other for other in first[each][1:])
@@ -300,139 +253,85 @@ class _Comparison:
             return
         heard = self._replicas.wait_until_applied(self._replicas.tokens(), self._settle_s)
         second = self._read(found, suspects)
-        streams = sorted({stream for (stream, _), _ in suspects})
-        names = [self._names[each] for each in streams]
-        at = [standings(each, names) for each in self._replicas.all]
-        for place, bucket in suspects:
-            logs = [
-                log
-                for some in at
-                if (standing := some[streams.index(place[0])]) is not None
-                and (log := standing.logs.get(place[1])) is not None
-            ]
-            horizon = _horizon(logs) if logs else NOWHERE
-            self._judge(place, first[place, bucket], second[place, bucket], horizon, heard)
+        for each in suspects:
+            self._judge(each[0], first[each], second[each], heard)
 
     def _read(
-        self, found: Sequence[Mapping[tuple[Place, int], Bucket]], part: _Differing
+        self, found: Sequence[_Buckets], part: _Differing
     ) -> dict[tuple[Place, int], list[dict[Id, bytes]]]:
-        """For each bucket what each replica has in it."""
-        return {
-            each: [
-                self._bucket(replica, each[0], some.get(each))
-                for replica, some in zip(self._replicas.all, found, strict=True)
+        """For each bucket what each replica has in it, without what was trimmed somewhere."""
+        streams = sorted({stream for (stream, _), _ in part})
+        names = [self._names[each] for each in streams]
+        logs = [dict(zip(streams, each.logs(names), strict=True)) for each in self._replicas.all]
+        read = {}
+        for each in part:
+            (stream, replica_id), _ = each
+            low = _horizon([some[stream] for some in logs], replica_id)
+            read[each] = [
+                self._bucket(replica, each[0], some.get(each), of_replica[stream], low)
+                for replica, some, of_replica in zip(self._replicas.all, found, logs, strict=True)
             ]
-            for each in part
-        }
+        return read
 
-    def _bucket(self, replica: Replica, place: Place, bucket: Bucket | None) -> dict[Id, bytes]:
-        if bucket is None:
+    def _bucket(
+        self,
+        replica: Replica,
+        place: Place,
+        bucket: Bucket | None,
+        logs: Mapping[str, LogBounds],
+        low: int,
+    ) -> dict[Id, bytes]:
+        stream, replica_id = place
+        if bucket is None or replica_id not in logs:
             return {}
-        stream, origin = place
-        return entries_between(
-            *(replica.client, self._names[stream], origin, bucket.first, bucket.last),
-            *self._bounds[place],
-        )
+        first = max(bucket.first, logs[replica_id].incarnation + low)
+        name = self._names[stream]
+        return entries_between(replica.client, name, replica_id, first, bucket.last)
 
     def _judge(
         self,
         place: Place,
         first: Sequence[Mapping[Id, bytes]],
         second: Sequence[Mapping[Id, bytes]],
-        horizon: Id,
         heard: Sequence[Sequence[bool]],
     ) -> None:
         """`heard[a][b]`: a has applied, before the second reading, what b had after the first."""
         everyone = range(len(second))
+        writer = self._writer(place[1])
         for entry in sorted(set().union(*second)):
-            if entry < horizon:
-                continue
             having = [each for each in everyone if entry in second[each]]
-            writer = self._writer(place[1])
             norm = writer if writer in having else having[0]
             other = [each for each in having if second[each][entry] != second[norm][entry]]
             # A key that was deleted may have the same ID again, and not everybody has heard of it.
             certain = [each for each in other if heard[each][norm] and heard[norm][each]]
             self.undecided += len(certain) < len(other)
             if certain:
-                self._add_finding("content", place, entry, certain)
+                self._find("content", place, entry, certain)
             lacking = [
                 each for each in everyone if entry not in second[each] and entry not in first[each]
             ]
             proved = [each for each in lacking if any(heard[knower][each] for knower in having)]
             self.undecided += len(proved) < len(lacking)
-            if not proved:
-                continue
             if writer in proved:
-                self._add_finding("extra", place, entry, having)
-            else:
-                self._add_finding("missing", place, entry, proved)
+                self._find("extra", place, entry, having)
+            elif proved:
+                self._find("missing", place, entry, proved)
 
-    def _writer(self, origin: str) -> int:
+    def _writer(self, replica_id: str) -> int:
         """The replica of the region that wrote a log; the first, where there are no regions."""
-        number = int(origin.partition(".")[0] or 0)
+        number = int(replica_id.partition(".")[0] or 0)
         numbers = [each.number for each in self._replicas.all]
         return numbers.index(number) if number in numbers else -1
 
-    def _add_finding(self, kind: str, place: Place, entry: Id, regions: Sequence[int]) -> None:
-        stream, origin = place
-        self._find(kind, self._names[stream], origin, f"{entry[0]}-{entry[1]}", regions)
-
-    def _find(self, kind: str, stream: str, origin: str, what: str, regions: Sequence[int]) -> None:
-        names = self._replicas.names
+    def _find(self, kind: str, place: Place, entry: Id, regions: Sequence[int]) -> None:
+        names = tuple(self._replicas.names[each] for each in regions)
+        stream, replica_id = place
         self.findings.append(
-            Finding(kind, stream, origin, what, tuple(names[each] for each in regions))
+            Finding(kind, self._names[stream], replica_id, f"{entry[0]}-{entry[1]}", names)
         )
 
-    # --------------------------------------------------------------------------------- the groups
 
-    def groups(
-        self, before: Sequence[Sequence[Standing | None]], heard: Sequence[Sequence[bool]]
-    ) -> None:
-        """Compare which streams and groups there are, and what is known of them."""
-        replicas = self._replicas
-        first = [standings(each, self._names) for each in replicas.all]
-        heard_later = replicas.wait_until_applied(replicas.tokens(), self._settle_s)
-        second = [standings(each, self._names) for each in replicas.all]
-        told = {each.stream for each in self.findings}
-        for stream, name in enumerate(self._names):
-            things = [
-                [things_of(some[stream]) for some in when] for when in (before, first, second)
-            ]
-            for thing in sorted(set().union(*things[2])):
-                if thing == ITSELF and name in told:
-                    continue  # its entries are missing: that says it
-                shows = [[thing in each for each in when] for when in things]
-                shows[0] = [
-                    has_lasted(thing, was[stream], now[stream])
-                    for was, now in zip(before, second, strict=True)
-                ]
-                lacking = lacking_of(shows, heard, heard_later)
-                if lacking is None:
-                    self.undecided += 1
-                elif lacking:
-                    kind = "stream missing" if thing == ITSELF else "group missing"
-                    self._find(kind, name, "", thing[1], lacking)
-            if any(some[stream] is not None and some[stream].groups for some in second):  # type: ignore[union-attr]
-                self._group_states(name)
-
-    def _group_states(self, stream: str) -> None:
-        """Who has applied the same must know the same."""
-        told = [group_state(each, stream) for each in self._replicas.all]
-        everyone = range(1, len(told))
-        for group, state in sorted(told[0][1].items()):
-            other = [
-                each
-                for each in everyone
-                if told[each][0] == told[0][0] and told[each][1].get(group, state) != state
-            ]
-            if other:
-                self._find("group differs", stream, "", group, other)
-
-
-def _parts(
-    found: Sequence[Mapping[tuple[Place, int], Bucket]], differing: _Differing
-) -> Iterator[_Differing]:
+def _parts(found: Sequence[_Buckets], differing: _Differing) -> Iterator[_Differing]:
     """So many buckets at a time that all their entries fit in memory."""
     part: _Differing = []
     held = 0

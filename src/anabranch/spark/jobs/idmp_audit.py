@@ -1,17 +1,38 @@
-"""Reports refused duplicates, producers near their limits, and rows that were written twice."""
+"""Reports refused duplicates, producers near their limits, and rows that were written twice.
+
+A region that does not have an entry yet accepts it again from a producer that failed over. The
+servers find that out when they exchange effects, and AB.PRODUCERS shows it: the same idempotent ID
+of two regions, or records of two regions for the same batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.spark.client import facts_of, stream_key
+from anabranch.spark.client import facts_of, now_ms, stream_key, text_of
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.producers import Double, Producer, doubles, producers_of
-from anabranch.spark.replicas import Replica, Replicas
+from anabranch.spark.replicas import Replicas
 
-__all__ = ["IdmpAudited", "Memory", "ProducerMemory", "idmp_audit"]
+__all__ = ["Double", "IdmpAudited", "Memory", "ProducerMemory", "idmp_audit"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Double:
+    """A message or batch of a producer that more than one region accepted."""
+
+    stream: str
+    producer: str
+    what: str
+    """``idempotent ID ...``, or ``batch 7, rows 0 to 99``."""
+    regions: tuple[str, ...]
+    """The replica IDs that accepted it: a region's number, with the epoch if not the first."""
+    ids: tuple[str, ...]
+    """The entries, for an idempotent ID."""
+    live: int
+    """The present count of copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +54,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class ProducerMemory:
-    """A producer near a limit: the server may forget IDs that a repetition needs."""
+    """The idempotent IDs of one producer in one stream, as one region remembers them."""
 
     region: str
     stream: str
@@ -83,34 +104,44 @@ def idmp_audit(
     `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
-    with Replicas.connected(server, region_urls, least=1) as replicas:
-        say = progress or (lambda _: None)
-        names = replicas.streams(streams, pattern)
-        memories = []
-        for replica in replicas.all:
-            say(f"asking {replica.name or replica.client.address} about {len(names)} streams")
-            memories += [each for each in _memories(replica, names) if each.added]
-        now_ms = {each.name: _now_ms(each) for each in replicas.all}
-        say("asking for their producers")
-        producers = producers_of(replicas, names)
-        regions = replicas.names
-    memory_of = {(each.region, each.stream): each for each in memories}
+    memories: list[Memory] = []
+    producers: set[tuple[str, str]] = set()
     full: list[ProducerMemory] = []
     stale: list[ProducerMemory] = []
-    for each in producers:
-        memory = memory_of.get((each.replica, each.stream))
-        if memory is None or each.oldest_ms is None or each.newest_ms is None:
-            continue
-        told = _told(each, memory, now_ms[each.replica])
-        if each.iids >= memory.maxsize * (1 - near):
-            full.append(told)
-        if told.forgotten_in_s <= memory.duration_s * near:
-            stale.append(told)
-    found = doubles(producers)
+    doubles: dict[tuple[str, str, str], Double] = {}
+    with Replicas.connected(server, region_urls, least=1) as replicas:
+        names = replicas.streams(streams, pattern)
+        keys = [stream_key(each) for each in names]
+        for replica in replicas.all:
+            client = replica.client
+            if progress is not None:
+                progress(f"asking {replica.name or client.address} about {len(names)} streams")
+            infos = client.ask([("XINFO", "STREAM", key) for key in keys])
+            rows = client.ask([("AB.PRODUCERS", key) for key in keys])
+            now = now_ms(client)
+            for stream, info, some in zip(names, infos, rows, strict=True):
+                if info is None:
+                    continue
+                memory = _memory(replica.name, stream, facts_of(info))
+                memories += [memory] if memory.added else []
+                for facts in map(facts_of, some or ()):
+                    name = text_of(facts["producer"])
+                    producers.add((stream, name))
+                    for double in _doubles(stream, name, facts):
+                        known = doubles.setdefault((stream, name, double.what), double)
+                        # A region that is behind shows more copies, one of which will be removed.
+                        if double.live < known.live:
+                            doubles[stream, name, double.what] = double
+                    if facts["iids"]:
+                        told = _told(memory, name, facts, now)
+                        full += [told] if told.iids >= memory.maxsize * (1 - near) else []
+                        stale += [told] if told.forgotten_in_s <= memory.duration_s * near else []
+        regions = replicas.names
+    found = sorted(doubles.values())
     return IdmpAudited(
         regions=regions,
         memories=tuple(memories),
-        producers=len({(each.stream, each.producer) for each in producers}),
+        producers=len(producers),
         near_capacity=tuple(full),
         near_expiry=tuple(stale),
         twice=tuple(each for each in found if each.live > 1),
@@ -118,33 +149,47 @@ def idmp_audit(
     )
 
 
-def _memories(replica: Replica, streams: Sequence[str]) -> list[Memory]:
-    replies: list[Any] = replica.client.ask(
-        [("XINFO", "STREAM", stream_key(each)) for each in streams]
+def _memory(region: str, stream: str, facts: Mapping[str, Any]) -> Memory:
+    return Memory(
+        *(region, stream, facts["idmp-duration"], facts["idmp-maxsize"]),
+        *(facts["pids-tracked"], facts["iids-tracked"]),
+        *(facts["iids-added"], facts["iids-duplicates"]),
     )
-    return [
-        Memory(
-            *(replica.name, stream, facts["idmp-duration"], facts["idmp-maxsize"]),
-            *(facts["pids-tracked"], facts["iids-tracked"]),
-            *(facts["iids-added"], facts["iids-duplicates"]),
-        )
-        for stream, reply in zip(streams, replies, strict=True)
-        if reply is not None
-        for facts in [facts_of(reply)]
-    ]
 
 
-def _now_ms(replica: Replica) -> int:
-    seconds, us = replica.call("TIME")
-    return int(seconds) * 1000 + int(us) // 1000
-
-
-def _told(producer: Producer, memory: Memory, now_ms: int) -> ProducerMemory:
-    assert producer.oldest_ms is not None
-    assert producer.newest_ms is not None
+def _told(memory: Memory, name: str, facts: Mapping[str, Any], now: int) -> ProducerMemory:
     return ProducerMemory(
-        *(producer.replica, producer.stream, producer.producer),
-        *(producer.iids, memory.maxsize),
-        remembers_s=(now_ms - producer.oldest_ms) / 1000,
-        forgotten_in_s=max(producer.newest_ms + memory.duration_s * 1000 - now_ms, 0) / 1000,
+        *(memory.region, memory.stream, name, facts["iids"], memory.maxsize),
+        remembers_s=(now - facts["oldest-ms"]) / 1000,
+        forgotten_in_s=max(facts["newest-ms"] + memory.duration_s * 1000 - now, 0) / 1000,
     )
+
+
+def _doubles(stream: str, producer: str, facts: Mapping[str, Any]) -> Iterator[Double]:
+    for iid, entries in facts["conflicts"]:
+        yield Double(
+            *(stream, producer, f"idempotent ID {_shown(iid)}"),
+            tuple(_replica_id(region, epoch) for region, epoch, *_ in entries),
+            tuple(entry_id.decode() for _, _, entry_id, *_ in entries),
+            sum(bool(live) for *_, live in entries),
+        )
+    batches: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for region, epoch, batch, rows, *_ in facts["batches"]:
+        if rows:
+            batches[batch].append((_replica_id(region, epoch), rows))
+    for batch, accepted in sorted(batches.items()):
+        if len(accepted) > 1:
+            rows = sorted(rows for _, rows in accepted)[-2]  # rows that at least two regions have
+            what = f"batch {batch}, rows 0 to {rows - 1}"
+            regions = tuple(region for region, _ in accepted)
+            yield Double(stream, producer, what, regions, (), len(accepted))
+
+
+def _shown(iid: bytes) -> str:
+    """IDs that are derived from content are sixteen arbitrary bytes."""
+    shown = text_of(iid)
+    return shown if shown.isascii() and shown.isprintable() else f"0x{iid.hex()}"
+
+
+def _replica_id(region: int, epoch: int) -> str:
+    return f"{region}.{epoch}" if epoch else str(region)

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.spark.client import Client, connect, facts_of, stream_key, text_of
+from anabranch.spark.client import Client, connect, facts_of, now_ms, stream_key, text_of
 from anabranch.spark.lake_files import draft_in
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.options import ReadOptions
@@ -23,7 +23,7 @@ from anabranch.spark.pictures import Sample, draw_lag
 from anabranch.spark.plotting import check_plot
 from anabranch.spark.survey import Survey
 
-__all__ = ["GroupLag", "Lagged", "lag", "sample", "table_of"]
+__all__ = ["GroupLag", "Lagged", "lag", "table_of"]
 
 _SCHEMA: Final = pa.schema(
     [
@@ -94,10 +94,11 @@ def lag(
     if plot is not None:
         check_plot(Path(plot))
     found: list[Sample] = []
-    taken = 1 if dry_run else samples
-    rounds = sample(taken, interval_s, region_urls, streams, pattern, groups, options)
+    what = {"subscribe": ",".join(streams)} if streams else {"subscribePattern": pattern or "*"}
+    read = ReadOptions.parse({**(options or {}), **what})
+    urls = region_urls or {"": read.server.url}
     try:
-        for some in rounds:
+        for some in _sampled(read, urls, groups, 1 if dry_run else samples, interval_s):
             found += some
             if progress is not None:
                 progress(some)
@@ -136,21 +137,17 @@ def _append(samples: Sequence[Sample], directory: Path) -> None:
 # --------------------------------------------------------------------------------------- sampling
 
 
-def sample(
+def _sampled(
+    read: ReadOptions,
+    urls: Mapping[str, str],
+    groups: Sequence[str],
     samples: int,
     interval_s: float,
-    region_urls: Mapping[str, str] | None = None,
-    streams: Sequence[str] = (),
-    pattern: str | None = None,
-    groups: Sequence[str] = (),
-    options: Mapping[str, str] | None = None,
 ) -> Iterator[list[Sample]]:
     """The samples of `lag`, round by round; see there."""
-    what = {"subscribe": ",".join(streams)} if streams else {"subscribePattern": pattern or "*"}
-    read = ReadOptions.parse({**(options or {}), **what})
     with ExitStack() as stack:
         surveys = []
-        for region, url in (region_urls or {"": read.server.url}).items():
+        for region, url in urls.items():
             server = replace(read.server, url=url)
             client = stack.enter_context(connect(server))
             surveys.append((region, client, Survey(replace(read, server=server), client)))
@@ -168,8 +165,8 @@ def _look(
     region: str, client: Client, streams: Sequence[str], groups: Sequence[str]
 ) -> Iterator[Sample]:
     keys = [stream_key(each) for each in streams]
-    (seconds, us), *replies = client.ask([("TIME",), *(("XINFO", "GROUPS", key) for key in keys)])
-    now_ms = int(seconds) * 1000 + int(us) // 1000
+    replies = client.ask([("XINFO", "GROUPS", key) for key in keys])
+    now = now_ms(client)
     exact = _exact_lags(client, keys)
     rows = [
         (stream, key, facts, text_of(facts["name"]))
@@ -184,9 +181,9 @@ def _look(
         age_ms = idle_ms = None
         if pending:
             entry_id, _, idle_ms, _ = pending[0]
-            age_ms = max(now_ms - parse_id(entry_id.decode())[0], 0)
+            age_ms = max(now - parse_id(entry_id.decode())[0], 0)
         yield Sample(
-            *(now_ms, region, stream, group),
+            *(now, region, stream, group),
             exact.get((key, facts["name"]), facts.get("lag")),
             *(facts["pending"], age_ms, idle_ms),
         )
