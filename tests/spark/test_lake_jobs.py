@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from anabranch.spark.options import OptionError
 from tests.spark import dying_step
 from tests.spark.lakes import seen_by_duckdb, seen_by_polars, table
 from tests.spark.processes import kill_session
@@ -189,7 +190,7 @@ def test_speed_is_kept_and_a_second_run_waits_for_nothing(
         replay(spark, tmp_path, url=url(other), prefix="old:", speed=speed)
     assert entries(other, "old:s") == entries(ours, "s")
     assert entries(other, "old:t") == entries(ours, "t")
-    with pytest.raises(ValueError, match="from 0 on"):
+    with pytest.raises(OptionError, match="from 0 on"):
         replay(spark, tmp_path, url=url(other), speed=-1)
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["VERSION", "facts_of_batch", "lines_of_batch", "newest_batch", "seconds_since_planned"]
+from anabranch.spark.offsets import Vector
+
+__all__ = ["VERSION", "ends_of_batch", "facts_of_batch", "newest_batch", "seconds_since_planned"]
 
 VERSION: Final = "v1"
 """Of the files, their first line."""
@@ -22,11 +24,8 @@ def newest_batch(checkpoint: Path, log: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
-def lines_of_batch(checkpoint: Path, batch: int) -> list[str]:
-    """The plan of a batch: version of the file, facts, and the end of each source.
-
-    Raises `OSError`, and `ValueError` for another version.
-    """
+def _lines(checkpoint: Path, batch: int) -> list[str]:
+    """The plan of a batch: version of the file, facts, and the end of each source."""
     lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
     if len(lines) < 2 or lines[0] != VERSION:
         raise ValueError(f"{checkpoint}/offsets/{batch} is damaged, or of another Spark")
@@ -35,8 +34,18 @@ def lines_of_batch(checkpoint: Path, batch: int) -> list[str]:
 
 def facts_of_batch(checkpoint: Path, batch: int) -> dict[str, Any]:
     """The facts that Spark stored when it planned a batch. Raises `OSError` and `ValueError`."""
-    found: dict[str, Any] = json.loads(lines_of_batch(checkpoint, batch)[1])
+    found: dict[str, Any] = json.loads(_lines(checkpoint, batch)[1])
     return found
+
+
+def ends_of_batch(checkpoint: Path, batch: int) -> list[Vector]:
+    """Where a batch ends in each source of this package. Raises `OSError` and `ValueError`."""
+    found = [json.loads(each) for each in _lines(checkpoint, batch)[2:] if each != "-"]
+    return [
+        Vector.parse(each)
+        for each in found
+        if isinstance(each, dict) and "s" in each and "k" in each  # others are of another kind
+    ]
 
 
 def seconds_since_planned(location: str | None) -> float:

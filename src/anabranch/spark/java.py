@@ -37,6 +37,26 @@ OLDEST: Final = 17
 
 _START_SECONDS: Final = 60
 
+# The executor logs the failure of a task, and the exception that ends the job contains it: the
+# loggers "utils" and "writes" would repeat it four times. PySpark's shell sets its own level, and
+# says so, unless its logger "gateway" has one.
+_LOG_SETTINGS: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%notEmpty{%ex{short.message}%n}
+appender.stderr.layout.alwaysWriteExceptions = false
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
+logger.writes.name = org.apache.spark.sql.execution.datasources.v2
+logger.writes.level = off
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
 
 class JavaMissing(AnabranchError):
     """There is no Java for Spark; the text says how to get one."""
@@ -169,29 +189,9 @@ def spark_home() -> Path:
 
 def log_settings(directory: Path) -> Path:
     """A configuration of Log4j: only errors, without the stack of Java."""
-    text = (
-        "rootLogger.level = error\n"
-        "rootLogger.appenderRef.stderr.ref = stderr\n"
-        "appender.stderr.type = Console\n"
-        "appender.stderr.name = stderr\n"
-        "appender.stderr.target = SYSTEM_ERR\n"
-        "appender.stderr.layout.type = PatternLayout\n"
-        "appender.stderr.layout.pattern = "
-        "%d{HH:mm:ss} %p %c{1}: %m%n%notEmpty{%ex{short.message}%n}\n"
-        "appender.stderr.layout.alwaysWriteExceptions = false\n"
-        # The executor logs the failure of a task, and the exception that ends the job contains it.
-        # Other loggers would repeat it four times.
-        "logger.utils.name = org.apache.spark.util.Utils\n"
-        "logger.utils.level = off\n"
-        "logger.writes.name = org.apache.spark.sql.execution.datasources.v2\n"
-        "logger.writes.level = off\n"
-        # PySpark's shell sets its own level, and says so, unless this logger has one.
-        "logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer\n"
-        "logger.gateway.level = error\n"
-    )
-    path = directory / f"log4j2-{_digest(text)}.properties"
+    path = directory / f"log4j2-{_digest(_LOG_SETTINGS)}.properties"
     if not path.exists():
-        _publish(path, text, 0o644)
+        _publish(path, _LOG_SETTINGS, 0o644)
     return path
 
 

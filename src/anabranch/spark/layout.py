@@ -12,10 +12,13 @@ from typing import Final, Self
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["RESERVED", "EncodeError", "Layout"]
+__all__ = ["PACE", "RESERVED", "EncodeError", "Layout"]
 
 RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 """Columns that a read makes; with a column ``fields`` they are no payload."""
+
+PACE: Final = "pace"
+"""The column with the times that option ``speed`` keeps, in milliseconds; it is not written."""
 
 
 class EncodeError(AnabranchError):

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.checkpoint import VERSION, lines_of_batch, newest_batch
+from anabranch.spark.checkpoint import VERSION, ends_of_batch, newest_batch
 from anabranch.spark.columns import Projection
 from anabranch.spark.lake_files import draft_in, sync_names
 from anabranch.spark.logs import tell_start
@@ -69,13 +69,13 @@ def read_all(
             start = _vector(checkpoint, number)
             if number != newest_batch(checkpoint, "commits"):
                 pending = start
-                start = pending.origin or _vector(checkpoint, number - 1)
+                start = pending.initial or _vector(checkpoint, number - 1)
         tell_start(options, start, resumed=newest is not None, selects=planner.selects)
         while (end := pending or planner.next(start, options.max_entries)) is not None:
             if pending is None:
                 number += 1
                 _write(checkpoint / "offsets" / str(number), _facts(), end.to_dict())
-            partitions = end.partitions(end.origin or start)
+            partitions = end.partitions(end.initial or start)
             rows = (
                 each
                 for partition in partitions
@@ -91,10 +91,10 @@ def read_all(
 
 def _vector(checkpoint: Path, batch: int) -> Vector:
     """Where a batch ends."""
-    _, _, *sources = lines_of_batch(checkpoint, batch)
-    if len(sources) != 1:
-        raise OffsetError(f"{checkpoint} has more than one source")
-    return Vector.parse(sources[0])
+    ends = ends_of_batch(checkpoint, batch)
+    if len(ends) != 1:
+        raise OffsetError(f"{checkpoint} is not of a query with one source")
+    return ends[0]
 
 
 def _facts() -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Vector:
 
     cursors: Mapping[str, Mapping[str, Cursor]]
     splits: int = 1
-    origin: Vector | None = None
+    initial: Vector | None = None
     """Where the query began, in the offsets up to the end of its first batch. Checkpoints keep only
     ends of batches, and ``latest`` is another place when the first batch is repeated."""
     begins: Mapping[str, Mapping[str, Begin]] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class Vector:
     def to_dict(self) -> dict[str, Any]:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
         streams = {stream: self.cursors[stream] for stream in sorted(self.cursors)}
-        begin = {} if self.origin is None else {"b": self.origin.to_dict()}
+        begin = {} if self.initial is None else {"b": self.initial.to_dict()}
         if self.begins:
             begin["f"] = {
                 stream: {
@@ -232,7 +232,7 @@ class Vector:
                 }
                 for stream, regions in found["s"].items()
             }
-            origin = cls.parse(found["b"]) if "b" in found else None
+            initial = cls.parse(found["b"]) if "b" in found else None
             begins = {
                 stream: {
                     region: Begin(int(position), _id(last_id), int(told))
@@ -240,7 +240,7 @@ class Vector:
                 }
                 for stream, regions in found.get("f", {}).items()
             }
-            return cls(cursors, int(found["p"]), origin, begins)
+            return cls(cursors, int(found["p"]), initial, begins)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(
                 f"this is no offset of an anabranch source: {source!r} ({error!r})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -58,26 +59,43 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?", re.ASCII)
 _DURATION_MS: Final = {
-    "ms": 1, None: 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+    "": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
-_SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)b?", re.ASCII)
-_SIZE_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SIZE_BYTES: Final = {
+    f"{unit}{byte}": 1 << 10 * power
+    for power, unit in enumerate(("", *"kmg"))
+    for byte in ("", "b")
+}
+
+
+def _measured(value: str, units: Mapping[str, int]) -> int | None:
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower(), re.ASCII)
+    return int(match[1]) * units[match[2]] if match and match[2] in units else None
 
 
 def _duration_ms(value: str) -> int:
-    match = _DURATION.fullmatch(value.strip().lower())
-    if match is None:
+    found = _measured(value, _DURATION_MS)
+    if found is None:
         raise OptionError(f"a duration such as 500ms, 30s or 15m is needed, not {value!r}")
-    return int(match[1]) * _DURATION_MS[match[2]]
+    return found
+
+
+def _factor(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise OptionError(f"a number from 0 on is needed, not {value!r}")
+    return number
 
 
 def _size(value: str) -> int:
-    match = _SIZE.fullmatch(value.strip().lower())
-    if match is None or not int(match[1]):
+    found = _measured(value, _SIZE_BYTES)
+    if not found:
         raise OptionError(f"a size such as 512k or 8m is needed, not {value!r}")
-    return int(match[1]) * _SIZE_BYTES[match[2]]
+    return found
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -234,6 +252,8 @@ class WriteOptions:
     producer_id: str | None = _option()
     batch_id: int | None = _option(None, _whole(0))
     sink_id: str = _option("0")
+    lane_column: str | None = _option()
+    speed: float = _option(0.0, _factor)
     allow_producer_change: bool = _option(False, _boolean)
     result_file: str | None = _option()
     deterministic_order: str = _option("trust", _one_of("trust", "sort"))

@@ -1,8 +1,7 @@
-"""Writes rows of a lake again, optionally at the pace of the times in their IDs.
+"""Delays rows until they are due by the times in a column, for option ``speed``.
 
-One task gets all rows in the order of their IDs, and delays each until it is due. The clock starts
-at the first row that the stream lacks: a run that continues a failed one does not wait again for
-the rows of that run.
+The clock starts at the first row that the stream lacks: a task that continues a failed one does not
+wait again for the rows of that one.
 """
 
 from __future__ import annotations
@@ -15,21 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
-from pyspark.sql.types import StructType
 
 from anabranch.spark.client import Client, connect
-from anabranch.spark.identity import Identity
-from anabranch.spark.plan import Plan, Written
-from anabranch.spark.sink import BatchWriter, batch_plan
+from anabranch.spark.layout import PACE
+from anabranch.spark.options import WriteOptions
 
-__all__ = ["PACE", "PacedSink", "Present", "paced"]
+__all__ = ["Present", "paced", "present_rows"]
 
-PACE: Final = "pace"
-"""The column with the time of a row's ID in milliseconds, a double; it is not written."""
-
-_SPEED: Final = "speed"
-_LANE: Final = "lane"
 _TICK_S: Final = 0.01  # rows that are due within this time are written together
 
 
@@ -100,44 +91,15 @@ def _by_place(batch: pa.RecordBatch, lane: str | None) -> Iterator[tuple[tuple[s
         yield (first[0], "" if lane is None else first[1]), rows
 
 
-class PacedSink(DataSource):
-    """``format("anabranch-paced")``: the batch sink, with options ``speed`` and ``lane``.
+def present_rows(options: WriteOptions, producer: str) -> Callable[[str, str], Present]:
+    """The rows that the server has of a stream and lane, by the newest ID or by the ledger."""
 
-    With a ``speed`` column `PACE` says when. For ``lane`` see `batch_writer`.
-    """
+    def present(stream: str, lane: str) -> Present:
+        name = f"{producer}/{lane}" if options.lane_column is not None else producer
+        with connect(options.server) as client:
+            return _present(client, stream, None if options.preserve_ids else name)
 
-    @classmethod
-    def name(cls) -> str:
-        """The word for ``format``."""
-        return "anabranch-paced"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A batch write of one partition."""
-        own = (_SPEED, _LANE)
-        given = {name: value for name, value in self.options.items() if name.lower() not in own}
-        written = StructType([each for each in schema.fields if each.name != PACE])
-        plan = batch_plan(given, written, overwrite, self.options.get(_LANE))
-        return _PacedWriter(plan, float(self.options.get(_SPEED, 0)))
-
-
-class _PacedWriter(BatchWriter):
-    def __init__(self, plan: Plan, speed: float) -> None:
-        super().__init__(plan)
-        self._speed = speed
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the partition, in time."""
-        if not self._speed:
-            return super().write(iterator)
-        options, lane = self.plan.options, self.plan.layout.lane
-        task = Identity.of_task(options, "").task
-
-        def present(stream: str, value: str) -> Present:
-            producer = task if lane is None else f"{task}/{value}"
-            with connect(options.server) as client:
-                return _present(client, stream, None if options.preserve_ids else producer)
-
-        return super().write(paced(iterator, self._speed, present, lane=lane))
+    return present
 
 
 def _present(client: Client, stream: str, producer: str | None) -> Present:

@@ -69,14 +69,9 @@ def draw_lag(samples: Sequence[Sample], path: Path) -> None:
         drawn[key] += 1
         lags.append(Line(name, times, [each.lag for each in some], *look))
         pending.append(Line(name, times, [each.pending for each in some], *look))
-    title = "Lag of consumer groups"
-    if samples:
-        moments = [datetime.fromtimestamp(each.at_ms / 1000, UTC) for each in samples]
-        title += f", {span(min(moments), max(moments))}"
-    else:
-        title += ": none was seen"
-    if len(groups) > len(names):
-        title += f" ({len(names)} of {len(groups)} groups)"
+    moments = [datetime.fromtimestamp(each.at_ms / 1000, UTC) for each in samples]
+    of = (len(names), len(groups), "groups")
+    title = _title("Lag of consumer groups", moments, "none was seen", of)
     panels = [
         Panel("Waiting to be delivered", "entries", lags),
         Panel("Delivered, not yet acknowledged", "entries", pending),
@@ -100,15 +95,17 @@ def draw_windows(directory: Path, path: Path, size: str) -> None:
     panels = [("count", "Entries", "entries")]
     if any(row.get("sum") is not None for row in rows):
         panels.append(("sum", "Sum of the values", "sum"))
-    title = f"Windows of {size}"
-    if rows:
-        title += f", {span(rows[0]['window_start'], max(row['window_end'] for row in rows))}"
-    else:
-        title += ": none is closed yet"
-    if len(totals) > len(names):
-        title += f" ({len(names)} of {len(totals)} keys)"
+    moments = [row[name] for row in rows for name in ("window_start", "window_end")]
+    of = (len(names), len(totals), "keys")
+    title = _title(f"Windows of {size}", moments, "none is closed yet", of)
     made = [Panel(name, unit, _lines(rows, sorted(names), column)) for column, name, unit in panels]
     draw(path, title, made)
+
+
+def _title(what: str, moments: Sequence[datetime], without: str, of: tuple[int, int, str]) -> str:
+    shown, present, kind = of
+    when = f", {span(min(moments), max(moments))}" if moments else f": {without}"
+    return what + when + (f" ({shown} of {present} {kind})" if shown < present else "")
 
 
 def _name(row: dict[str, Any]) -> str:

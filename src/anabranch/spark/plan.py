@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from anabranch.spark.layout import Layout
+from anabranch.spark.layout import PACE, Layout
 from anabranch.spark.options import OptionError, WriteOptions
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Plan:
     """See `Written`."""
 
     @classmethod
-    def of(cls, given: Mapping[str, str], schema: StructType, lane: str | None = None) -> Self:
+    def of(cls, given: Mapping[str, str], schema: StructType) -> Self:
         """Make all checks that are possible before the first row."""
         options = WriteOptions.parse(given)
         if (options.idempotence == "column") != (options.idempotence_column is not None):
@@ -56,19 +56,21 @@ class Plan:
             raise OptionError(
                 "preserveIds=true tells rows apart by their IDs; leave option idempotence out"
             )
-        if lane is not None and options.idempotence in ("content", "column"):
+        if options.lane_column is not None and options.idempotence in ("content", "column"):
             raise OptionError(
-                f"these rows are told apart by their place; idempotence={options.idempotence} "
-                "cannot do that, so leave the option out"
+                "laneColumn is for rows that are told apart by their place; idempotence="
+                f"{options.idempotence} cannot do that, so leave the option out"
             )
         if options.stream is None and "stream" not in schema.names:
             raise OptionError("where to? Give option stream, or a column called stream")
+        if options.speed and PACE not in schema.names:
+            raise OptionError(f"option speed needs a column {PACE} with the time of each row in ms")
         layout = Layout.of(
-            schema.names,
+            [each for each in schema.names if each != PACE or not options.speed],
             mapping=options.field_mapping,
             token=options.idempotence_column,
             null_value=options.null_value,
             keep_ids=options.preserve_ids,
-            lane=lane,
+            lane=options.lane_column,
         )
         return cls(options, layout, uuid.uuid4().hex)

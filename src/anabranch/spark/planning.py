@@ -76,7 +76,7 @@ class Planner:
                 self._logs, options.starting_offsets, options.starting_timestamp, "latest"
             )
             begin = Vector(found.cursors)
-            self._initial = replace(found, origin=begin)
+            self._initial = replace(found, initial=begin)
         return self._initial
 
     def selects(self, stream: str, region: str) -> bool:
@@ -118,13 +118,12 @@ class Planner:
             return None
         self._advanced_at = time.monotonic()
         if limit is not None and backlog > limit:
-            cursors = self._limited(end, ranges, limit, survey)
-            end = replace(end, cursors=cursors)
-        begun = start.origin is None or start.origin.cursors != start.cursors
+            end = replace(end, cursors=self._limited(end, ranges, limit, survey))
+        begun = start.initial is None or start.initial.cursors != start.cursors
         return replace(
             end,
             splits=splits(self._options, end.backlog(start)),
-            origin=None if begun else start.origin,
+            initial=None if begun else start.initial,
         )
 
     def _reachable(self, start: Vector, seen: Found) -> Vector:
@@ -206,29 +205,20 @@ class Planner:
     def _limited(
         self, end: Vector, ranges: list[Range], limit: int, survey: Survey
     ) -> dict[str, dict[str, Cursor]]:
-        if not survey.by_id:
-            return self._reached(end, ranges, limit, survey)
-        shares = share({(each.stream, each.region): len(each) or 1 for each in ranges}, limit)
-        cursors = {stream: dict(regions) for stream, regions in end.cursors.items()}
-        for each in ranges:
-            stop = end.cursors[each.stream][each.region]
-            cursors[each.stream][each.region] = survey.advance(
-                each.stream,
-                Cursor(stop.incarnation, each.first, each.after),
-                stop,
-                shares[each.stream, each.region],
-            )
-        return cursors
-
-    def _reached(
-        self, end: Vector, ranges: list[Range], limit: int, survey: Survey
-    ) -> dict[str, dict[str, Cursor]]:
         """As far as so many live entries go, but not beyond `end`."""
         begins: dict[str, dict[str, Cursor]] = {}
         for each in ranges:
             begin = Cursor(each.incarnation, each.first, each.after)
             begins.setdefault(each.stream, {})[each.region] = begin
         cursors = {stream: dict(regions) for stream, regions in end.cursors.items()}
+        if survey.by_id:
+            shares = share({(each.stream, each.region): len(each) or 1 for each in ranges}, limit)
+            for stream, stops in cursors.items():
+                if stream in begins:
+                    stops[""] = survey.advance(
+                        stream, begins[stream][""], stops[""], shares[stream, ""]
+                    )
+            return cursors
         for stream, reached in survey.reaches(begins, limit).items():
             for region, reach in reached.items():
                 stop = reach.end

@@ -237,7 +237,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The partitions between two offsets; the same at each call for the same offsets."""
         stop = Vector.parse(end)
-        begin = stop.origin or Vector.parse(start)
+        begin = stop.initial or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
         self._tell(begin, resumed=True)
         return [InputPartition(each) for each in stop.partitions(begin)]

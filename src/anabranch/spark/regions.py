@@ -7,13 +7,12 @@ dropped. With one source for each region Spark uses the minimum of their waterma
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.spark.checkpoint import lines_of_batch, newest_batch
+from anabranch.spark.checkpoint import ends_of_batch, newest_batch
 from anabranch.spark.client import connect
 from anabranch.spark.offsets import Cursor, OffsetError, Vector
 from anabranch.spark.options import OptionError, ReadOptions
@@ -82,12 +81,7 @@ def committed_offsets(checkpoint: str | Path) -> Vector:
     if newest is None:
         raise OffsetError(f"{directory} is no checkpoint of a query that has committed a batch")
     cursors: dict[str, dict[str, Cursor]] = {}
-    for line in lines_of_batch(directory, newest)[2:]:
-        if line == "-":
-            continue
-        found = json.loads(line)
-        if not (isinstance(found, dict) and "s" in found and "k" in found):
-            continue  # a source of another kind
-        for stream, regions in Vector.parse(found).cursors.items():
+    for end in ends_of_batch(directory, newest):
+        for stream, regions in end.cursors.items():
             cursors.setdefault(stream, {}).update(regions)
     return Vector(cursors)

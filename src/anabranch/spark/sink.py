@@ -27,30 +27,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "batch_plan", "batch_writer", "stream_writer"]
+__all__ = ["BatchWriter", "batch_writer", "stream_writer"]
 
 _log = logging.getLogger(__name__)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """The writer of ``df.write``; raises `OptionError` and `EncodeError`."""
-    return BatchWriter(batch_plan(options, schema, overwrite))
-
-
-def batch_plan(
-    options: Mapping[str, str], schema: StructType, overwrite: bool, lane: str | None = None
-) -> Plan:
-    """The plan of a batch write; raises `OptionError` and `EncodeError`.
-
-    `lane` is a column: rows of a stream are counted separately for each of its values, so that each
-    value may have additional rows in a repetition.
-    """
     if overwrite:
         raise OptionError(
             'mode("overwrite") would have to delete the stream first: delete the key yourself, and '
             'write with mode("append")'
         )
-    return Plan.of(options, schema, lane)
+    return BatchWriter(Plan.of(options, schema))
 
 
 def stream_writer(

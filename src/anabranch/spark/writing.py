@@ -18,6 +18,7 @@ from anabranch.spark.identity import Identity, WriteFailed
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
 from anabranch.spark.options import WriteOptions
+from anabranch.spark.pacing import paced, present_rows
 from anabranch.spark.plan import Plan, Written
 from anabranch.spark.recognition import require_same_producer
 
@@ -40,6 +41,9 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
             require_same_producer(client, single.encode(), identity, way)
         if plan.options.deterministic_order == "sort":
             iterator = _sorted(iterator, plan.layout)
+        if plan.options.speed:
+            present = present_rows(plan.options, identity.task)
+            iterator = paced(iterator, plan.options.speed, present, lane=plan.layout.lane)
         for batch in iterator:
             for piece in _pieces(batch):
                 rows += piece.num_rows

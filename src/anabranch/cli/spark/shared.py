@@ -215,10 +215,9 @@ def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
     if not follows:
         yield
         return
-    asked, over = threading.Event(), threading.Event()
+    over = threading.Event()
 
     def stop() -> None:
-        asked.wait()
         deadline = time.monotonic() + _LAST_BATCH_S
         while not over.is_set():  # a query may be about to start
             for query in spark.streams.active:
@@ -227,21 +226,20 @@ def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
             over.wait(0.1)
 
     def ask(*_: object) -> None:
-        asked.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+        stopper.start()
 
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     stopper = threading.Thread(target=stop, daemon=True)
-    stopper.start()
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
         signal.signal(number, ask)
     try:
         yield
     finally:
         over.set()
-        asked.set()
-        stopper.join()
+        if stopper.is_alive():
+            stopper.join()
 
 
 def run_alone(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.spark.growth import growth_told
 from anabranch.spark.lake import Lake, LakeError, LakeFile
+from anabranch.spark.layout import PACE
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.pacing import PACE, PacedSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,13 +106,13 @@ def replay(
     `progress` gets by how many entries the target streams have grown so far, and how many there are
     to write or to find there: once before the first entry, and when they have grown.
 
-    Raises what Spark raises, `LakeError`, and `ValueError` for a speed that is none.
+    Raises what Spark raises, `LakeError`, and `OptionError`.
     """
     from pyspark.sql import Window  # noqa: PLC0415 - heavy
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
-    if speed is not None and not 0 <= speed < math.inf:
-        raise ValueError(f"a speed is a number from 0 on, not {speed}")
+    given = {"url": url, "speed": str(speed or 0), **(options or {})}
+    server = WriteOptions.parse(given).server
     files = _files(Path(lake).absolute(), streams)
     table = _table(spark, Path(lake).absolute(), files)
     # An ID's halves are unsigned: decimals hold them, longs do not.
@@ -157,31 +156,27 @@ def replay(
         # Streams keep step in one task only. New IDs are told apart by the task that brought them:
         # it has to be the same one at every speed.
         in_order = table.repartition(1).sortWithinPartitions(*order)
-    columns = ["stream", "id", "fields"]
-    if keep_ids and not speed:
-        writer = in_order.select(*columns).write.format("anabranch")
-    else:
-        spark.dataSource.register(PacedSink)
-        columns += [] if keep_ids else ["region"]
-        columns += [PACE] if speed else []
-        writer = (
-            in_order.select(*columns).write.format("anabranch-paced").option("speed", speed or 0)
-        )
-    writer = writer.mode("append").option("url", url)
     if keep_ids:
-        writer = writer.option("preserveIds", "true")
+        given = {"preserveIds": "true", **given}
     else:
         # One job for ever, whose batch grows: each region's entries behind those that it had.
         name = _name(Lake(Path(lake)), prefix, since_ms)
-        writer = writer.option("producerId", name).option("batchId", "0").option("lane", "region")
+        given = {"producerId": name, "batchId": "0", "laneColumn": "region", **given}
+    columns = [
+        "stream",
+        "id",
+        "fields",
+        *([] if keep_ids else ["region"]),
+        *([PACE] if speed else []),
+    ]
+    writer = in_order.select(*columns).write.format("anabranch").mode("append").options(**given)
     watching: AbstractContextManager[None] = nullcontext()
     if progress is not None:
         report = progress
         report(0, entries)
-        server = WriteOptions.parse({"url": url, **(options or {})}).server
         watching = growth_told(server, names, lambda grown: report(grown, entries))
     with watching:
-        writer.options(**(options or {})).save()
+        writer.save()
     return result
 
 
@@ -194,5 +189,5 @@ def _name(lake: Lake, prefix: str, since_ms: int | None) -> str:
     about = lake.table().metadata()
     # A migrated lake goes on under the name that it had.
     first = json.loads(about.description) if about.description else [str(about.id)]
-    origin = (*first, prefix, since_ms)
-    return f"replay-{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
+    which = (*first, prefix, since_ms)
+    return f"replay-{hashlib.sha256(repr(which).encode()).hexdigest()[:16]}"

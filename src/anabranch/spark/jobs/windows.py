@@ -215,12 +215,12 @@ def _present(streams: str, given: Mapping[str, str]) -> tuple[str, ...]:
         raise WindowsError(
             f"{streams}: nothing was ever written there, so its regions are not known; name them"
         )
-    return tuple(sorted(found))
+    return found
 
 
-def _selected(streams: str, given: Mapping[str, str]) -> set[str]:
-    """The same, as a set that may be empty."""
-    return set(regions_of(ReadOptions.parse({"subscribe": streams, **given})))
+def _selected(streams: str, given: Mapping[str, str]) -> tuple[str, ...]:
+    """The same, possibly empty."""
+    return tuple(regions_of(ReadOptions.parse({"subscribe": streams, **given})))
 
 
 def _settled(
@@ -251,7 +251,7 @@ def _settled(
         if wanted != names:
             raise WindowsError(f"{place} is of regions {_listed(names)}: take a new checkpoint")
     elif joined := sorted(
-        {*_present(streams, given)} - _selected(streams, {**given, "regions": ",".join(names)})
+        {*_present(streams, given)} - {*_selected(streams, {**given, "regions": ",".join(names)})}
     ):
         raise WindowsError(
             f"{place} is of regions {_listed(names)}, and {_listed(joined)} joined since: run "
