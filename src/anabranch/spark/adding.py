@@ -164,8 +164,7 @@ class ByContent:
             tokens.append(b"%d-%x-%d" % (self._batch, content, nth))
             # equal rows would all have one producer
             owners.append(self._owners[zlib.crc32(tokens[-1]) % _CONTENT_PRODUCERS])
-        words = [pa.array(owners, pa.binary()), pa.array(tokens, pa.binary()), *self._trim, b"*"]
-        yield Run(key, rows.commands(*_command(key, b"IDMP"), words), rows)
+        yield _marked(key, rows, owners, pa.array(tokens, pa.binary()), self._trim)
 
     @property
     def contents(self) -> bytes:
@@ -189,8 +188,15 @@ class ByColumn:
         owners = [
             self._owners[zlib.crc32(token) % _COLUMN_PRODUCERS] for token in rows.tokens.to_pylist()
         ]
-        words = [pa.array(owners, pa.binary()), rows.tokens, *self._trim, b"*"]
-        yield Run(key, rows.commands(*_command(key, b"IDMP"), words), rows)
+        yield _marked(key, rows, owners, rows.tokens, self._trim)
+
+
+def _marked(
+    key: bytes, rows: Rows, owners: list[bytes], tokens: pa.BinaryArray, trim: Sequence[bytes]
+) -> Run:
+    """The commands for rows with a producer ID and an idempotent ID each."""
+    words = [pa.array(owners, pa.binary()), tokens, *trim, b"*"]
+    return Run(key, rows.commands(*_command(key, b"IDMP"), words), rows)
 
 
 # --------------------------------------------------------------------------------------- sending

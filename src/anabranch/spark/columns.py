@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from anabranch.errors import AnabranchError
 from anabranch.spark.entries import Entries
 from anabranch.spark.layout import RESERVED
+from anabranch.spark.options import ReadOptions
 
 __all__ = ["DEFAULT_SCHEMA", "RESERVED", "ColumnError", "Projection"]
 
@@ -74,6 +75,11 @@ class Projection:
         unknown = set(self.field_mapping) - {each.name for each in self.schema}
         if unknown:
             raise ColumnError(f"fieldMapping names columns that the schema lacks: {unknown}")
+
+    @classmethod
+    def of(cls, schema: pa.Schema, options: ReadOptions) -> Self:
+        """The columns of a schema, by the options of a read."""
+        return cls(schema, options.mode, options.corrupt_column, options.field_mapping)
 
     @property
     def payload(self) -> list[pa.Field]:

@@ -57,7 +57,7 @@ class Piece:
 
     @property
     def place(self) -> tuple[int, int, str]:
-        """Replica, stream and replica ID."""
+        """Numbers of replica and stream, with the replica ID."""
         return self.replica, self.stream, self.replica_id
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from anabranch.spark.survey import Survey
 
 __all__ = [
-    "DataLossError", "Found", "LogTooShort", "ServerBehindError", "assess", "check_ends",
-    "has_later_epoch", "place_of", "unsubscribed",
+    "DataLossError", "Found", "LogTooShort", "ServerBehindError", "assess", "has_later_epoch",
+    "place_of", "unsubscribed",
 ]  # fmt: skip
 
 
@@ -68,29 +68,6 @@ def has_later_epoch(region: str, present: Iterable[str]) -> bool:
     number, _, epoch = region.partition(".")
     others = (each.partition(".") for each in present)
     return any(first == number and int(last or 0) > int(epoch or 0) for first, _, last in others)
-
-
-def check_ends(end: Vector, logs: Logs, survey: Survey) -> None:
-    """Raise `LogTooShort` if logs end before `end`; for reads by position."""
-    found = []
-    for stream in survey.streams():
-        for region, cursor in end.cursors.get(stream, {}).items():
-            if cursor.by_id or not survey.selects(stream, region):
-                continue
-            log = logs.get(stream, {}).get(region)
-            place = place_of(stream, region)
-            if log is None:
-                found.append(f"{place}: its log is gone")
-            elif log.incarnation > cursor.position:
-                found.append(f"{place}: it was deleted and made again after endingOffsets")
-            elif log.end.behind(cursor):
-                found.append(
-                    f"{place}: it ends at position {log.next}, before {cursor.position} which "
-                    "endingOffsets name: the server lost its newest entries, was restored from "
-                    "a backup, or has not received them yet from another region"
-                )
-    if found:
-        raise LogTooShort("; ".join(found))
 
 
 @dataclass(slots=True)

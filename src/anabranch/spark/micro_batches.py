@@ -55,7 +55,7 @@ def read_all(
     an earlier run died is repeated. Raises what `work` raises, `CheckpointInUse`, `OffsetError`,
     `DataLossError`, `ServerBehindError`, `ServerUnreachable` and `ServerRefused`.
     """
-    projection = Projection(schema, options.mode, options.corrupt_column, options.field_mapping)
+    projection = Projection.of(schema, options)
     query = _query(checkpoint)
     planner = Planner(options)
     try:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.spark.client import Client, connect
+from anabranch.spark.client import connect
 from anabranch.spark.layout import PACE
 from anabranch.spark.options import WriteOptions
 
@@ -91,25 +91,16 @@ def _by_place(batch: pa.RecordBatch, lane: str | None) -> Iterator[tuple[tuple[s
         yield (first[0], "" if lane is None else first[1]), rows
 
 
-def present_rows(options: WriteOptions, producer: str) -> Callable[[str, str], Present]:
-    """The rows that the server has of a stream and lane, by the newest ID or by the ledger."""
-
-    def present(stream: str, lane: str) -> Present:
-        name = f"{producer}/{lane}" if options.lane_column is not None else producer
-        with connect(options.server) as client:
-            return _present(client, stream, None if options.preserve_ids else name)
-
-    return present
-
-
-def _present(client: Client, stream: str, producer: str | None) -> Present:
-    """By the newest ID, or by the ledger's record of a producer."""
-    if producer is None:
-        newest = client.command("XREVRANGE", stream, "+", "-", "COUNT", 1, repeatable=True)
-        return Present(until_ms=float(newest[0][0].partition(b"-")[0])) if newest else Present()
-    if not client.has_bulk or not client.command("EXISTS", stream, repeatable=True):
-        return Present()
-    for record in client.command("AB.LEDGER", stream, repeatable=True):
-        if record[0] == producer.encode():
-            return Present(rows=record[2])
+def present_rows(options: WriteOptions, producer: str, stream: str, lane: str) -> Present:
+    """The rows that the server has, by the newest ID or by the ledger's record of a producer."""
+    with connect(options.server) as client:
+        if options.preserve_ids:
+            newest = client.command("XREVRANGE", stream, "+", "-", "COUNT", 1, repeatable=True)
+            return Present(until_ms=float(newest[0][0].partition(b"-")[0])) if newest else Present()
+        if client.has_bulk:
+            name = producer if options.lane_column is None else f"{producer}/{lane}"
+            (records,) = client.ask([("AB.LEDGER", stream)])
+            for record in records or ():
+                if record[0] == name.encode():
+                    return Present(rows=record[2])
     return Present()

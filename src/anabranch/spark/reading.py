@@ -26,7 +26,7 @@ from anabranch.spark.client import connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
 from anabranch.spark.logs import tell_start
-from anabranch.spark.losses import assess, check_ends
+from anabranch.spark.losses import assess
 from anabranch.spark.offsets import Cursor, Logs, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.planning import Planner, splits
@@ -40,7 +40,7 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceRead
     """A batch read with these options."""
     options = ReadOptions.parse(given)
     kind = FilteringBatchReader if options.push_down_filters else BatchReader
-    return kind(options, _projection(options, schema))
+    return kind(options, Projection.of(to_arrow_schema(schema, timezone="UTC"), options))
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
@@ -52,16 +52,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     ):
         if value is not None:
             raise OptionError(f"{name} is for batch reads: a streaming read has no end")
-    return StreamReader(options, _projection(options, schema))
-
-
-def _projection(options: ReadOptions, schema: StructType) -> Projection:
-    return Projection(
-        to_arrow_schema(schema, timezone="UTC"),
-        options.mode,
-        options.corrupt_column,
-        options.field_mapping,
-    )
+    return StreamReader(options, Projection.of(to_arrow_schema(schema, timezone="UTC"), options))
 
 
 class _Reader:
@@ -99,7 +90,6 @@ class BatchReader(_Reader, DataSourceReader):
             end = survey.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
             if options.fail_on_data_loss:
                 assess(start, logs, survey).refuse(losses=True)
-                check_ends(end, logs, survey)
             start, end = self.narrowed(start, end, logs, survey)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         end = replace(end, splits=splits(options, end.backlog(start)))

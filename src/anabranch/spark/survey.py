@@ -293,17 +293,14 @@ class Survey:
             if isinstance(spec, Mapping):
                 self._names.check(spec, self.present)
             cursors[stream] = {
-                region: self._place(
-                    stream,
-                    region,
-                    log,
-                    self._of_region(spec, region, default) if isinstance(spec, Mapping) else spec,
-                )
+                region: self._place(stream, region, log, self._of_region(spec, region, default))
                 for region, log in regions.items()
             }
         return Vector(cursors)
 
-    def _of_region(self, spec: Mapping[str, object], region: str, default: str) -> object:
+    def _of_region(self, spec: object, region: str, default: str) -> object:
+        if not isinstance(spec, Mapping):
+            return spec
         if region in spec:
             return spec[region]
         named = (value for name, value in spec.items() if self._names.covers(name, region))

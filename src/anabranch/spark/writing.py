@@ -6,6 +6,7 @@ With a ledger (`ledger`), or with one XADD for each row (`adding`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
         if plan.options.deterministic_order == "sort":
             iterator = _sorted(iterator, plan.layout)
         if plan.options.speed:
-            present = present_rows(plan.options, identity.task)
+            present = partial(present_rows, plan.options, identity.task)
             iterator = paced(iterator, plan.options.speed, present, lane=plan.layout.lane)
         for batch in iterator:
             for piece in _pieces(batch):

@@ -14,7 +14,7 @@ from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.lake_files import SCHEMA
 from anabranch.spark.losses import assess
 from anabranch.spark.micro_batches import Batch, read_all
-from anabranch.spark.offsets import Logs, OffsetError, Vector
+from anabranch.spark.offsets import OffsetError, Range, Vector
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.regions import committed_offsets
 from anabranch.spark.survey import Survey
@@ -103,7 +103,11 @@ def archive(
     place = Path(checkpoint).absolute() if checkpoint is not None else root / "_checkpoint"
     given = _given(options)
     if dry_run:
-        return _planned(Lake(root), place, ReadOptions.parse(given))
+        parts = tuple(
+            Part(each.stream, each.region, len(each), each.first, each.stop - 1)
+            for each in _unread(place, ReadOptions.parse(given), check=True)
+        )
+        return _archived(Lake(root), parts, len(parts), 0, 0, dry_run=True)
     known = Lake(root).version()
     before = {each.path for each in Lake(root).files()}
     starts = 1
@@ -196,18 +200,28 @@ def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
 
 def waiting(lake: str | Path, options: Mapping[str, str]) -> int:
     """How many positions an archive to this lake would copy. Raises what a client raises."""
-    read = ReadOptions.parse(_given(options))
-    with connect(read.server) as client:
-        survey = Survey(read, client)
+    return sum(map(len, _unread(Path(lake) / "_checkpoint", ReadOptions.parse(_given(options)))))
+
+
+def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> list[Range]:
+    """What a run would copy, by what the server says of its streams; `check` as the run would."""
+    with connect(options.server) as client:
+        survey = Survey(options, client)
+        if check and survey.by_id:
+            raise LakeError(
+                f"the server at {client.address} has no positions, and a lake needs them"
+            )
         logs = survey.logs()
-        return Vector.at_end(logs).backlog(_begin(Path(lake) / "_checkpoint", logs, survey, read))
-
-
-def _begin(checkpoint: Path, logs: Logs, survey: Survey, options: ReadOptions) -> Vector:
-    try:
-        return committed_offsets(checkpoint)
-    except OffsetError:
-        return survey.place(logs, options.starting_offsets, options.starting_timestamp, "earliest")
+        survey.check_regions()
+        try:
+            start = committed_offsets(checkpoint)
+        except OffsetError:
+            start = survey.place(
+                logs, options.starting_offsets, options.starting_timestamp, "earliest"
+            )
+        if check:
+            assess(start, logs, survey).refuse(losses=options.fail_on_data_loss)
+    return Vector.at_end(logs).ranges(start)
 
 
 def _given(options: Mapping[str, str] | None) -> dict[str, str]:
@@ -215,22 +229,3 @@ def _given(options: Mapping[str, str] | None) -> dict[str, str]:
     if not {"startingoffsets", "startingtimestamp"} & {name.lower() for name in given}:
         given["startingOffsets"] = "earliest"
     return given
-
-
-def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
-    """What a run would add, by what the server says of its streams."""
-    with connect(options.server) as client:
-        survey = Survey(options, client)
-        if survey.by_id:
-            raise LakeError(
-                f"the server at {client.address} has no positions, and a lake needs them"
-            )
-        logs = survey.logs()
-        survey.check_regions()
-        start = _begin(checkpoint, logs, survey, options)
-        assess(start, logs, survey).refuse(losses=options.fail_on_data_loss)
-    parts = tuple(
-        Part(each.stream, each.region, len(each), each.first, each.stop - 1)
-        for each in Vector.at_end(logs).ranges(start)
-    )
-    return _archived(lake, parts, len(parts), 0, 0, dry_run=True)

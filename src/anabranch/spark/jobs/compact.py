@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -131,15 +132,10 @@ def _vacuumed(lake: Lake, retain_hours: int, *, dry_run: bool) -> list[str]:
     """Remove replaced files, and those of commits that never came; which ones they are."""
     gone: list[str] = []
     for hours, full in ((retain_hours, False), (max(retain_hours, _UNCOMMITTED_HOURS), True)):
-
-        def vacuumed(*, dry: bool, hours: int = hours, full: bool = full) -> list[str]:
-            return lake.table().vacuum(
-                retention_hours=hours, dry_run=dry, enforce_retention_duration=False, full=full
-            )
-
+        vacuum = partial(lake.table().vacuum, hours, enforce_retention_duration=False, full=full)
         # What is gone already is listed as well, and a vacuum without work is still two commits.
-        some = [each for each in vacuumed(dry=True) if (lake.root / each).exists()]
+        some = [each for each in vacuum(dry_run=True) if (lake.root / each).exists()]
         if some and not dry_run:
-            vacuumed(dry=False)
+            vacuum(dry_run=False)
         gone += [each for each in some if each not in gone]
     return gone

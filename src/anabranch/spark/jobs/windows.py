@@ -18,7 +18,6 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,8 +96,6 @@ class Step:
     batch: int
     entries: int
     windows: int
-    late: int
-    watermark_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,15 +359,7 @@ class _Tally:
         for name, value in told.items():
             self._sums[name] += value
         if self._report is not None:
-            self._report(
-                Step(
-                    step.batchId,
-                    told["entries"],
-                    told["windows"],
-                    told["late"],
-                    _milliseconds(step.eventTime.get("watermark")),
-                )
-            )
+            self._report(Step(step.batchId, told["entries"], told["windows"]))
 
     def result(self, names: tuple[str, ...], starts: int, watermark_ms: int | None) -> Windowed:
         """What all batches did."""
@@ -382,10 +371,3 @@ class _Tally:
             starts=starts,
             dry_run=False,
         )
-
-
-def _milliseconds(text: str | None) -> int | None:
-    """A time of a progress report; None for the beginning of time."""
-    if text is None:
-        return None
-    return round(datetime.fromisoformat(text).timestamp() * 1000) or None
