@@ -103,11 +103,11 @@ def test_entries_below_the_latest_trimming_are_not_compared(spark, ours, other):
 
 
 def test_regions_are_told_apart_or_refused(spark, ours, plain):
-    with pytest.raises(OptionError, match="one region only"):
+    with pytest.raises(OptionError, match="two regions are needed"):
         audit(spark, region_urls={"eu": url(ours)})
     with pytest.raises(ReplicaError, match="no Anabranch server"):
         audit(spark, region_urls=urls(ours, plain))
-    with pytest.raises(ReplicaError, match="--region-urls"):
+    with pytest.raises(OptionError, match="--region-urls"):
         audit(spark, options={"url": url(ours)})
 
 

@@ -34,6 +34,7 @@ ROWS = 300
         (["windows", "s", "--lake", "w", "-o", "password=x"], 1, "username and password"),
         (["lag", "-o", "retries=x"], 2, "a whole number is needed"),
         (["audit", "-o", "tls.ca=x"], 2, "let it begin with rediss://"),
+        (["audit"], 2, "name two regions or more: --region-urls"),
         (["idmp-audit", "-o", "subscribe=s"], 2, "several were given"),
     ],
 )

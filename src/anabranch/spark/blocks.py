@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.spark.entries import Parsed, parse_fragments
-from anabranch.spark.exports import Export, Ints, PayloadError, concatenated
+from anabranch.spark.exports import Export, Ints, PayloadError
 
-__all__ = ["Block", "join"]
+__all__ = ["Block"]
 
 SHAPES_MAX: Final = 64
 """Above so many different sequences of field names in one block, hiredis is quicker."""
@@ -58,23 +58,6 @@ def _word(text: bytes) -> np.uint64:
     return np.uint64(int.from_bytes(text, "little"))
 
 
-def join(exports: Sequence[Export]) -> Block:
-    """The entries of several replies in one block; raises `PayloadError` for broken entries."""
-    sizes = [sum(map(len, each.data)) for each in exports]
-    if sum(sizes) > _BYTES_MAX:
-        raise PayloadError("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
-    bases = np.cumsum([0, *sizes[:-1]])
-    return Block(
-        concatenated([each.ms for each in exports], np.int64),
-        concatenated([each.seq for each in exports], np.uint64),
-        concatenated([each.positions for each in exports], np.int64),
-        concatenated(
-            [each.ends + base for each, base in zip(exports, bases, strict=True)], np.int64
-        ),
-        b"".join([*(part for each in exports for part in each.data), _PADDING]),
-    )
-
-
 # ------------------------------------------------------------------------------------- wire bytes
 
 
@@ -95,7 +78,12 @@ class Block:
     def __init__(
         self, ms: Ints, seq: npt.NDArray[np.uint64], positions: Ints | None, ends: Ints, data: bytes
     ) -> None:
-        """`data` holds the fragments one behind the other and then some bytes of padding."""
+        """`data` holds the fragments one behind the other and then some bytes of padding.
+
+        Raises `PayloadError` for more than Arrow can hold.
+        """
+        if len(data) > _BYTES_MAX:
+            raise PayloadError("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
         self.ms = ms
         self.seq = seq
         self.positions = positions
@@ -107,13 +95,17 @@ class Block:
         self._parsed: Parsed | None = None
 
     @classmethod
+    def of_export(cls, export: Export) -> Block:
+        """The entries of a reply of AB.EXPORT; those that are broken are found when decoded."""
+        data = b"".join([*export.data, _PADDING])
+        return cls(export.ms, export.seq, export.positions, export.ends, data)
+
+    @classmethod
     def of_xrange(cls, data: bytes | memoryview) -> Block:
         """The entries of a reply of XRANGE, without its first line.
 
         Raises `PayloadError` if they do not begin where they seem to, and if parsing is quicker.
         """
-        if len(data) > _BYTES_MAX:
-            raise PayloadError("entries of more than 2 GiB in one piece")
         none = np.empty(0, np.int64)
         block = cls(none, none.view(np.uint64), None, none, b"".join((data, _PADDING)))
         begins = np.flatnonzero(block._bytes[: len(data)] == _BEGIN[0])

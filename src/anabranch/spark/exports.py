@@ -17,7 +17,7 @@ import zstandard
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Export", "Ints", "PayloadError", "concatenated", "parse_export"]
+__all__ = ["Export", "Ints", "PayloadError", "parse_export"]
 
 _VERSION: Final = 2
 _NONE, _ZSTD = 0, 1
@@ -91,7 +91,7 @@ def _parse_export(payload: memoryview) -> Export:
         raise PayloadError(_DISAGREE)
     columns = [each.columns() for each in runs]
     ms, seq, positions, ends = (
-        concatenated([each[number] for each in columns], kind)
+        _concatenated([each[number] for each in columns], kind)
         for number, kind in enumerate((np.int64, np.uint64, np.int64, np.int64))
     )
     sizes = np.cumsum([len(each) for each in data], dtype=np.int64)
@@ -163,7 +163,7 @@ class _Run:
         return ms, seq, positions, ends.astype(np.int64) + np.repeat(offsets, counts)
 
 
-def concatenated(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
+def _concatenated(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
     """One behind the other; an array of the kind if there is none."""
     if len(arrays) == 1:
         return arrays[0]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.spark.blocks import Block, join
+from anabranch.spark.blocks import Block
 from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, connect, stream_key
 from anabranch.spark.columns import ColumnError, Projection
 from anabranch.spark.entries import Entries
@@ -82,7 +82,7 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
                 options,
             )
             if len(older):
-                yield join([older])
+                yield Block.of_export(older)
             return
         # Deleted entries have positions, too; so the log itself ends here.
         if export.next_position <= at:
@@ -96,7 +96,7 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
         if len(export) != export.next_position - at:
             _look_for_loss(piece, at, export, options)
         if len(export):
-            yield join([export])
+            yield Block.of_export(export)
         at = export.next_position
 
 

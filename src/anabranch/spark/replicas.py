@@ -14,21 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
-from urllib.parse import urlsplit, urlunsplit
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.client import Client, ServerRefused, connect, facts_of, stream_key, text_of
+from anabranch.spark.client import Client, connect, facts_of, stream_key
 from anabranch.spark.offsets import LogBounds
 from anabranch.spark.options import OptionError, ServerOptions
 
 __all__ = ["Replica", "ReplicaError", "Replicas"]
 
-_GOSSIP_PORT_ABOVE: Final = 10_000
 _AT_ONCE: Final = 500  # streams asked for in one command
 
 
 class ReplicaError(AnabranchError):
-    """The regions cannot be compared; the text gives the reason and the missing option."""
+    """The regions cannot be compared; the text gives the reason."""
 
 
 @dataclass(slots=True)
@@ -85,22 +83,17 @@ class Replicas:
     def connected(
         cls, server: ServerOptions, urls: Mapping[str, str] | None, *, least: int = 2
     ) -> Iterator[Self]:
-        """`urls`: name to address. None finds the regions by asking `server`; see `discover`.
+        """`urls`: name to address; by default `server` alone. `least`: how many regions at least.
 
-        `least`: the least count of regions. With 1 a server without regions is allowed. Raises
-        `ReplicaError`, `ServerUnreachable`.
+        Raises `OptionError`, `ReplicaError`, `ServerRefused` and `ServerUnreachable`.
         """
-        if urls is None:
-            urls = discover(server, alone=least == 1)
         with ExitStack() as stack:
             found = []
-            for name, url in urls.items():
+            for name, url in (urls or {"": server.url}).items():
                 options = replace(server, url=url)
                 client = stack.enter_context(connect(options))
                 if not client.has_bulk:
-                    raise ReplicaError(
-                        f"{name}: the server at {client.address} is no Anabranch server"
-                    )
+                    raise ReplicaError(f"the server at {client.address} is no Anabranch server")
                 number = facts_of(client.command("AB.INFO", repeatable=True))["region"]
                 found.append(Replica(name, number, options, client))
             _check_distinct(found, least)
@@ -130,50 +123,11 @@ class Replicas:
         return [[each.has(token, deadline) for token in tokens] for each in self.all]
 
 
-def discover(server: ServerOptions, *, alone: bool = False) -> dict[str, str]:
-    """Name and address of every region of the cluster that a server belongs to.
-
-    Members know each other's gossip addresses; the port for clients is assumed to be 10000 below,
-    which holds unless ``gossip-port`` was set. `alone`: also accept a server without regions, under
-    the name ``""``. Raises `ReplicaError`.
-    """
-    with connect(server) as client:
-        if alone and client.has_bulk and not facts_of(client.command("AB.INFO"))["region"]:
-            return {"": server.url}
-        try:
-            rows = client.command("AB.REGION", "LIST", repeatable=True)
-        except ServerRefused as error:
-            raise ReplicaError(
-                f"{error}. Name the servers to compare by --region-urls (region_urls), such as "
-                '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
-            ) from None
-    found = {}
-    parts = urlsplit(server.url)
-    for facts in map(facts_of, rows):
-        if facts["state"] == b"removed":
-            continue
-        if facts["state"] == b"myself":
-            found[text_of(facts["name"])] = server.url
-            continue
-        host, _, port = text_of(facts["address"]).rpartition(":")
-        number = int(port) - _GOSSIP_PORT_ABOVE
-        if number <= 0:
-            raise ReplicaError(
-                f"region {text_of(facts['name'])} has gossip port {port}, which does not tell the "
-                "port for clients: name the servers to compare by --region-urls (region_urls)"
-            )
-        login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
-        found[text_of(facts["name"])] = urlunsplit(
-            parts._replace(netloc=f"{login}{f'[{host}]' if ':' in host else host}:{number}")
-        )
-    return found
-
-
 def _check_distinct(replicas: Sequence[Replica], least: int) -> None:
     if len(replicas) < least:
         raise OptionError(
-            "there is one region only, and two are needed to compare: name them by --region-urls "
-            "(region_urls)"
+            "two regions are needed to compare: name them by --region-urls (region_urls), such as "
+            '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
         )
     numbers = [each.number for each in replicas]
     twice = {number for number in numbers if number and numbers.count(number) > 1}

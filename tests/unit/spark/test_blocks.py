@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.blocks import SHAPES_MAX, join
+from anabranch.spark.blocks import SHAPES_MAX, Block
 from anabranch.spark.entries import Parsed
 from anabranch.spark.exports import PayloadError, parse_export
 from tests.unit.spark.exports import chunk, fragment, payload
@@ -87,7 +87,7 @@ def compressed(whole):
 def test_decoding_agrees_with_the_reference(rows, rng, smaller):
     whole, entries = exported(rows, rng)
     export = parse_export(compressed(whole) if smaller else whole)
-    block = join([export])
+    block = Block.of_export(export)
     wanted = [reference(fragment(ms, seq, fields)) for _, ms, seq, fields in entries]
     assert lossless(block) == wanted == [list(map(tuple, row)) for row in rows]
     assert export.positions.tolist() == [each[0] for each in entries]
@@ -101,19 +101,12 @@ def test_decoding_agrees_with_the_reference(rows, rng, smaller):
     assert block.pairs(len(rows) - 1) == wanted[-1]
 
 
-@settings(max_examples=50, deadline=None)
-@given(entry_lists, entry_lists, st.randoms(use_true_random=False))
-def test_several_replies_are_decoded_as_one(left, right, rng):
-    exports = [parse_export(exported(rows, rng)[0]) for rows in (left, right)]
-    assert lossless(join(exports)) == [list(map(tuple, row)) for row in (*left, *right)]
-
-
 @pytest.mark.parametrize("shapes", [1, 2, SHAPES_MAX, SHAPES_MAX + 1, 80])
 def test_many_shapes_are_decoded_too(shapes):
     rows = [[(b"f%d" % (at % shapes), b"v%d" % at), (b"x", b"%d" % at)] for at in range(400)]
     entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
     whole = payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], 400)
-    block = join([parse_export(whole)])
+    block = Block.of_export(parse_export(whole))
     assert block.values([b"x", b"f0"])[0].to_pylist() == [b"%d" % at for at in range(400)]
     assert block.values([b"f0"])[0].to_pylist() == first_values(rows, b"f0")
     assert lossless(block) == rows
@@ -124,13 +117,13 @@ def test_a_long_name_before_short_entries_is_decoded(size):
     rows = [[(b"n" * size, b"long")], *([(b"a", b"%d" % (at % 10))] for at in range(500))]
     entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
     whole = payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], 501)
-    block = join([parse_export(whole)])
+    block = Block.of_export(parse_export(whole))
     assert block.values([b"a"])[0].to_pylist() == first_values(rows, b"a")
     assert lossless(block) == rows
 
 
 def test_an_export_without_entries_has_columns_without_rows():
-    block = join([parse_export(payload([], 7))])
+    block = Block.of_export(parse_export(payload([], 7)))
     assert len(block) == 0
     assert [column.to_pylist() for column in block.values([b"a", b"b"])] == [[], []]
     assert lossless(block) == []
@@ -176,7 +169,7 @@ def test_damaged_bytes_are_refused_or_decoded_but_never_read_past(rows, rng, dat
     place = data.draw(st.integers(16 + 40 + 16 * len(rows), len(whole) - 1))
     whole[place] = data.draw(st.integers(0, 255))
     try:
-        block = join([parse_export(bytes(whole))])
+        block = Block.of_export(parse_export(bytes(whole)))
         found = lossless(block)
         block.values([b"a"])
     except PayloadError:
@@ -191,7 +184,7 @@ def test_entries_that_do_not_end_where_the_ends_say_are_refused():
     )
     first_value = whole.index(b"$9")
     whole[first_value : first_value + 2] = b"$8"  # the value's last byte is left over
-    block = join([parse_export(bytes(whole))])
+    block = Block.of_export(parse_export(bytes(whole)))
     with pytest.raises(PayloadError):
         block.fields()
     longer = bytearray(whole)
@@ -199,7 +192,7 @@ def test_entries_that_do_not_end_where_the_ends_say_are_refused():
     count = longer.index(b"*2\r\n$1\r\na")
     longer[count : count + 2] = b"*0"  # no fields, and yet bytes follow
     with pytest.raises(PayloadError, match="does not end where it should"):
-        join([parse_export(bytes(longer))]).fields()
+        Block.of_export(parse_export(bytes(longer))).fields()
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.record import Check, Job, Record, Words, checks_of
 from anabranch.cli.spark.shared import (
     check_regions,
     region_options,
@@ -26,9 +26,8 @@ __all__ = ["audit", "idmp_audit"]
     cls=Job,
     help="""Compare the entries of all regions; exit 1 if there is a finding.
 
-Entries that some regions have not received yet are not compared. Without --region-urls the server
-is asked for the regions; the port for clients is then assumed to be 10000 below the gossip port.
-Spark is started for more than five million entries only.
+Entries that some regions have not received yet are not compared. Spark is started for more than
+five million entries only.
 
 \b
 Example:
@@ -62,6 +61,8 @@ def audit(record: Record, url: str, master: str, options: dict[str, str], **more
         )
 
     check_regions(url, options, more["region_urls"])
+    if len(more["region_urls"] or ()) < 2:
+        raise click.UsageError("name two regions or more: --region-urls")
     try:
         run_alone(record, lambda: audited(None, ALONE_MAX), _audited)
     except TooLarge:
@@ -76,12 +77,12 @@ _HOLDS: Final = {
 
 
 def _audited(done: Audited) -> Words:
-    found: dict[str, list[str]] = {kind: [] for kind in _HOLDS}
+    found = []
     for each in done.findings:
         by = f", written by region {each.replica_id}" if each.replica_id else ""
         words = f"{each.kind}: {each.stream} {each.what}{by}: {', '.join(each.regions)}"
-        found[each.kind].append(words)
-    checks = [Check(_HOLDS[kind], lines) for kind, lines in found.items()]
+        found.append((each.kind, words))
+    checks = checks_of(_HOLDS, found)
     apart = [f"{done.undecided} differences may be under way: the regions are apart"]
     checks.append(Check("all is decided", apart if done.undecided else (), fails=False))
     lines = ["there is more: raise --limit"] if done.more else []
@@ -97,7 +98,8 @@ def _audited(done: Audited) -> Words:
     cls=Job,
     help="""Report refused duplicates, producers near their limits, and rows written twice.
 
-It exits with 1 if rows that one producer wrote in two regions are there twice. No Java is needed.
+It exits with 1 if rows that one producer wrote in two regions are there twice, which
+one region knows of all. No Java is needed.
 
 \b
 Example:

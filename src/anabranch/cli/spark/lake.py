@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from anabranch.cli.spark import shared
-from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.record import Check, Job, Record, Words, checks_of
 from anabranch.cli.spark.shared import counted, names_option, run, run_alone, run_on_lake
 
 if TYPE_CHECKING:
@@ -229,13 +229,11 @@ def compact(record: Record, master: str, lake: Path, target_mib: int, **more: An
     """The files of a lake into larger ones."""
     from anabranch.spark.jobs.compact import compact as job  # noqa: PLC0415 - an extra
 
-    def compacted(spark: Any) -> Compacted:
-        return job(spark, lake, target_bytes=target_mib << 20, progress=progress, **more)
-
     def progress(made: int, planned: int) -> None:
         record.step(f"{made} of {planned} days merged", total=made)
 
     record.unit = "days"
+    compacted = partial(job, lake=lake, target_bytes=target_mib << 20, progress=progress, **more)
     run_on_lake(record, lake, master, compacted, _compacted)
 
 
@@ -273,15 +271,12 @@ def verify(record: Record, master: str, lake: Path, allow_gaps: bool) -> None:
     """Are the files of a lake intact?"""
     from anabranch.spark.jobs.verify import verify as job  # noqa: PLC0415 - an extra
 
-    def verified(spark: Any) -> Verified:
-        return job(spark, lake, allow_gaps=allow_gaps, progress=progress)
-
     def progress(read: int, files: int) -> None:
         record.step(f"{read} of {files} files read", total=read)
 
     record.unit = "files"
-    in_words = partial(_verified, allow_gaps=allow_gaps)
-    run_on_lake(record, lake, master, verified, in_words)
+    verified = partial(job, lake=lake, allow_gaps=allow_gaps, progress=progress)
+    run_on_lake(record, lake, master, verified, partial(_verified, allow_gaps=allow_gaps))
 
 
 _HOLDS: Final = {
@@ -297,14 +292,10 @@ _HOLDS: Final = {
 
 
 def _verified(done: Verified, *, allow_gaps: bool) -> Words:
-    checks = [
-        Check(
-            what,
-            [f"{kind} {each.where}: {each.what}" for each in done.findings if each.kind == kind],
-        )
-        for kind, what in _HOLDS.items()
-        if kind != "gap" or not allow_gaps
-    ]
+    holds = {kind: what for kind, what in _HOLDS.items() if kind != "gap" or not allow_gaps}
+    checks = checks_of(
+        holds, ((each.kind, f"{each.kind} {each.where}: {each.what}") for each in done.findings)
+    )
     lines = []
     if done.undigested:
         lines.append(f"{counted(done.undigested, 'merged file')} without a digest")

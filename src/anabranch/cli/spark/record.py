@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import click
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Check", "Job", "Picture", "Record", "Step", "Words"]
+__all__ = ["Check", "Job", "Picture", "Record", "Step", "Words", "checks_of"]
 
 _STEPS_MAX: Final = 1_000
 
@@ -28,6 +28,14 @@ class Check:
     problems: Sequence[str] = ()
     fails: bool = True
     """A problem is a failure, and the command exits with 1."""
+
+
+def checks_of(holds: Mapping[str, str], found: Iterable[tuple[str, str]]) -> list[Check]:
+    """A check for each kind of finding: what holds without any, and the lines of those found."""
+    lines: dict[str, list[str]] = {kind: [] for kind in holds}
+    for kind, line in found:
+        lines[kind].append(line)
+    return [Check(what, lines[kind]) for kind, what in holds.items()]
 
 
 @dataclass(frozen=True, slots=True)

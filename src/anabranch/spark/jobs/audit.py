@@ -111,12 +111,12 @@ def audit(
 
     Replicas are read by `spark`, or without it by threads of this process; if that would be more
     than `alone_max` entries, `TooLarge` is raised.
-    `region_urls`: name to address, as executors reach it; without it the regions are found by
-    asking the server of the option ``url``. `streams`: keys; all that match `pattern`, or all, if
-    none is named. `bucket_ms`: span of a digest; by default such that it has about a thousand
-    entries. `settle_s`: how long the regions may take to catch up with each other. `limit`: no more
-    findings than so many. `options` are connection options of a read, such as password. Raises
-    `ReplicaError`, `ServerUnreachable`, `ServerRefused`, `OptionError` and what Spark raises.
+    `region_urls`: name to address of two regions or more, as executors reach them. `streams`: keys;
+    all that match `pattern`, or all, if none is named. `bucket_ms`: span of a digest; by default
+    such that it has about a thousand entries. `settle_s`: how long the regions may take to catch up
+    with each other. `limit`: no more findings than so many. `options` are connection options of a
+    read, such as password. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused`,
+    `OptionError` and what Spark raises.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     say = progress or (lambda _: None)

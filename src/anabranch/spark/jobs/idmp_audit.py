@@ -97,11 +97,11 @@ def idmp_audit(
 ) -> IdmpAudited:
     """Look at the idempotent producers of streams, in all regions or on a server of its own.
 
-    `region_urls`: name to address; without it the regions are found by asking the server of the
-    option ``url``. `streams`: keys; all that match `pattern`, or all, if none is named. `near`: the
-    part of capacity or duration that counts as nearly used up. `progress` is told what begins.
-    `options` are connection options of a read. No Spark session is needed. Raises
-    `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
+    `region_urls`: name to address; by default there is the server of the option ``url`` alone,
+    which knows of conflicts with other regions, too. `streams`: keys; all that match `pattern`, or
+    all, if none is named. `near`: the part of capacity or duration that counts as nearly used up.
+    `progress` is told what begins. `options` are connection options of a read. No Spark session is
+    needed. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     memories: list[Memory] = []
