@@ -8,7 +8,7 @@ __all__ = ["ArgumentError", "Failure", "LibraryError", "number_of", "text_in"]
 
 
 class Failure(Exception):
-    """An error on its way into a script, with the whole text."""
+    """An error that a script gets, with its whole text."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__(text)
@@ -16,7 +16,7 @@ class Failure(Exception):
 
 
 class LibraryError(Failure):
-    """An error of a library, with its place: scripts catch the text itself, as of errors of Lua."""
+    """An error of a library. Its text names the place in the script, as errors of Lua do."""
 
 
 class ArgumentError(Exception):
@@ -52,7 +52,7 @@ def text_in(args: tuple[object, ...], index: int) -> bytes:
 
 
 def _type_of(args: tuple[object, ...], index: int) -> str:
-    """The type of an argument in the words of Lua."""
+    """The name that Lua has for the type of an argument."""
     if index > len(args):
         return "no value"
     value = args[index - 1]

@@ -30,7 +30,7 @@ _INTEGER_MAX: Final = 1 << 62
 
 
 class HostFunctions:
-    """They belong to one machine, and work for the script that runs there."""
+    """The functions of one machine; they act for the script that runs there."""
 
     def __init__(self, world: World, interruption: Interruption) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class HostFunctions:
         """Of the script that runs."""
 
     def by_name(self) -> Mapping[bytes, object]:
-        """What ``sandbox.lua`` gets."""
+        """The functions that ``sandbox.lua`` gets, by name."""
         roomy = self._interruption.roomy
 
         def library(functions: Mapping[bytes, Callable[..., object]]) -> Mapping[bytes, object]:
@@ -180,7 +180,7 @@ def text_of(problem: object) -> bytes:
 
 
 def _argument(value: object) -> bytes:
-    """An argument of a command as Redis makes it of a value of Lua."""
+    """A value of Lua as an argument of a command, by the rules of Redis."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,8 +1,8 @@
 """Interrupts scripts that take long, and ends those that must not go on.
 
-A script runs on a stack of its own (:mod:`greenlet`). Every so many instructions the hook in
-``interruption.lua`` calls :meth:`Interruption.tick`, which leaves that stack for the one of whoever
-asked for a step. So a script that takes long is cut into slices like all other work, in one thread.
+A script runs on a stack of its own (:mod:`greenlet`). After a number of instructions the hook in
+``interruption.lua`` calls :meth:`Interruption.tick`, which switches back to the stack of the caller
+of :meth:`Interruption.steps`. So a long script runs in slices like all other work, in one thread.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ __all__ = ["OUT_OF_MEMORY", "Interruption"]
 _T = TypeVar("_T")
 
 INSTRUCTIONS_MAX: Final = 1000
-"""Between two looks at the clock; the same number is in ``interruption.lua``."""
+"""Instructions between two readings of the clock; ``interruption.lua`` has the same number."""
 
 TICK_NS: Final = 500_000
-"""A script gives way after this; fewer instructions are done at once if they take longer."""
+"""The longest slice of a script; a slice of slow instructions has fewer of them."""
 
 CALLS: Final = 64
-"""Calls of commands between two looks at the clock; they are few instructions and take longer."""
+"""Calls of commands between two readings of the clock: a call is one long instruction."""
 
 LOAD_NS: Final = 500_000_000
-"""All clients wait while a library is loaded; it has to end after this."""
+"""The most time to load a library, because all clients wait for it."""
 
 OUT_OF_MEMORY: Final = b"ERR not enough memory"
 
 
 class Interruption:
-    """The stack on which scripts run, and the reason for which the present one has to end."""
+    """The stack on which scripts run, and the reason why the running script must end."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -50,34 +50,34 @@ class Interruption:
         self._work: Callable[[], Any] | None = None  # what is done there
         self._result: Any = None
         self._problem: BaseException | None = None
-        self._kill: bytes | None = None  # the error by which the script has to end
+        self._kill: bytes | None = None  # the error with which the script must end
         self._calls_left = CALLS
-        self._load_until_ns = 0  # when a library must have been loaded; 0 while none is
+        self._load_until_ns = 0  # the deadline of a library that is being loaded; 0: none is
         self._instructions = INSTRUCTIONS_MAX
         self._ticked_ns = self._switched_ns = 0
 
     def begin(self) -> None:
-        """A script begins."""
+        """Prepare for a new script."""
         self._kill = None
         self._instructions = INSTRUCTIONS_MAX
         self._load_until_ns = 0
         self._ticked_ns = self._switched_ns = perf_counter_ns()
 
     def begin_loading(self) -> None:
-        """The code of a library begins."""
+        """Prepare for the code of a new library."""
         self.begin()
         self._load_until_ns = self._ticked_ns + LOAD_NS
 
     def kill(self) -> None:
-        """End the script with an error, when it has the next step."""
+        """End the running script with an error at its next step."""
         self._kill = KILLED
 
     # -- memory -------------------------------------------------------------------------------
 
     def make_room(self, size: int = 0) -> None:
-        """See to it that what a function of ours returns, of this size, fits into the runtime.
+        """Check that the result of a function, of this size, fits into the runtime.
 
-        If it does not, the script ends, as it must not come here again.
+        If the result does not fit, the script ends with an error.
         """
         world = self._world
         used = world.used_bytes
@@ -89,7 +89,7 @@ class Interruption:
             raise Failure(OUT_OF_MEMORY)
 
     def roomy(self, function: Callable[..., object]) -> Callable[..., object]:
-        """The same function, which first looks whether there is room for what it returns."""
+        """The same function, but it first calls :meth:`make_room` for its result."""
 
         def call(*args: object) -> object:
             self.make_room(sum(8 * len(each) for each in args if isinstance(each, bytes)))
@@ -100,10 +100,10 @@ class Interruption:
     # -- time ---------------------------------------------------------------------------------
 
     def tick(self) -> tuple[bytes | None, int | None]:
-        """Let others have a turn, after so many instructions.
+        """End the slice if it has taken its time.
 
-        The error by which the script ends if it must, and the number of instructions before the
-        next call. One instruction may take long, if it is about a long string.
+        Returns the error with which the script must end, or None, and the number of instructions
+        until the next call. One instruction may take long, for example on a long string.
         """
         if self._kill is not None:
             self._world.limit(self._world.used_bytes + ROOM_BYTES)

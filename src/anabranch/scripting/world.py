@@ -1,8 +1,8 @@
 """The Lua runtime with the sandbox inside, and how much memory it may take.
 
-The limit of the runtime is only in force while Lua runs. An allocation that fails then is an error
-of Lua. One that fails in between, while a value of Python is copied into the runtime, ends the
-process: so there is no limit then, and :class:`Interruption` sees to it that there is room.
+The limit of the runtime holds only while Lua runs: an allocation that fails then is an error of
+Lua. An allocation that fails while a value of Python is copied into the runtime ends the process.
+So there is no limit during a copy, and :class:`Interruption` checks first that there is room.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNSHARED: Final = 3
 it."""
 
 _PARTS: Final = ("errors", "interruption", "libraries", "redis", "replies")
-"""The files of which ``sandbox.lua`` makes the world of scripts."""
+"""The files from which ``sandbox.lua`` builds the environment of scripts."""
 
 
 class World:
@@ -42,7 +42,7 @@ class World:
     """
 
     def __init__(self, memory_bytes: int) -> None:
-        """``memory_bytes`` is what all scripts may take together."""
+        """``memory_bytes`` is the most memory of all scripts together."""
         self.memory_bytes = memory_bytes
         self.runtime: Any = lua51.LuaRuntime(
             encoding=None,
@@ -85,16 +85,16 @@ class World:
 
     @property
     def used_bytes(self) -> int:
-        """What the runtime takes."""
+        """The memory that the runtime uses."""
         used: int = self.runtime.get_memory_used()
         return used
 
     def limit(self, memory_bytes: int | None) -> None:
-        """How much the runtime may take from now on; None is no limit, for what we do ourselves."""
+        """Set the most memory of the runtime; None: no limit, while no script runs."""
         self.runtime.set_max_memory(memory_bytes or _NO_LIMIT)
 
     def close(self) -> None:
-        """Free the runtime, unless something that came from it is in use: then it stays."""
+        """Free the runtime. If an object of the runtime is still in use, the runtime stays."""
         self.runtime.eval("pcall")(_no_attribute)  # lupa keeps the last error, and frames with it
         self.inside["collect"]()  # this frees errors that scripts have caught
         self.inside.clear()

@@ -11,7 +11,7 @@ __all__ = ["Clock"]
 
 
 class Clock(RealClock):
-    """Goes like the system's clock until a test moves or stops it.
+    """A clock that follows the system's clock until a test moves or stops it.
 
     IDs, deadlines of keys, idle times, the age of idempotent IDs and the time-outs of blocked
     readers follow it. A change takes effect before the method returns.
@@ -23,7 +23,7 @@ class Clock(RealClock):
         self._on_change: list[Callable[[], None]] = []
 
     def on_change(self, look: Callable[[], None]) -> None:
-        """Have something called after each change; servers do this."""
+        """Register a function that is called after each change."""
         self._on_change.append(look)
 
     def now_us(self) -> int:
@@ -38,7 +38,7 @@ class Clock(RealClock):
         return self.now_us() // 1000
 
     def advance(self, seconds: float) -> None:
-        """Move the time on; a clock that was stopped stays stopped."""
+        """Advance the time; a stopped clock stays stopped."""
         self._set(self.now_us() + round(seconds * 1_000_000))
 
     def set(self, ms: int) -> None:
@@ -50,7 +50,7 @@ class Clock(RealClock):
         self._stopped_us = self.now_ms * 1000
 
     def resume(self) -> None:
-        """Let the time go on from where it was stopped."""
+        """Start the clock again, from the time at which it was stopped."""
         if self._stopped_us is not None:
             self._ahead_us = self._stopped_us - time.time_ns() // 1000
             self._stopped_us = None

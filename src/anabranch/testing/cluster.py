@@ -114,7 +114,7 @@ class Cluster(Startable):
         return regions[name]
 
     def __getitem__(self, name: str) -> Server:
-        """The same for names that are no Python names."""
+        """A region by its name, also if the name is not a Python name."""
         return self.regions[name]
 
     def __iter__(self) -> Iterator[Server]:
@@ -148,7 +148,7 @@ class Cluster(Startable):
             self.cut(name, other)
 
     def delay(self, one: str, other: str, ms: int) -> None:
-        """Let everything between two regions take so many milliseconds longer, each way."""
+        """Delay all frames between two regions by this number of milliseconds, each way."""
         self._link(one, other, "DELAY", ms)
 
     def heal(self) -> None:
@@ -161,7 +161,7 @@ class Cluster(Startable):
     # -- converging ---------------------------------------------------------------------------
 
     def settle(self, seconds: float = 10.0) -> None:
-        """Return when every region has what every other has.
+        """Wait until every region has applied the effects of all others.
 
         Raises `NotConvergedError` with the differences if that takes longer.
         """
@@ -181,7 +181,7 @@ class Cluster(Startable):
             time.sleep(_POLL_S)
 
     def _lacking(self) -> list[str]:
-        """Which effects of whom are missing where."""
+        """The effects that each region lacks, by the region that wrote them."""
         vectors = {
             name: region.call(_vector) for name, region in self.regions.items() if region.is_running
         }

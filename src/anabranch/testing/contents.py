@@ -1,7 +1,7 @@
 r"""All data of a server as plain Python values, to be printed and compared.
 
 A stream is ``{"entries": {ID: {field: value}}, "groups": {name: {...}}}``, a string is a string, a
-list a list and a set a set; text that is no UTF-8 keeps its bytes as ``\xff``. Keys of databases
+list a list and a set a set; text that is not UTF-8 keeps its bytes as ``\xff``. Keys of databases
 other than 0 are written ``3:key``.
 """
 
@@ -16,7 +16,7 @@ Ask = Callable[..., Any]
 
 
 def contents(ask: Ask) -> dict[str, Any]:
-    """`ask` runs a command and returns its reply as RESP3 has it."""
+    """All data, read with `ask`, which runs a command and returns its RESP3 reply."""
     found: dict[str, Any] = {}
     databases = [word for word in _text(ask("INFO", "keyspace")).split() if word.startswith("db")]
     for line in databases:

@@ -17,13 +17,13 @@ OURSELVES: Final = "anabranch.testing"
 """The address of who asks without a connection."""
 
 SEEN_MAX: Final = 1000
-"""So many of the newest commands are remembered."""
+"""The number of newest commands that are remembered."""
 
 ARGUMENT_BYTES_MAX: Final = 200
 """Of an argument, so many bytes are remembered."""
 
 ARGUMENTS_MAX: Final = 100
-"""Of a command, so many arguments are remembered."""
+"""The number of arguments of a command that are remembered."""
 
 
 def our_session(live: LiveServer) -> Session:

@@ -21,17 +21,17 @@ class Startable(ABC):
         """Stop."""
 
     def __enter__(self) -> Self:
-        """Started."""
+        """Start, and return this object."""
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        """Closed."""
+        """Close."""
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Started, while the caller's loop goes on."""
+        """Start without blocking the caller's event loop."""
         return await asyncio.to_thread(self.start)
 
     async def __aexit__(self, *_: object) -> None:
-        """Closed, while the caller's loop goes on."""
+        """Close without blocking the caller's event loop."""
         await asyncio.to_thread(self.close)
