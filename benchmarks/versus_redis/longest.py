@@ -216,6 +216,13 @@ def long_commands() -> list[LongCommand]:
         _of_many("XCLAIM", GROUP, HEIR, 0),
         _of_many("XACK", GROUP),
         _of_many("XDEL"),
+        LongCommand(
+            "XDEL of every tenth entry",
+            lambda stage: [
+                request("XDEL", WORK, *map(sensor_id, range(0, stage.entries, MANY))),
+            ],
+            Stage.copy,
+        ),
         _changing("XGROUP DELCONSUMER", "XGROUP", "DELCONSUMER", WORK, GROUP, OWNER),
         _changing("XGROUP DESTROY", "XGROUP", "DESTROY", WORK, GROUP),
         _changing("XTRIM MAXLEN 0", "XTRIM", WORK, "MAXLEN", 0),

@@ -133,3 +133,21 @@ def test_a_client_that_goes_ends_its_long_command(server: AnabranchServer) -> No
                 sock.sendall(encode_command(("DUMP", "s")))
         assert client.call("XACK", "s", "g", "1-1") == (":", 1)
         assert client.call("XLEN", "s") == (":", ENTRIES)
+
+
+def test_a_delete_of_many_entries_keeps_nobody_waiting(server: AnabranchServer) -> None:
+    """One entry in five of all nodes; the bound is in CPU time of the server."""
+    ids = [f"{n + 1}-1" for n in range(0, ENTRIES, 5)]
+    with server.client() as client, canary_of(server) as canary:
+        client.timeout = TIMEOUT_S
+
+        def sight(*words: Argument) -> Sighting:
+            client.call("COPY", "s", "t", "REPLACE")
+            canary.look()
+            kind, reply = client.call(*words, *ids)
+            assert reply == len(ids) if kind == ":" else reply.count((":", 1)) == len(ids)
+            return canary.look()
+
+        assert best(partial(sight, "XDEL", "t")) < WAIT_MS
+        assert best(partial(sight, "XDELEX", "t", "IDS", len(ids))) < WAIT_MS
+        assert client.call("DEL", "t") == (":", 1)

@@ -178,13 +178,16 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
 def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     """See :class:`kinds.Remove`."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    gone = stream.remove_all(effect.ids)
+    gone: Sequence[int] = effect.ids
+    if effect.located is None:
+        gone = stream.remove_all(effect.ids)
+    else:
+        stream.remove_located(effect.located)
     if effect.counted and gone:
         newest = max(gone)
         stream.max_deleted_id = max(stream.max_deleted_id, newest)
     if effect.dereferenced:
-        for entry_id in effect.ids:
-            stream.drop_references(entry_id)
+        stream.drop_references(effect.ids)
     keyspace.databases[effect.db].touch(effect.key)
 
 
@@ -214,9 +217,7 @@ def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
     """See :class:`kinds.Dereference`. An entry that still exists here keeps its references."""
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is not None:
-        for entry_id in effect.ids:
-            if stream.find(entry_id) is None:
-                stream.drop_references(entry_id)
+        stream.drop_references([each for each in effect.ids if stream.find(each) is None])
 
 
 def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:

@@ -134,10 +134,18 @@ def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
     stream = _stream(writer, effect.db, effect.key)
     ranges: dict[int, Ranges] = {}
     newest: dict[int, tuple[int, int]] = {}
-    for entry_id in effect.ids:
-        for replica_id, block, index in stream.find_all(entry_id):
+    shares = effect.located
+    if shares is None:
+        shares = [
+            (replica_id, block, [index], [entry_id])
+            for entry_id in effect.ids
+            for replica_id, block, index in stream.find_all(entry_id)
+        ]
+    for replica_id, block, indexes, ids in shares:
+        known = ranges.setdefault(replica_id, Ranges())
+        for index, entry_id in zip(indexes, ids, strict=True):
             number = block.number(index)
-            ranges.setdefault(replica_id, Ranges()).add(number - 1, number)
+            known.add(number - 1, number)
             newest[replica_id] = max(newest.get(replica_id, (0, 0)), (number, entry_id))
     yield kinds.RemoveNumbers(
         effect.db,

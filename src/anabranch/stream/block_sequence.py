@@ -313,7 +313,7 @@ class BlockSequence:
 
     def live_among(self, ids: Iterable[int]) -> list[int]:
         """Those of these IDs that live entries have, in the given order."""
-        return [entry_id for _, _, found in self._located(ids) for entry_id in found]
+        return [entry_id for _, _, found in self.located(ids) for entry_id in found]
 
     def remove_all(self, ids: Iterable[int]) -> list[int]:
         """Remove the live entries that have these distinct IDs; returns the IDs that were found.
@@ -321,34 +321,43 @@ class BlockSequence:
         Neighbours are removed together, which saves most of the work of :meth:`remove`.
         """
         gone: list[int] = []
-        for at, indexes, found in self._located(ids):
-            del self._live_sums[at + 1 :]
-            block = self.blocks[at]
-            if block.shared:
-                block = self._own(at)
-            if block is self.tail:
-                self._keep_newest()
-            block.kill_all(indexes)
-            self._gone += len(indexes)
+        for block, indexes, found in self.located(ids):
+            self.remove_within(block, indexes)
             gone += found
-            if not block.live:
-                self._drop(block)
         return gone
 
-    def _located(self, ids: Iterable[int]) -> Iterator[tuple[int, list[int], list[int]]]:
-        """``(block index, indexes, IDs)`` of the live entries with these IDs.
+    def remove_within(self, block: Block, indexes: list[int]) -> None:
+        """Remove live entries of one block, each named once; does not open the block."""
+        at = self._block_index(block.first_id)
+        del self._live_sums[at + 1 :]
+        if block.shared:
+            block = self._own(at)
+        if block is self.tail:
+            self._keep_newest()
+        block.kill_all(indexes)
+        self._gone += len(indexes)
+        if not block.live:
+            self._drop(block)
+
+    def holds(self, block: Block) -> bool:
+        """Whether a block is one of this log."""
+        at = self._block_index(block.first_id)
+        return at >= 0 and self.blocks[at] is block
+
+    def located(self, ids: Iterable[int]) -> Iterator[tuple[Block, list[int], list[int]]]:
+        """``(block, indexes, IDs)`` of the live entries with these IDs.
 
         Neighbouring IDs of one block come together. What was yielded may be removed at once.
         """
         first_ids = self.first_ids
         block: Block | None = None
-        at = low = high = 0
+        low = high = 0
         indexes: list[int] = []
         found: list[int] = []
         for entry_id in ids:
             if block is None or not low <= entry_id < high:
-                if indexes:
-                    yield at, indexes, found
+                if block is not None and indexes:
+                    yield block, indexes, found
                     indexes, found = [], []
                 at = bisect_right(first_ids, entry_id) - 1
                 if at < 0:
@@ -361,8 +370,8 @@ class BlockSequence:
             if index >= 0:
                 indexes.append(index)
                 found.append(entry_id)
-        if indexes:
-            yield at, indexes, found
+        if block is not None and indexes:
+            yield block, indexes, found
 
     def drop_blocks(self, low: int, high: int) -> list[Block]:
         """Remove neighbouring blocks with all their entries; returns them."""

@@ -295,7 +295,9 @@ class RegionLog(BlockSequence):
         """Remove the entries of a block from an index on with numbers up to ``high``."""
         block = self.blocks[at]
         stop = block.index_above(high)
-        self.remove_all([i for run in block.runs(first, stop) for i in block.ids[slice(*run)]])
+        doomed = [index for run in block.runs(first, stop) for index in range(*run)]
+        if doomed:
+            self.remove_within(block, doomed)
 
     def clear_upto(self, number: int, position: int) -> list[Block]:
         """Remove and forget everything up to a number; counting begins at ``position``.

@@ -16,6 +16,7 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.ledger import Ledger
+from anabranch.stream.located import Share
 from anabranch.stream.lone_group import LoneGroup
 from anabranch.stream.merge import (
     limited,
@@ -233,6 +234,11 @@ class Stream(Counted):
             return self.local.remove_all(ids)
         return [entry_id for entry_id in ids if self.remove(entry_id)]
 
+    def remove_located(self, shares: Iterable[Share]) -> None:
+        """Remove entries that were located at this moment."""
+        for replica_id, block, indexes, _ in shares:
+            self.logs[replica_id].remove_within(block, indexes)
+
     def trim(self, region: int, below_position: int) -> list[Block]:
         """Remove the entries of a region with lower positions.
 
@@ -248,12 +254,14 @@ class Stream(Counted):
         gone = log.drop_blocks(0, whole)
         if log.tail is not None and log.blocks[0].first_position < below_position:
             block = log.blocks[0]
-            doomed: list[int] = []
-            for first, stop in block.runs(0, block.count):
-                doomed += [
-                    block.ids[i] for i in range(first, stop) if block.position(i) < below_position
-                ]
-            log.remove_all(doomed)
+            doomed = [
+                index
+                for run in block.runs(0, block.count)
+                for index in range(*run)
+                if block.position(index) < below_position
+            ]
+            if doomed:
+                log.remove_within(block, doomed)
         return gone
 
     def set_ids(self, last_id: int, entries_added: int | None, max_deleted_id: int | None) -> None:
@@ -273,9 +281,10 @@ class Stream(Counted):
         if max_deleted_id is not None:
             self.max_deleted_id = max_deleted_id
 
-    def drop_references(self, entry_id: int) -> int:
-        """Remove an entry from the pending lists of all groups; returns in how many it was."""
-        return sum(group.acknowledge([entry_id]) for group in self.groups.values())
+    def drop_references(self, ids: Sequence[int]) -> None:
+        """Remove entries from the pending lists of all groups."""
+        for group in self.groups.values():
+            group.acknowledge(ids)
 
     # -- of several regions -------------------------------------------------------------------
 

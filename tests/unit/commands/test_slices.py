@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from anabranch.commands.execution.session import Session
-from anabranch.commands.request.arguments import IDS_AT_ONCE
 from anabranch.keyspace.digest import keyspace_digest
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.scheduling import SLICE_NS
 from anabranch.stream.block import Block
 from anabranch.stream.group import Group
+from anabranch.stream.located import LOCATED_AT_ONCE
 from anabranch.stream.pending import Consumer
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
@@ -32,8 +32,8 @@ TURNS_MAX = 2000
 def portions(first: int, step: int) -> Iterator[list[str]]:
     """IDs of every so-manieth entry, so many that a command does all in one step."""
     ids = [f"{index}-1" for index in range(first, ENTRIES, step)]
-    for at in range(0, len(ids), IDS_AT_ONCE // 2):
-        yield ids[at : at + IDS_AT_ONCE // 2]
+    for at in range(0, len(ids), LOCATED_AT_ONCE // 2):
+        yield ids[at : at + LOCATED_AT_ONCE // 2]
 
 
 class Driven(Harness):
@@ -346,17 +346,62 @@ def test_a_snapshot_still_has_what_was_deleted_since_it_began(region: Driven) ->
 # -- commands with very many IDs -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "words"), [("XACK", ("s", "g")), ("XDEL", ("s",))])
-def test_very_many_ids_are_read_in_steps(region: Driven, name: str, words: tuple[str, ...]) -> None:
-    ids = [f"{index}-1" for index in range(1, 20 * ENTRIES)]
-    session = region.begin(name, *words, *ids)
+def many_ids(count: int) -> list[str]:
+    return [f"{index}-1" for index in range(1, count + 1)]
+
+
+MANY = 20 * ENTRIES
+WITH_MANY_IDS = [
+    ("XACK", "s", "g"),
+    ("XDEL", "s"),
+    ("XDELEX", "s", "DELREF", "IDS", MANY),
+    ("XACKDEL", "s", "g", "IDS", MANY),
+]
+
+
+@pytest.mark.parametrize("words", WITH_MANY_IDS, ids=lambda words: words[0])
+def test_very_many_ids_are_read_in_steps(region: Driven, words: tuple[object, ...]) -> None:
+    session = region.begin(*words, *many_ids(MANY))
     assert region.turns(session) > 2
-    assert region.replies(session) == [ENTRIES]
+    (reply,) = region.replies(session)
+    assert (reply if isinstance(reply, int) else reply.count(1)) == ENTRIES
     region.check()
 
 
+DELETING_MANY = [
+    ("XDEL", "s"),
+    ("XDELEX", "s", "KEEPREF", "IDS", ENTRIES),
+    ("XDELEX", "s", "DELREF", "IDS", ENTRIES),
+    ("XACKDEL", "s", "g", "ACKED", "IDS", ENTRIES),
+]
+
+
+@pytest.mark.parametrize("words", DELETING_MANY, ids=lambda words: " ".join(map(str, words[:3])))
+def test_many_entries_are_deleted_as_they_are_at_the_end(words: tuple[object, ...]) -> None:
+    """What others did meanwhile, and what a command without slices would then do."""
+    long, short = Driven(), Driven()
+    session = long.begin(*words, *many_ids(ENTRIES))
+    long.region.scheduler.run_turn()
+    assert long.do("XLEN", "s", session=long.other) == ENTRIES
+    for each in (long, short):
+        each.do("XDEL", "s", *[f"{index}-1" for index in range(1, 60)], session=each.other)
+        each.do("XTRIM", "s", "MAXLEN", ENTRIES - 500, session=each.other)
+        each.do("XACK", "s", "g", "700-1", session=each.other)
+        each.do("XADD", "s", "5000-1", "n", "new", session=each.other)
+    assert long.end(session) == short.in_one_go(*words, *many_ids(ENTRIES))
+    assert long.in_one_go("DUMP", "s") == short.in_one_go("DUMP", "s")
+    long.check()
+
+
+def test_entries_of_a_key_that_was_made_again_are_deleted(region: Driven) -> None:
+    session = region.begin("XDEL", "s", *many_ids(ENTRIES))
+    region.do("DEL", "s", session=region.other)
+    region.do("XADD", "s", "7-1", "f", "v", session=region.other)
+    assert region.end(session) == 1
+    assert region.do("XLEN", "s", session=region.other) == 0
+
+
 def test_one_wrong_id_among_very_many_changes_nothing(region: Driven) -> None:
-    ids = [f"{index}-1" for index in range(1, 20 * ENTRIES)]
-    session = region.begin("XACK", "s", "g", *ids, "nonsense")
+    session = region.begin("XACK", "s", "g", *many_ids(MANY), "nonsense")
     assert str(region.end(session)).startswith("ERR Invalid stream ID")
     assert region.do("XPENDING", "s", "g", session=region.other)[0] == ENTRIES

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import (
-    IDS_AT_ONCE,
     id_argument,
     id_list,
     id_list_steps,
@@ -24,6 +25,7 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.scheduling import Steps
+from anabranch.stream.located import LOCATED_AT_ONCE, LocatedEntries
 from anabranch.stream.references import Policy, References
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
@@ -64,51 +66,105 @@ def xdel(ctx: Context, args: list[bytes]) -> bytes | None:
     stream = ctx.stream(args[1])
     if stream is None:
         return ZERO
-    if len(args) > IDS_AT_ONCE:
+    if len(args) > LOCATED_AT_ONCE:
         return ctx.in_slices(args, _xdel(ctx, args))
-    return _delete(ctx, args[1], stream, id_list(args[2:]))
+    ids = id_list(args[2:])
+    doomed = stream.live_among(ids if len(ids) == 1 else list(dict.fromkeys(ids)))
+    return _delete(ctx, args[1], stream, doomed, None)
 
 
 def _xdel(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
     ids = yield from id_list_steps(args[2:])
-    stream = ctx.stream(args[1])
-    return [ZERO if stream is None else _delete(ctx, args[1], stream, ids)]
+    found = yield from _located(ctx, args[1], ids)
+    if found is None:
+        return [ZERO]
+    stream, located = found
+    return [_delete(ctx, args[1], stream, list(located.live), located)]
 
 
-def _delete(ctx: Context, key: bytes, stream: Stream, ids: list[int]) -> bytes:
-    doomed = stream.live_among(ids if len(ids) == 1 else list(dict.fromkeys(ids)))
+def _delete(
+    ctx: Context, key: bytes, stream: Stream, doomed: list[int], located: LocatedEntries | None
+) -> bytes:
     if not doomed:
         return ZERO
     before = stream.length
-    _remove(ctx, key, doomed, Policy.KEEPREF)
+    _remove(ctx, key, doomed, Policy.KEEPREF, located)
     removed = before - stream.length  # several regions may have used one ID
     ctx.changes += removed
     return integer_reply(removed)
 
 
-def _remove(ctx: Context, key: bytes, ids: list[int], policy: Policy) -> None:
+def _located(
+    ctx: Context, key: bytes, ids: list[int]
+) -> Steps[tuple[Stream, LocatedEntries] | None]:
+    """The stream of a key, and where its entries with these IDs are; None without a stream.
+
+    It is known at the moment of the last step, so what follows is done at once.
+    """
+    distinct = list(dict.fromkeys(ids))
+    while (stream := ctx.stream(key)) is not None:
+        located = LocatedEntries(stream, distinct)
+        yield from located.steps()
+        if ctx.stream(key) is stream:  # and not deleted, or replaced, meanwhile
+            located.update()
+            return stream, located
+    return None
+
+
+def _remove(
+    ctx: Context, key: bytes, ids: list[int], policy: Policy, located: LocatedEntries | None
+) -> None:
     """Emit the explicit deletion of live entries."""
     if ids:
-        ctx.emit(
-            kinds.Remove(
-                ctx.db.index,
-                key,
-                ids,
-                counted=True,
-                dereferenced=policy is Policy.DELREF,
-                trimmed=False,
-            )
+        effect = kinds.Remove(
+            ctx.db.index,
+            key,
+            ids,
+            counted=True,
+            dereferenced=policy is Policy.DELREF,
+            trimmed=False,
         )
+        if located is not None:
+            effect.located = located.among(ids)
+        ctx.emit(effect)
 
 
-def xdelex(ctx: Context, args: list[bytes]) -> bytes:
+def xdelex(ctx: Context, args: list[bytes]) -> bytes | None:
     """Delete entries by ID under a reference policy; one code per ID (1, -1 or 2)."""
-    key = args[1]
-    stream = ctx.stream(key)
+    stream = ctx.stream(args[1])
     policy, raw_ids = ids_block(args, 2)
     if stream is None:
         return ctx.reply([-1] * len(raw_ids))
-    ids = id_list(raw_ids)
+    if len(raw_ids) > LOCATED_AT_ONCE:
+        return ctx.in_slices(args, _xdelex(ctx, args[1], policy, raw_ids))
+    return _delete_each(ctx, args[1], stream, policy, id_list(raw_ids), None)
+
+
+def _xdelex(ctx: Context, key: bytes, policy: Policy, raw_ids: list[bytes]) -> Steps[list[bytes]]:
+    ids = yield from id_list_steps(raw_ids)
+    found = yield from _located(ctx, key, ids)
+    if found is None:
+        return [ctx.reply([-1] * len(ids))]
+    stream, located = found
+    return [_delete_each(ctx, key, stream, policy, ids, located)]
+
+
+def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], bool]:
+    """Tells whether a live entry has an ID."""
+    if located is not None:
+        return located.live.__contains__
+    return lambda entry_id: stream.find(entry_id) is not None
+
+
+def _delete_each(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    policy: Policy,
+    ids: list[int],
+    located: LocatedEntries | None,
+) -> bytes:
+    is_live = _is_live(stream, located)
     references = References(stream) if policy is Policy.ACKED else None
     doomed: dict[int, None] = {}
     ghosts: dict[int, None] = {}
@@ -116,7 +172,7 @@ def xdelex(ctx: Context, args: list[bytes]) -> bytes:
     for entry_id in ids:
         if references is not None and references.holds(entry_id):
             codes.append(2)
-        elif entry_id not in doomed and stream.find(entry_id) is not None:
+        elif entry_id not in doomed and is_live(entry_id):
             doomed[entry_id] = None
             codes.append(1)
         else:
@@ -128,23 +184,47 @@ def xdelex(ctx: Context, args: list[bytes]) -> bytes:
         for entry_id in ghosts
         if any(group.find(entry_id) is not None for group in stream.groups.values())
     ]
-    _remove(ctx, key, list(doomed), policy)
+    _remove(ctx, key, list(doomed), policy, located)
     if purged:
         ctx.emit(kinds.Dereference(ctx.db.index, key, purged))
     ctx.changes += len(doomed) + len(purged)
     return ctx.reply(codes)
 
 
-def xackdel(ctx: Context, args: list[bytes]) -> bytes:
+def xackdel(ctx: Context, args: list[bytes]) -> bytes | None:
     """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
-    key, name = args[1], args[2]
+    key = args[1]
     stream = ctx.stream(key)
     policy, raw_ids = ids_block(args, 3)
-    group = None if stream is None else stream.groups.get(name)
-    if stream is None or group is None:
+    if stream is None or args[2] not in stream.groups:
         return ctx.reply([-1] * len(raw_ids))
-    ids = id_list(raw_ids)
-    acked = [entry_id for entry_id in dict.fromkeys(ids) if group.find(entry_id) is not None]
+    if len(raw_ids) > LOCATED_AT_ONCE:
+        return ctx.in_slices(args, _xackdel(ctx, key, args[2], policy, raw_ids))
+    return _acknowledge_each(ctx, key, args[2], stream, policy, id_list(raw_ids), None)
+
+
+def _xackdel(
+    ctx: Context, key: bytes, name: bytes, policy: Policy, raw_ids: list[bytes]
+) -> Steps[list[bytes]]:
+    ids = yield from id_list_steps(raw_ids)
+    found = yield from _located(ctx, key, ids)
+    if found is None or name not in found[0].groups:
+        return [ctx.reply([-1] * len(ids))]
+    stream, located = found
+    return [_acknowledge_each(ctx, key, name, stream, policy, ids, located)]
+
+
+def _acknowledge_each(
+    ctx: Context,
+    key: bytes,
+    name: bytes,
+    stream: Stream,
+    policy: Policy,
+    ids: list[int],
+    located: LocatedEntries | None,
+) -> bytes:
+    is_live = _is_live(stream, located)
+    acked = stream.groups[name].pending_among(ids)
     if acked:
         ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
     references = References(stream) if policy is Policy.ACKED else None
@@ -156,11 +236,11 @@ def xackdel(ctx: Context, args: list[bytes]) -> bytes:
             outcome[entry_id] = 2
             continue
         outcome[entry_id] = 1
-        if stream.find(entry_id) is not None:
+        if is_live(entry_id):
             doomed.append(entry_id)
         elif policy is Policy.DELREF:
             ghosts.append(entry_id)
-    _remove(ctx, key, doomed, policy)
+    _remove(ctx, key, doomed, policy, located)
     if ghosts:
         ctx.emit(kinds.Dereference(ctx.db.index, key, ghosts))
     ctx.changes += len(acked)

@@ -8,6 +8,7 @@ from anabranch.effects.kinds.base import EntryId, EntryIds, KeyEffect
 
 if TYPE_CHECKING:
     from anabranch.stream.block import Block
+    from anabranch.stream.located import Share
 
 __all__ = [
     "Add",
@@ -87,7 +88,7 @@ class Trim(KeyEffect, tag=3):
     below: list[tuple[int, int]]
 
 
-class Remove(KeyEffect, tag=4):
+class Remove(KeyEffect, tag=4, dict=True, gc=True):
     """Removes single entries.
 
     ``counted`` raises max-deleted-entry-id (XDEL and similar, not trimming); ``dereferenced`` drops
@@ -98,6 +99,12 @@ class Remove(KeyEffect, tag=4):
     counted: bool
     dereferenced: bool
     trimmed: bool
+
+    # No field: where the live entries with these IDs are at this moment, if a command knows it.
+    if TYPE_CHECKING:
+        located: list[Share] | None = None
+    else:
+        located = None
 
 
 class Dereference(KeyEffect, tag=5):
