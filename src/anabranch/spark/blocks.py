@@ -183,12 +183,6 @@ class Block:
                 spans[:, offsets[group.rows] + number] = span
         return offsets, self._gather(spans[0], spans[1]), self._gather(spans[2], spans[3])
 
-    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
-        """See `Entries`."""
-        begin = int(self._ends[index - 1]) if index else 0
-        flat = parse_fragments(self._data[begin : int(self._ends[index])], 1)[0][1]
-        return list(zip(flat[::2], flat[1::2], strict=True))
-
     def _parse(self) -> Parsed:
         end = int(self._ends[-1]) if len(self) else 0
         rows = [each[1] for each in parse_fragments(self._data[:end], len(self))]

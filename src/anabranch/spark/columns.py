@@ -299,10 +299,13 @@ def _complaint(entries: Entries, row: int, column: pa.Field, values: pa.Array) -
 def _corrupt(entries: Entries, bad: Any) -> pa.Array:
     """For entries with values that did not fit, all fields as a JSON array of pairs."""
     texts: list[str | None] = [None] * len(entries)
-    for row in np.flatnonzero(bad).tolist():
-        pairs = [
-            [part.decode("utf-8", "backslashreplace") for part in pair]
-            for pair in entries.pairs(row)
-        ]
-        texts[row] = json.dumps(pairs, ensure_ascii=False)
+    if bad.any():
+        offsets, names, values = entries.fields()
+        for row in np.flatnonzero(bad).tolist():
+            own = slice(int(offsets[row]), int(offsets[row + 1]))
+            pairs = [
+                [part.decode("utf-8", "backslashreplace") for part in pair]
+                for pair in zip(names[own].to_pylist(), values[own].to_pylist(), strict=True)
+            ]
+            texts[row] = json.dumps(pairs, ensure_ascii=False)
     return pa.array(texts, pa.string())

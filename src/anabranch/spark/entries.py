@@ -31,9 +31,6 @@ class Entries(Protocol):
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """All fields in their order: where each entry's begin (and the end), names, values."""
 
-    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
-        """Names and values of one entry."""
-
 
 def parse_fragments(data: bytes, count: int) -> list[list[Any]]:
     """The wire bytes of so many entries as lists; raises `PayloadError`."""
@@ -94,11 +91,6 @@ class Parsed:
             pa.array([name for row in self._rows for name in row[::2]], pa.binary()),
             pa.array([value for row in self._rows for value in row[1::2]], pa.binary()),
         )
-
-    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
-        """See `Entries`."""
-        row = self._rows[index]
-        return list(zip(row[::2], row[1::2], strict=True))
 
 
 def _place(row: list[bytes], name: bytes) -> int:

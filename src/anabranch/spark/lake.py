@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARROW_BYTES_MAX", "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "PlacePart",
-    "drafts_of", "gaps",
+    "drafts_of", "gaps", "neighbours",
 ]  # fmt: skip
 
 ARROW_BYTES_MAX: Final = 1 << 30
@@ -60,18 +60,24 @@ class Gap:
     before: int
 
 
-def gaps(runs: Iterable[tuple[str, Run]]) -> list[Gap]:
-    """What is missing between runs of positions of streams."""
-    found: list[Gap] = []
+def neighbours(runs: Iterable[tuple[str, Run]]) -> Iterator[tuple[str, str, int, int, int]]:
+    """Of each run but the first of a stream and region: these, the furthest before, first, last."""
     place, furthest = ("", ""), -1
     for stream, (region, first, last) in sorted(runs):
         if place == (stream, region):
-            if first > furthest + 1:
-                found.append(Gap(stream, region, furthest, first))
+            yield stream, region, furthest, first, last
             furthest = max(furthest, last)
         else:
             place, furthest = (stream, region), last
-    return found
+
+
+def gaps(runs: Iterable[tuple[str, Run]]) -> list[Gap]:
+    """What is missing between runs of positions of streams."""
+    return [
+        Gap(stream, region, furthest, first)
+        for stream, region, furthest, first, _ in neighbours(runs)
+        if first > furthest + 1
+    ]
 
 
 class Lake:
@@ -226,29 +232,28 @@ def drafts_of(lake: Lake, batches: Iterable[pa.RecordBatch]) -> tuple[list[Draft
     """Write the entries that a task reads, and describe them."""
     drafts: list[Draft] = []
     parts: list[PlacePart] = []
-    waiting: list[pa.RecordBatch] = []
-
-    def flush() -> None:
-        if not waiting:
-            return
-        table = pa.Table.from_batches(waiting)
-        waiting.clear()
-        drafts.extend(lake.write(table))
-        sums = [("position", "count"), ("position", "min"), ("position", "max")]
+    sums = [("position", "count"), ("position", "min"), ("position", "max")]
+    names = ("stream", "region", *("_".join(each) for each in sums))
+    for table in _tables(batches):
+        drafts += lake.write(table)
         found = table.group_by(["stream", "region"], use_threads=False).aggregate(sums)
-        names = ("stream", "region", *("_".join(each) for each in sums))
-        parts.extend(tuple(row[name] for name in names) for row in found.to_pylist())
+        parts += [tuple(row[name] for name in names) for row in found.to_pylist()]
+    return drafts, parts
 
+
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The entries of a file each."""
+    waiting: list[pa.RecordBatch] = []
     size = 0
     for each in batches:
         if each.num_rows:
             waiting.append(each)
             size += each.nbytes
         if size >= _FILE_BYTES:
-            flush()
-            size = 0
-    flush()
-    return drafts, parts
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def added(file: LakeFile, statistics: str) -> Any:

@@ -98,7 +98,6 @@ def test_decoding_agrees_with_the_reference(rows, rng, smaller):
         assert column.type == pa.binary()
         column.validate(full=True)
         assert column.to_pylist() == first_values(rows, name)
-    assert block.pairs(len(rows) - 1) == wanted[-1]
 
 
 @pytest.mark.parametrize("shapes", [1, 2, SHAPES_MAX, SHAPES_MAX + 1, 80])

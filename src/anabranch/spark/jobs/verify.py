@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile, gaps
+from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile, gaps, neighbours
 from anabranch.spark.lake_files import Run, examine
 from anabranch.spark.rounds import ROUND, in_rounds
 
@@ -80,7 +80,15 @@ def verify(
     # What was replaced meanwhile may have been removed as well.
     still = {each.path for each in found.files()}
     findings = [each for each in findings if each.where in still]
-    findings += _overlaps(runs)
+    findings += [
+        Finding(
+            "overlap",
+            f"{stream} {region}".rstrip(),
+            f"two files hold positions {first} to {min(last, furthest)}",
+        )
+        for stream, region, furthest, first, last in neighbours(runs)
+        if first <= furthest
+    ]
     missing = tuple(gaps(runs))
     if not allow_gaps:
         findings += [
@@ -99,13 +107,3 @@ def verify(
         gaps=missing,
         findings=tuple(findings),
     )
-
-
-def _overlaps(runs: Iterable[tuple[str, Run]]) -> Iterator[Finding]:
-    before: tuple[str, str, int] | None = None
-    for stream, (region, first, last) in sorted(runs):
-        if before is not None and before[:2] == (stream, region) and first <= before[2]:
-            what = f"two files hold positions {first} to {min(last, before[2])}"
-            yield Finding("overlap", f"{stream} {region}".rstrip(), what)
-            last = max(last, before[2])
-        before = (stream, region, last)
