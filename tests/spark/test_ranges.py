@@ -15,7 +15,7 @@ from anabranch.spark.columns import Projection
 from anabranch.spark.losses import DataLossError
 from anabranch.spark.offsets import Range, parse_id
 from anabranch.spark.options import ReadOptions, ServerOptions
-from anabranch.spark.ranges import read_range
+from anabranch.spark.ranges import read_partition
 from anabranch.spark.survey import Survey
 from tests.spark.cutting import CuttingWire, ReturningServer
 from tests.spark.reading import fill, talking
@@ -47,7 +47,7 @@ def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
 
 
 def read(port: int, piece: Range, **options: str) -> Iterator[pa.RecordBatch]:
-    return read_range(piece, options_of(port, **options), Projection(SCHEMA))
+    return read_partition(piece, options_of(port, **options), Projection(SCHEMA))
 
 
 @pytest.fixture

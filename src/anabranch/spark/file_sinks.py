@@ -5,7 +5,6 @@ The directory must be one that all workers and the driver share.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.spark.identity import Task
 from anabranch.spark.lake import Draft, Lake, LakeError, PlacePart, drafts_of
-from anabranch.spark.lake_files import draft_in, sync_names
+from anabranch.spark.lake_files import draft_in, sync_names, write_synced
 from anabranch.spark.options import OptionError
 
 __all__ = ["LakeSink", "PartsSink"]
@@ -84,10 +83,10 @@ class _PartsWriter(DataSourceStreamArrowWriter):
         query, batch, partition = Task.of_query()
         filled = [each for each in iterator if each.num_rows]
         if filled:
+            out = pa.BufferOutputStream()
+            pq.write_table(pa.Table.from_batches(filled), out, compression="zstd")
             with draft_in(self._root) as draft:
-                pq.write_table(pa.Table.from_batches(filled), draft, compression="zstd")
-                with draft.open("rb") as written:
-                    os.fsync(written.fileno())
+                write_synced(draft, out.getvalue())
                 draft.rename(self._root / f"{query}-{batch:010d}-{partition:05d}.parquet")
             sync_names(self._root)
         return _Wrote(query, batch)

@@ -27,7 +27,7 @@ from anabranch.errors import AnabranchError
 
 __all__ = [
     "SCHEMA", "Examined", "LakeError", "LakeFile", "Run", "draft_in", "examine", "runs_of",
-    "sync_names", "write",
+    "sync_names", "write", "write_synced",
 ]  # fmt: skip
 
 _FIELD: Final = pa.struct([pa.field("field", pa.binary()), pa.field("value", pa.binary())])
@@ -132,10 +132,7 @@ def _write(root: Path, table: pa.Table, stream: str, day: Any) -> tuple[LakeFile
     digest = hashlib.sha256(contents).hexdigest()
     path = directory / f"{digest}-{uuid.uuid4().hex}.parquet"
     (root / directory).mkdir(parents=True, exist_ok=True)
-    with (root / path).open("xb") as out:
-        out.write(contents)
-        out.flush()
-        os.fsync(out.fileno())
+    write_synced(root / path, contents)
     for above in (directory, *directory.parents):
         sync_names(root / above)
     file = LakeFile(str(path), stream, date, table.num_rows, contents.size)
@@ -238,6 +235,14 @@ def draft_in(directory: Path) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def write_synced(path: Path, contents: Any) -> None:
+    """Write a new file, and wait until its bytes are on the disk; see `sync_names` for its name."""
+    with path.open("xb") as out:
+        out.write(contents)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def sync_names(directory: Path) -> None:

@@ -7,14 +7,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.offsets import Begin, Cursor, LogBounds, Logs, Vector, next_id, parse_id
+from anabranch.spark.offsets import (
+    Begin,
+    Cursor,
+    LogBounds,
+    Logs,
+    Vector,
+    next_id,
+    parse_id,
+    place_of,
+)
 
 if TYPE_CHECKING:
     from anabranch.spark.survey import Survey
 
 __all__ = [
     "DataLossError", "Found", "LogTooShort", "ServerBehindError", "assess", "has_later_epoch",
-    "place_of", "unsubscribed",
+    "unsubscribed",
 ]  # fmt: skip
 
 
@@ -52,11 +61,6 @@ class LogTooShort(DataLossError):
         "If it has yet to receive them, start again when it has; if they are lost, set "
         "failOnDataLoss=false to go on without them."
     )
-
-
-def place_of(stream: str, region: str) -> str:
-    """The name of a region of a stream in messages."""
-    return f"stream {stream}" + (f", region {region}" if region else "")
 
 
 def has_later_epoch(region: str, present: Iterable[str]) -> bool:

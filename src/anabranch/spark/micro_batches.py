@@ -20,12 +20,12 @@ import pyarrow as pa
 from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import VERSION, ends_of_batch, newest_batch
 from anabranch.spark.columns import Projection
-from anabranch.spark.lake_files import draft_in, sync_names
+from anabranch.spark.lake_files import draft_in, sync_names, write_synced
 from anabranch.spark.logs import tell_start
 from anabranch.spark.offsets import OffsetError, Vector
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.planning import Planner
-from anabranch.spark.ranges import read_range
+from anabranch.spark.ranges import read_partition
 
 __all__ = ["Batch", "CheckpointInUse", "read_all"]
 
@@ -79,7 +79,7 @@ def read_all(
             rows = (
                 each
                 for partition in partitions
-                for each in read_range(partition, options, projection)
+                for each in read_partition(partition, options, projection)
             )
             work(Batch(query, number, rows, planner.left(end)))
             _write(checkpoint / "commits" / str(number), {"nextBatchWatermarkMs": 0})
@@ -117,10 +117,7 @@ def _write(path: Path, *lines: dict[str, Any]) -> None:
 def _publish(path: Path, text: str) -> None:
     """Write a file atomically and durably, unless it exists."""
     with draft_in(path.parent) as draft:
-        with draft.open("xb") as out:
-            out.write(text.encode())
-            out.flush()
-            os.fsync(out.fileno())
+        write_synced(draft, text.encode())
         try:
             os.link(draft, path)
         except FileExistsError:

@@ -24,7 +24,7 @@ from anabranch.errors import AnabranchError
 
 __all__ = [
     "BY_ID", "Begin", "Cursor", "LogBounds", "Logs", "OffsetError", "Range", "Vector", "next_id",
-    "parse_id", "previous_id",
+    "parse_id", "place_of", "previous_id",
 ]  # fmt: skip
 
 BY_ID: Final = -1
@@ -125,6 +125,11 @@ Logs = Mapping[str, Mapping[str, LogBounds]]
 """Stream to region to log; a stream that does not exist is missing."""
 
 
+def place_of(stream: str, region: str) -> str:
+    """The name of a region of a stream in messages."""
+    return f"stream {stream}" + (f", region {region}" if region else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """A partition of one region's log: positions ``[first, stop)`` or IDs ``(after, upto]``."""
@@ -143,6 +148,11 @@ class Range:
     def by_id(self) -> bool:
         """Whether the IDs count, because the server has no positions."""
         return self.incarnation == BY_ID
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return place_of(self.stream, self.region)
 
     def __len__(self) -> int:
         return max(self.stop - self.first, 0)

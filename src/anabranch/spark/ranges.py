@@ -1,7 +1,7 @@
-"""Reads one piece of a stream on an executor: replies in, Arrow batches out.
+"""Reads one partition of a stream on an executor: replies in, Arrow batches out.
 
-Each piece is read over a connection of the worker process. If entries of a piece were trimmed after
-planning, that is reported as a loss.
+Each is read over a connection of the worker process. If entries were trimmed after planning, that
+is reported as a loss.
 """
 
 from __future__ import annotations
@@ -25,60 +25,58 @@ from anabranch.spark.losses import (
     LogTooShort,
     ServerBehindError,
     has_later_epoch,
-    place_of,
 )
 from anabranch.spark.offsets import Range, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.pages import begin_page
 from anabranch.spark.survey import bounds_of
 
-__all__ = ["read_range"]
+__all__ = ["read_partition"]
 
 _EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
 _LOOK_S: Final = 0.2  # between two looks at a log that may still grow
 _log = logging.getLogger(__name__)
 
 
-def read_range(
-    piece: Range, options: ReadOptions, projection: Projection
+def read_partition(
+    partition: Range, options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """All entries of a piece, in order; raises `DataLossError` if some were trimmed."""
+    """All entries of a partition, in order; raises `DataLossError` if some were trimmed."""
     with connect(options.server) as client:
-        read = _by_id if piece.by_id else _by_position
+        read = _by_id if partition.by_id else _by_position
         try:
-            for entries in read(piece, options, client):
+            for entries in read(partition, options, client):
                 yield from projection.batches(
-                    entries, piece.stream, piece.region, options.max_batch_bytes
+                    entries, partition.stream, partition.region, options.max_batch_bytes
                 )
         except (ColumnError, ServerRefused, ServerUnreachable, PayloadError) as error:
-            where = place_of(piece.stream, piece.region)
-            raise type(error)(f"{where}: {error}") from None
+            raise type(error)(f"{partition.place}: {error}") from None
 
 
-def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
-    at = piece.first
+def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
+    at = partition.first
     size = min(options.max_batch_bytes, _EXPORT_BYTES)
     codec = ("CODEC", "ZSTD") if options.export_codec == "zstd" else ()
 
     def export_from(first: int) -> Callable[[], list[Any]]:
-        place = (stream_key(piece.stream), piece.region, first, piece.stop)
+        place = (stream_key(partition.stream), partition.region, first, partition.stop)
         return client.begin([("AB.EXPORT", *place, "MAXBYTES", size, *codec)])
 
-    upto = parse_id(piece.upto)
+    upto = parse_id(partition.upto)
     reply = export_from(at)
-    while at < piece.stop:
+    while at < partition.stop:
         (payload,) = client.checked(reply())
         if payload is None:
-            _lose_stream(piece, options)
+            _lose_stream(partition, options)
             return
         export = parse_export(payload)
         if len(export) and (int(export.ms[-1]), int(export.seq[-1])) > upto > (0, 0):
             older = _up_to(export, upto)
             _lose(
-                f"{place_of(piece.stream, piece.region)} has {len(export) - len(older)} entries or "
-                f"more at positions below {piece.stop} that came after {piece.upto}, the last one "
-                "when the batch was planned: the server was restored from an older state, or lost "
-                "its newest entries. They are not of this batch, but of the next one",
+                f"{partition.place} has {len(export) - len(older)} entries or more at positions "
+                f"below {partition.stop} that came after {partition.upto}, the last one when the "
+                "batch was planned: the server was restored from an older state, or lost its "
+                "newest entries. They are not of this batch, but of the next one",
                 options,
             )
             if len(older):
@@ -86,15 +84,15 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
             return
         # Deleted entries have positions, too; so the log itself ends here.
         if export.next_position <= at:
-            if not _comes(piece, options):
+            if not _comes(partition, options):
                 return
             reply = export_from(at)
             continue
-        if export.next_position < piece.stop:
+        if export.next_position < partition.stop:
             # The server prepares and sends the next reply while this one is decoded.
             reply = export_from(export.next_position)
         if len(export) != export.next_position - at:
-            _look_for_loss(piece, at, export, options)
+            _look_for_loss(partition, at, export, options)
         if len(export):
             yield Block.of_export(export)
         at = export.next_position
@@ -113,82 +111,83 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
     )
 
 
-def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) -> None:
+def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptions) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
-    row, _ = _standing(piece, options)
+    row, _ = _standing(partition, options)
     if row is None:
-        _lose_stream(piece, options)
+        _lose_stream(partition, options)
         return
     horizon = min(row[6], export.next_position)
-    low = max(at, piece.told)
+    low = max(at, partition.told)
     there = (export.positions >= low) & (export.positions < horizon)
     missing = horizon - low - int(there.sum())
     if missing > 0:
         _lose(
-            f"{place_of(piece.stream, piece.region)}: {missing} entries between positions {low} "
-            f"and {horizon - 1} "
-            "were trimmed before they were read",
+            f"{partition.place}: {missing} entries between positions {low} and {horizon - 1} were "
+            "trimmed before they were read",
             options,
         )
 
 
-def _comes(piece: Range, options: ReadOptions) -> bool:
-    """The log ends before the piece: whether the planned entries come within ``catchUpTimeout``.
+def _comes(partition: Range, options: ReadOptions) -> bool:
+    """The log ends too early: whether the planned entries come within ``catchUpTimeout``.
 
     Other regions may have those of an epoch that is over, or nobody has them any more. All else
     that is missing is a loss, or an error, at once.
     """
     deadline = time.monotonic() + options.catch_up_timeout_ms / 1000
     while True:
-        row, regions = _standing(piece, options)
+        row, regions = _standing(partition, options)
         if row is None:
-            _lose_stream(piece, options)
+            _lose_stream(partition, options)
             return False
-        if row[3] >= piece.stop:
+        if row[3] >= partition.stop:
             return True
-        is_over = bool(piece.region) and has_later_epoch(piece.region, regions)
+        is_over = bool(partition.region) and has_later_epoch(partition.region, regions)
         if not is_over or time.monotonic() > deadline:
             break
         time.sleep(_LOOK_S)
     text = (
-        f"{place_of(piece.stream, piece.region)} ends at position {row[3]}, and should be read up "
-        f"to {piece.stop}: the server lost its newest entries, was restored from a backup, or has "
-        "not received them yet from another region"
+        f"{partition.place} ends at position {row[3]}, and should be read up to {partition.stop}: "
+        "the server lost its newest entries, was restored from a backup, or has not received them "
+        "yet from another region"
     )
-    if piece.region and not is_over:  # other regions will send them; reading on would skip them
+    if partition.region and not is_over:  # other regions will send them; reading on would skip them
         raise ServerBehindError(text)
     _lose(text, options, LogTooShort)
     return False
 
 
-def _standing(piece: Range, options: ReadOptions) -> tuple[list[Any] | None, list[str]]:
-    """The row of AB.OFFSETS for the log of a piece, and the names of all logs of the stream.
+def _standing(partition: Range, options: ReadOptions) -> tuple[list[Any] | None, list[str]]:
+    """The row of AB.OFFSETS for the log of a partition, and the names of all logs of the stream.
 
     There is no row if it is not the same log any more.
     """
-    key = stream_key(piece.stream)
+    key = stream_key(partition.stream)
     with connect(options.server) as client:  # the other connection is receiving the next entries
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
     names = [row[0].decode() for row in rows or ()]
-    same = (row for row in rows or () if row[0].decode() == piece.region and row[1] < piece.stop)
+    same = (
+        row for row in rows or () if row[0].decode() == partition.region and row[1] < partition.stop
+    )
     return next(same, None), names
 
 
-def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:
-    at, count = piece.after, 0
-    key = stream_key(piece.stream)
-    page = begin_page(client, key, at, piece.upto)
+def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:
+    at, count = partition.after, 0
+    key = stream_key(partition.stream)
+    page = begin_page(client, key, at, partition.upto)
     while True:
         info, entries = page()
         if info is None:
-            _lose(f"stream {piece.stream} was deleted while it was read", options)
+            _lose(f"stream {partition.stream} was deleted while it was read", options)
             return
         log = bounds_of(info)
-        unread = parse_id(at) < parse_id(piece.upto)
+        unread = parse_id(at) < parse_id(partition.upto)
         gone = log.first_id is None or parse_id(log.first_id) > parse_id(next_id(at))
-        if unread and gone and log.first > piece.first + count:
+        if unread and gone and log.first > partition.first + count:
             _lose(
-                f"stream {piece.stream}: entries after {at} were trimmed before they were read",
+                f"stream {partition.stream}: entries after {at} were trimmed before they were read",
                 options,
             )
         if entries is None:
@@ -196,15 +195,14 @@ def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Entri
         count += len(entries)
         at = f"{entries.ms[-1:].view(np.uint64)[0]}-{entries.seq[-1]}"
         # The server prepares and sends the next page while this one is decoded.
-        page = begin_page(client, key, at, piece.upto)
+        page = begin_page(client, key, at, partition.upto)
         yield entries
 
 
-def _lose_stream(piece: Range, options: ReadOptions) -> None:
+def _lose_stream(partition: Range, options: ReadOptions) -> None:
     """The error for a log that is missing or was made again."""
-    yet = ", or this server has yet to receive it from another region" if piece.region else ""
-    where = place_of(piece.stream, piece.region)
-    _lose(f"{where} was deleted while it was read{yet}", options, LogTooShort)
+    yet = ", or this server has yet to receive it from another region" if partition.region else ""
+    _lose(f"{partition.place} was deleted while it was read{yet}", options, LogTooShort)
 
 
 def _lose(text: str, options: ReadOptions, error: type[DataLossError] = DataLossError) -> None:

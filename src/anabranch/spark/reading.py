@@ -30,7 +30,7 @@ from anabranch.spark.losses import assess
 from anabranch.spark.offsets import Cursor, Logs, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.planning import Planner, splits
-from anabranch.spark.ranges import read_range
+from anabranch.spark.ranges import read_partition
 from anabranch.spark.survey import Survey
 
 __all__ = ["BatchReader", "FilteringBatchReader", "StreamReader", "batch_reader", "stream_reader"]
@@ -67,7 +67,7 @@ class _Reader:
         """Read one partition, in an executor."""
         if partition.value is None:  # Spark's own, for a read without partitions
             return iter(())
-        return read_range(partition.value, self.options, self.projection)
+        return read_partition(partition.value, self.options, self.projection)
 
 
 # ------------------------------------------------------------------------------------------- batch

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import facts_of_batch, newest_batch
 from anabranch.spark.file_sinks import PartsSink
+from anabranch.spark.lake_files import draft_in
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.progress import QueryWatch
 from anabranch.spark.regions import read_by_region, regions_of
@@ -233,10 +233,9 @@ def _settled(
     path = place / _DEFINITION
     if not path.exists():
         names = wanted or _present(streams, given)
-        place.mkdir(parents=True, exist_ok=True)
-        draft = place / f".{uuid.uuid4().hex}.tmp"
-        draft.write_text(json.dumps({**said, "regions": names}, indent=1), "utf-8")
-        draft.rename(path)
+        with draft_in(place) as draft:
+            draft.write_text(json.dumps({**said, "regions": names}, indent=1), "utf-8")
+            draft.rename(path)
         return names
     kept = json.loads(path.read_text("utf-8"))
     names = tuple(kept["regions"])
