@@ -55,6 +55,10 @@ class Run:
     commands: Parts
     rows: Rows
 
+    def slice(self, start: int, stop: int) -> Run:
+        """Rows start ... stop - 1; nothing is copied."""
+        return Run(self.key, self.commands.slice(start, stop), self.rows.slice(start, stop))
+
 
 class Marks(Protocol):
     """How repeated rows of a task are recognised."""
@@ -202,13 +206,6 @@ def _marked(
 # --------------------------------------------------------------------------------------- sending
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    run: Run
-    start: int
-    stop: int
-
-
 class Adder:
     """The writing side of one attempt of one task."""
 
@@ -222,7 +219,7 @@ class Adder:
         self._check_window = check_window
         self._checked: set[bytes] = set()
         self._grows: set[bytes] = set()  # streams of which all present rows were skipped
-        self._waiting: _Chunk | None = None
+        self._waiting: Run | None = None
         self.appended = 0
         """Sent rows, whether or not the server had them: its replies do not show it."""
         self.known: int | None = None if marks.windowed else 0
@@ -251,13 +248,13 @@ class Adder:
                 self._checked.add(run.key)
             at = 0
             while at < len(run.commands):
-                stop = run.commands.reach(at, self._rows_max, _CHUNK_BYTES)
-                if run.rows.ids is not None and run.key not in self._grows:
-                    at = self._pass(run, at, stop)
-                    continue
+                some = run.slice(at, run.commands.reach(at, self._rows_max, _CHUNK_BYTES))
                 self._collect()
-                self._launch(_Chunk(run, at, stop))
-                at = stop
+                if run.rows.ids is not None and run.key not in self._grows:
+                    at += self._pass(some)
+                else:
+                    self._launch(some)
+                    at += len(some.rows)
 
     def _record_memory(self, key: bytes) -> None:
         if self._check_window:
@@ -268,22 +265,22 @@ class Adder:
             return  # the stream does not exist, so no row can be repeated
         self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
 
-    def _launch(self, chunk: _Chunk) -> None:
-        self._waiting = chunk
+    def _launch(self, run: Run) -> None:
+        self._waiting = run
         try:
-            self._client.send([chunk.run.commands.between(chunk.start, chunk.stop)])
+            self._client.send([run.commands.between(0, len(run.rows))])
         except ServerUnreachable:
             if not self._marks.repeatable:
                 raise
             # otherwise the missing replies will report it again
 
-    def _replies(self, chunk: _Chunk) -> list[Any]:
-        """All replies; after a broken connection the chunk is sent again if that is safe."""
+    def _replies(self, run: Run) -> list[Any]:
+        """All replies; after a broken connection the rows are sent again if that is safe."""
         for number, is_last in enumerate(self._client.attempts()):
             try:
                 if number:
-                    self._client.send([chunk.run.commands.between(chunk.start, chunk.stop)])
-                return [self._client.receive() for _ in range(chunk.stop - chunk.start)]
+                    self._client.send([run.commands.between(0, len(run.rows))])
+                return [self._client.receive() for _ in range(len(run.rows))]
             except ServerUnreachable:
                 if not self._marks.repeatable or is_last:
                     raise
@@ -291,43 +288,41 @@ class Adder:
         raise AssertionError("unreachable")
 
     def _collect(self) -> None:
-        """Process the replies to the chunk that was sent."""
-        chunk, self._waiting = self._waiting, None
-        if chunk is None:
+        """Process the replies to the rows that were sent."""
+        run, self._waiting = self._waiting, None
+        if run is None:
             return
         taken: list[int] = []
-        for number, reply in enumerate(self._replies(chunk), chunk.start):
+        for number, reply in enumerate(self._replies(run)):
             if not isinstance(reply, redis.RedisError):
                 self.appended += 1
-            elif chunk.run.rows.ids is not None and "equal or smaller" in str(reply):
+            elif run.rows.ids is not None and "equal or smaller" in str(reply):
                 taken.append(number)
             else:
                 raise WriteFailed(
-                    f"stream {shown(chunk.run.key)} at {self._client.address} refused a row: "
+                    f"stream {shown(run.key)} at {self._client.address} refused a row: "
                     f"{explained(reply)}"
                 )
-
         if taken:
-            self._require_same(chunk.run, taken)
+            self._require_same(run, taken)
             self.known = (self.known or 0) + len(taken)
 
-    def _pass(self, run: Run, start: int, stop: int) -> int:
-        """Skip rows that exist with their IDs; returns the index of the first that does not."""
-        self._collect()
-        same = self._same(run, start, stop)
+    def _pass(self, run: Run) -> int:
+        """Skip rows that exist with their IDs; returns how many, from the first on."""
+        same = self._same(run)
         self.known = (self.known or 0) + same
-        if start + same < stop:
+        if same < len(run.rows):
             self._grows.add(run.key)
-        return start + same
+        return same
 
-    def _same(self, run: Run, start: int, stop: int) -> int:
+    def _same(self, run: Run) -> int:
         """How many rows, from the first on, exist unchanged."""
         assert run.rows.ids is not None
-        ids = run.rows.ids.slice(start, stop - start).to_pylist()
+        ids = run.rows.ids.to_pylist()
         page = self._client.command(
             *("XRANGE", run.key, ids[0], "+", "COUNT", len(ids)), repeatable=True
         )
-        parts = run.rows.slice(start, stop).parts().each(0, len(ids))
+        parts = run.rows.parts().each(0, len(ids))
         same = 0
         for wanted, part, (found, fields) in zip(ids, parts, page, strict=False):
             if wanted != found or part != b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields)):
@@ -339,7 +334,7 @@ class Adder:
         """The IDs exist: check whether the entries are these rows, from an earlier attempt."""
         assert run.rows.ids is not None
         for number in taken:
-            if not self._same(run, number, number + 1):
+            if not self._same(run.slice(number, number + 1)):
                 raise WriteFailed(
                     f"ID {shown(run.rows.ids[number].as_py())} cannot be kept: stream "
                     f"{shown(run.key)} holds another entry there, or is behind it already. Rows "

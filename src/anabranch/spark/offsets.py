@@ -308,7 +308,7 @@ class Vector:
             found += _cut(each, max(parts, 1))
         return found
 
-    def backlog(self, start: Vector) -> int:
+    def lag(self, start: Vector) -> int:
         """How many positions lie between `start` and this vector."""
         return sum(map(len, self.ranges(start)))
 

@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 _TELL_S: Final = 5.0  # between two lines while a server is waited for
 
 
-def splits(options: ReadOptions, backlog: int) -> int:
+def splits(options: ReadOptions, lag: int) -> int:
     """Into how many partitions to cut so many positions."""
     wanted = options.min_partitions or 1
     if options.max_records_per_partition is not None:
-        wanted = max(wanted, -(-backlog // options.max_records_per_partition))
+        wanted = max(wanted, -(-lag // options.max_records_per_partition))
     return wanted
 
 
@@ -85,7 +85,7 @@ class Planner:
 
     def left(self, start: Vector) -> int:
         """Positions behind an offset, of what was there when it was frozen."""
-        return Vector.at_end(self._target or {}).backlog(start)
+        return Vector.at_end(self._target or {}).lag(start)
 
     def newest(self) -> dict[str, Any] | None:
         """The latest offset, as of the last look."""
@@ -111,18 +111,18 @@ class Planner:
         self._said = seen.losses + seen.set_back
         end = replace(self._reachable(start, seen), begins=seen.begins)
         ranges = end.ranges(start)
-        backlog = sum(len(each) or 1 for each in ranges)
+        lag = sum(len(each) or 1 for each in ranges)
         # A gap is skipped and reported once, even if no entry follows.
-        self._quiet = not seen.begins and (not ranges or self._too_few(backlog))
+        self._quiet = not seen.begins and (not ranges or self._too_few(lag))
         if self._quiet:
             return None
         self._advanced_at = time.monotonic()
-        if limit is not None and backlog > limit:
+        if limit is not None and lag > limit:
             end = replace(end, cursors=self._limited(end, ranges, limit, survey))
         begun = start.initial is None or start.initial.cursors != start.cursors
         return replace(
             end,
-            splits=splits(self._options, end.backlog(start)),
+            splits=splits(self._options, end.lag(start)),
             initial=None if begun else start.initial,
         )
 
@@ -154,9 +154,9 @@ class Planner:
                     cursors.setdefault(stream, {})[region] = end
         return Vector(cursors)
 
-    def _too_few(self, backlog: int) -> bool:
+    def _too_few(self, lag: int) -> bool:
         least = self._options.min_entries
-        if least is None or backlog >= least or self._target is not None:
+        if least is None or lag >= least or self._target is not None:
             return False
         waited_ms = (time.monotonic() - self._advanced_at) * 1000
         return waited_ms < self._options.max_trigger_delay_ms

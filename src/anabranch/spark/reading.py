@@ -92,7 +92,7 @@ class BatchReader(_Reader, DataSourceReader):
                 assess(start, logs, survey).refuse(losses=True)
             start, end = self.narrowed(start, end, logs, survey)
         end = end.not_before(start)  # an end before the start means nothing, not everything
-        end = replace(end, splits=splits(options, end.backlog(start)))
+        end = replace(end, splits=splits(options, end.lag(start)))
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
         return [
             InputPartition(each if each.by_id else replace(each, upto="0-0"))

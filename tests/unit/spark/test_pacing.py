@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructType
 
+from anabranch.spark.options import OptionError
 from anabranch.spark.pacing import Present, paced
+from anabranch.spark.plan import Plan
 
 Row = tuple[str, float]
 
@@ -115,3 +118,21 @@ def test_what_is_there_is_known_by_lane() -> None:
 
     for size in (1, 2, 5):
         assert arrive(size) == pytest.approx([0, 0, 0, 0, 1], abs=0.02)
+
+
+def test_a_speed_needs_times_which_are_not_written() -> None:
+    columns = StructType().add("n", LongType())
+    with pytest.raises(OptionError, match="needs a column pace"):
+        Plan.of({"stream": "s", "speed": "2"}, columns)
+    columns.add("pace", LongType())
+    assert Plan.of({"stream": "s", "speed": "2"}, columns).layout.payload == (("n", b"n"),)
+    assert len(Plan.of({"stream": "s"}, columns).layout.payload) == 2
+
+
+def test_rows_of_lanes_are_told_apart_by_their_place() -> None:
+    columns = StructType().add("n", LongType())
+    for way in ("content", "column"):
+        given = {"stream": "s", "laneColumn": "n", "idempotence": way}
+        given |= {"idempotenceColumn": "n"} if way == "column" else {}
+        with pytest.raises(OptionError, match="by their place"):
+            Plan.of(given, columns)
