@@ -56,8 +56,9 @@ def test_content_is_compared_with_that_of_who_wrote_it() -> None:
     assert judged([one, two], [one, two], PARTED) == (set(), 1)
 
 
-def log(first: int, stop: int, trimmed: int = 0) -> LogBounds:
-    return LogBounds(0, first, stop, f"{10 * (stop - 1)}-0", trimmed, f"{10 * first}-0")
+def log(first: int, stop: int, trimmed: int = 0, incarnation: int = 0) -> LogBounds:
+    ids = f"{10 * (stop - 1)}-0", f"{10 * first}-0"
+    return LogBounds(incarnation, first, stop, ids[0], trimmed, ids[1])
 
 
 def test_where_all_trimmed_alike_everything_counts() -> None:
@@ -89,3 +90,16 @@ def test_the_cut_is_what_everybody_has_heard_of(heard: list[list[bool]], cut: in
         (1, "s", "1", 2, cut),
     ]
     assert len({each.width for each in pieces}) == 1
+
+
+def test_a_stream_that_was_made_anew_meanwhile_is_not_compared() -> None:
+    before = [[{"1": log(0, 900)}], [{"1": log(0, 900)}]]
+    anew = log(1000, 1003, 1000, incarnation=1000)
+    for now in ([[{"1": anew}], [{"1": log(0, 900)}]], [[{"1": anew}], [{"1": anew}]]):
+        assert _plan(["s"], before, now, BOTH, None) == []
+
+
+def test_servers_without_regions_have_positions_of_their_own() -> None:
+    logs = [[{"": log(0, 9)}], [{"": log(100, 109, 100, incarnation=100)}]]
+    pieces = _plan(["s"], logs, logs, BOTH, None)
+    assert [(each.replica, each.first, each.stop) for each in pieces] == [(0, 0, 9), (1, 100, 109)]

@@ -3,7 +3,7 @@
 Entries that are still on their way are no difference. Only entries that every region must have are
 compared: those up to the *cut*, which is the least progress of the replicas, or the end at the
 start if the regions catch up in time; and only those above the latest trimming of any region. Both
-are counts of entries from the beginning of a log, which are the same in all regions.
+are positions, which are the same in all regions.
 Digests of spans of time are compared (`anabranch.spark.digests`), then only spans that differ,
 entry by entry.
 
@@ -181,14 +181,14 @@ def _plan(
     for stream, name in enumerate(names):
         for replica_id in sorted({each for some in now for each in some[stream]}):
             started = [some[stream].get(replica_id) for some in before]
-            ends = [0 if log is None else log.next - log.incarnation for log in started]
+            ends = [0 if log is None else log.next - _base(replica_id, log) for log in started]
             cut = max(
                 min(ends), *(end for end, whole in zip(ends, complete, strict=True) if whole), 0
             )
             low = _horizon([some[stream] for some in now], replica_id)
             for number, some in enumerate(now):
                 if log := some[stream].get(replica_id):
-                    base = log.incarnation
+                    base = _base(replica_id, log)
                     first, stop = max(log.first, base + low), min(log.next, base + cut)
                     if first < stop:
                         place = (number, stream, name, replica_id)
@@ -196,10 +196,15 @@ def _plan(
     return pieces
 
 
+def _base(replica_id: str, log: LogBounds) -> int:
+    """Servers without regions each have positions of their own, from the incarnation on."""
+    return 0 if replica_id else log.incarnation
+
+
 def _horizon(logs: Sequence[Mapping[str, LogBounds]], replica_id: str) -> int:
     """From where on all replicas have kept entries. Where all trimmed alike everything counts."""
     found = [some[replica_id] for some in logs if replica_id in some]
-    trimmed = {max(each.trimmed - each.incarnation, 0) for each in found}
+    trimmed = {max(each.trimmed - _base(replica_id, each), 0) for each in found}
     return max(trimmed) if len(trimmed) > 1 else 0
 
 
@@ -284,7 +289,7 @@ class _Comparison:
         stream, replica_id = place
         if bucket is None or replica_id not in logs:
             return {}
-        first = max(bucket.first, logs[replica_id].incarnation + low)
+        first = max(bucket.first, _base(replica_id, logs[replica_id]) + low)
         name = self._names[stream]
         return entries_between(replica.client, name, replica_id, first, bucket.last)
 
