@@ -184,7 +184,7 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     else:
         stream.remove_located(effect.located)
     if effect.counted and gone:
-        newest = max(gone)
+        newest = gone[0] if len(gone) == 1 else max(gone)
         stream.max_deleted_id = max(stream.max_deleted_id, newest)
     if effect.dereferenced:
         stream.drop_references(effect.ids)

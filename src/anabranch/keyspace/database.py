@@ -67,8 +67,9 @@ class Database:
 
     def touch(self, key: bytes) -> None:
         """A key's value changed: break transactions that watch it."""
-        for watcher in self.watchers.get(key, ()):
-            watcher.watch_broken = True
+        if self.watchers:
+            for watcher in self.watchers.get(key, ()):
+                watcher.watch_broken = True
 
     def signal(self, key: bytes) -> None:
         """A key may serve, or must fail, those blocked on it."""

@@ -410,15 +410,25 @@ class Block:
 
     def kill(self, index: int) -> None:
         """Remove one live entry; the caller drops the block when ``live`` reaches 0."""
-        self.kill_all([index])
+        self.digest = None
+        dead = self.dead
+        if isinstance(dead, set):
+            dead.add(index)
+        else:
+            self.dead = {index}
+        self._rewrite_if_sparse()
 
     def kill_all(self, indexes: list[int]) -> None:
         """Remove live entries, each named once; the result is that of removing them one by one."""
         self.digest = None
-        if self.dead is _NONE:
-            self.dead = set(indexes)
+        dead = self.dead
+        if isinstance(dead, set):
+            dead.update(indexes)
         else:
-            self.dead.update(indexes)  # type: ignore[union-attr]
+            self.dead = set(indexes)
+        self._rewrite_if_sparse()
+
+    def _rewrite_if_sparse(self) -> None:
         if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
             self._rewrite()
 
@@ -483,6 +493,7 @@ class Block:
         assert self.parts is not None or ends[-1] == len(self.data)
         assert all(0 <= index < len(self.ids) for index in self.dead)
         assert not self.ids or self.first_id <= self.ids[0]
+        assert self.gaps or not self.ids or self.first_id == self.ids[0]
         assert self.positions is None or len(self.positions) == len(self.ids)
         if self.numbers is not None:
             assert len(self.numbers) == len(self.ids)

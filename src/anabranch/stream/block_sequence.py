@@ -154,7 +154,7 @@ class BlockSequence:
         if self.tail is None:
             return 0
         block = self.blocks[0]
-        return block.ids[block.first_live()] if block.dead else block.ids[0]
+        return block.ids[block.first_live()] if block.dead or block.gaps else block.first_id
 
     @property
     def last_id(self) -> int:

@@ -8,36 +8,46 @@ by xor, so their order does not matter and a pair given twice does not cancel it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
-import xxhash
+from xxhash import xxh3_128_digest
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
 __all__ = ["content_id"]
 
 _MASK: Final = (1 << 64) - 1
 _LENGTHS: Final = [length.to_bytes(8, "little") for length in range(256)]
+_halves: Final = Struct(">qq").unpack
+_joined: Final = Struct("<QQ").pack
 
 
-def _rotl1(value: int) -> int:
-    """A word of 64 bits, rotated: as twice a number, but a bit that leaves comes back as one."""
-    twice = value + value
-    return twice if twice <= _MASK else twice - _MASK
+def content_id(words: Sequence[bytes], start: int = 0) -> bytes:
+    """The 16-byte ID of ``[field, value, field, value, ...]``, which begin at ``start``.
 
-
-def content_id(pairs: Sequence[bytes]) -> bytes:
-    """The 16-byte ID of ``[field, value, field, value, ...]``.
-
-    Each digest is one integer of two words. Sums are taken of the low words and of whole digests.
+    Digests are two signed words. In machine code sums leave out what is above 64 bits; otherwise
+    the mask drops it at the end.
     """
-    low = total = xor = 0
-    for index in range(0, len(pairs), 2):
-        field = pairs[index]
+    high_sum: i64 = 0
+    low_sum: i64 = 0
+    high_xor: i64 = 0
+    low_xor: i64 = 0
+    for index in range(start, len(words), 2):
+        field = words[index]
         size = len(field)
-        length = _LENGTHS[size] if size < len(_LENGTHS) else size.to_bytes(8, "little")
-        digest: int = xxhash.xxh3_128_intdigest(field + length + pairs[index + 1])
-        low += digest & _MASK
-        total += digest
-        xor ^= digest
-    out_low = low & _MASK ^ _rotl1(xor >> 64)
-    out_high = (total - low >> 64) & _MASK ^ _rotl1(xor & _MASK)
-    return (out_high << 64 | out_low).to_bytes(16, "little")
+        length = _LENGTHS[size] if size < 256 else size.to_bytes(8, "little")
+        halves: tuple[int, int] = _halves(xxh3_128_digest(field + length + words[index + 1]))
+        high: i64 = halves[0]
+        low: i64 = halves[1]
+        high_sum += high
+        low_sum += low
+        high_xor ^= high
+        low_xor ^= low
+    # The words of the xor change places, each rotated left by one: doubled, and its sign comes back
+    high_sign: i64 = 1 if high_xor < 0 else 0
+    low_sign: i64 = 1 if low_xor < 0 else 0
+    low_out: int = low_sum ^ (high_xor + high_xor + high_sign)
+    high_out: int = high_sum ^ (low_xor + low_xor + low_sign)
+    return _joined(low_out & _MASK, high_out & _MASK)

@@ -40,8 +40,11 @@ class Counted:
     def entries_added(self) -> int:
         """Entries ever added, also deleted ones."""
         added = self.added_surplus
-        for log in self.logs.values():
-            added += log.next_position
+        if len(self.logs) == 1:
+            added += self.local.next_position
+        else:
+            for log in self.logs.values():
+                added += log.next_position
         return added if added <= MAX_ENTRIES_ADDED else MAX_ENTRIES_ADDED
 
     @entries_added.setter

@@ -133,21 +133,28 @@ class PackedIds:
 
     def index_from(self, entry_id: int) -> int:
         """Index of the first ID >= ``entry_id``; O(log n)."""
+        return bisect_left(self.words, self.word(entry_id))
+
+    def word(self, entry_id: int) -> int:
+        """The word of an ID, or a number between the words of lower and of greater IDs.
+
+        An ID with a sequence number too large for a word gets the first word of the next
+        millisecond, which is behind all of its own.
+        """
+        seq = entry_id & MAX_SEQ
         ms = (entry_id >> SEQ_BITS) - self.base_ms
-        if 0 <= ms < _MS_END:
-            seq = entry_id & MAX_SEQ
-            # A sequence number too large for a word is behind all of its millisecond.
-            word = (ms << _SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
-            return bisect_left(self.words, word)
-        return 0 if ms < 0 else len(self.words)
+        return (ms << _SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
 
 
 def index_of(ids: list[int] | PackedIds, entry_id: int) -> int:
     """Index of an ID among ascending ones, or -1; O(log n)."""
     if isinstance(ids, PackedIds):
-        index = ids.index_from(entry_id)
         words = ids.words
-        found = index < len(words) and ids.unpack(words[index]) == entry_id
+        word = ids.word(entry_id)
+        index = bisect_left(words, word)
+        found = index < len(words) and words[index] == word
+        if found and not word & _SEQ_END - 1:  # it may be the word of another ID
+            found = not entry_id & MAX_SEQ
     else:
         index = bisect_left(ids, entry_id)
         found = index < len(ids) and ids[index] == entry_id

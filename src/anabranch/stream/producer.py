@@ -54,15 +54,17 @@ class Producers:
         table = self.tables.get(pid)
         if table is None:
             table = self.tables[pid] = {}
-        if table.pop(iid, None) is None:  # an expired one may still be there
+        if iid in table:  # an expired one may still be there
+            del table[iid]
+        else:
             self.tracked += 1
         table[iid] = (entry_id, inserted_ms)
         self.iids_added += 1
         if len(table) > self.maxsize:
-            oldest = next(iter(table))
-            del table[oldest]
-            self.tracked -= 1
-            return oldest
+            for oldest in table:  # machine code takes a fifth of the time of next(iter())
+                del table[oldest]
+                self.tracked -= 1
+                return oldest
         return None
 
     def restore(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> None:

@@ -53,6 +53,7 @@ class Stream(Counted):
         "is_due",
         "ledger",
         "new_group",
+        "own",
         "producers",
         "shared",
     )
@@ -61,6 +62,7 @@ class Stream(Counted):
 
     def __init__(self, idmp_duration_s: int, idmp_maxsize: int) -> None:
         self.local = RegionLog()
+        self.own = LOCAL_REGION  # the replica ID of the local log
         self.logs: dict[int, RegionLog] = {LOCAL_REGION: self.local}
         self.last_id = 0  # last-generated-id; survives deletion
         self.max_deleted_id = 0
@@ -87,6 +89,7 @@ class Stream(Counted):
 
     def write_as(self, own: int) -> None:
         """Add entries under this replica ID from now on."""
+        self.own = own
         self.local = self.log_of(own)
 
     def log_of(self, replica_id: int) -> RegionLog:
@@ -138,11 +141,11 @@ class Stream(Counted):
     def spans_for(self, group: Group, limit: int = -1) -> Iterable[tuple[int, Span]]:
         """``(region, span)`` of live entries that were not delivered to a group, ascending."""
         if len(self.logs) == 1:
-            (replica_id,) = self.logs
-            spans = group.spans(replica_id, self.local, limit)
+            own = self.own
+            spans = group.spans(own, self.local, limit)
             if limit > 0:  # at most as many spans: a list costs less than an iterator
-                return [(replica_id, span) for span in spans]
-            return zip(repeat(replica_id), spans)
+                return [(own, span) for span in spans]
+            return zip(repeat(own), spans)
         sources = {
             replica_id: iter(group.spans(replica_id, log))
             for replica_id in self.ranked()

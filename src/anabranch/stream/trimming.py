@@ -78,9 +78,8 @@ def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]
     """The last span of each region among the oldest entries up to ``end``."""
     found: list[tuple[int, Block, int]] = []
     if len(stream.logs) == 1:
-        region = next(iter(stream.logs))
         newest = deque(stream.local.spans(0, end, limit), maxlen=1)
-        return [(region, block, high) for block, _, high in newest]
+        return [(stream.own, block, high) for block, _, high in newest]
     for region, (block, low, high) in stream.spans_by_region(limit):
         if block.ids[low] > end:
             break

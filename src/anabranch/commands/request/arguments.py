@@ -6,11 +6,16 @@ Hot commands read their argument lists themselves; these are the common function
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream import entry_id
+from anabranch.version import IS_COMPILED
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
 __all__ = [
     "IDS_AT_ONCE",
@@ -32,11 +37,29 @@ _INT_MIN = -(1 << 63)
 _INT_MAX = (1 << 63) - 1
 
 
+def _usual(raw: bytes) -> int:
+    """The number of digits that are too few to overflow, without a leading zero; -1 for others.
+
+    Digit by digit, as :func:`anabranch.stream.entry_id.parse` reads IDs in machine code.
+    """
+    value: i64 = 0
+    for at in range(len(raw)):
+        digit: i64 = raw[at] - 0x30
+        if not 0 <= digit <= 9:
+            return -1
+        value = value * 10 + digit
+        if not value:
+            return -1
+    return value
+
+
 def integer_or_none(raw: bytes) -> int | None:
     """A signed 64-bit decimal in canonical form, or None.
 
     Leading zeros, ``+5``, ``-0`` and blanks are refused, as in Redis.
     """
+    if IS_COMPILED and len(raw) < _SAFE_DIGITS and (usual := _usual(raw)) > 0:
+        return usual
     if raw.isdigit() and len(raw) < _SAFE_DIGITS and raw[0] != 48:  # the usual number
         return int(raw)
     if not raw or len(raw) > 20:

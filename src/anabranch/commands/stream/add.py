@@ -62,7 +62,8 @@ class _AddOptions:
     trim: TrimRule | None = None
     pid = b""
     iid = b""  # empty with a pid: computed from the contents
-    given_id: int | None = None  # None: automatic
+    names_id = False  # not automatic: one of the next two is set
+    given_id: int | None = None
     ms: int | None = None  # ms-*
     fields_at = 0
 
@@ -90,12 +91,13 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
         elif word == b"NOMKSTREAM":
             options.nomkstream = True
             index += 1
+        elif (word == b"IDMP" and more >= 2) or (word == b"IDMPAUTO" and more):
+            index = _idmp_option(options, word, args, index)
         elif word in POLICIES and options.policy is None:
             options.policy = POLICIES[word]
             index += 1
-        elif (word == b"IDMP" and more >= 2) or (word == b"IDMPAUTO" and more):
-            index = _idmp_option(options, word, args, index)
         else:
+            options.names_id = True
             if raw.endswith(b"-*"):
                 options.ms = id_argument(raw[:-2]) >> SEQ_BITS
                 if b"-" in raw[:-2]:
@@ -103,7 +105,7 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
             else:
                 options.given_id, options.ms = ctx.ids.given(raw)
             break
-    if options.pid and (options.given_id is not None or options.ms is not None):
+    if options.pid and options.names_id:
         raise CommandError(_IDMP_NOT_AUTO)
     if limit is not None and rule is None:
         rule = TrimRule()
@@ -200,15 +202,27 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     ids = ctx.ids
     effects = ctx.effects
     database = ctx.db
-    stream = database.values.get(key)
     options = None
-    if args[2] == b"*":
-        words = args
-        if not len(args) & 1:
-            raise texts.wrong_arity("xadd")
-        if database.deadlines or type(stream) is not Stream:
-            stream = ctx.stream(key)
-        last = 0 if stream is None else stream.last_id
+    words = args
+    if args[2] != b"*":
+        options = _add_options(ctx, args)
+        words = args[options.fields_at - 3 :]
+    if not len(words) & 1 or len(words) < 5:
+        raise texts.wrong_arity("xadd")
+    if options is not None and options.given_id == 0:
+        raise CommandError(_ZERO_ID)
+    stream = database.values.get(key)
+    if database.deadlines or type(stream) is not Stream:
+        stream = ctx.stream(key)
+    if options is not None and (stream is None or options.pid):
+        answer = _answered(ctx, key, stream, options, words)
+        if answer is not None:
+            return answer
+    last = 0 if stream is None else stream.last_id
+    if options is not None and options.names_id:
+        entry_id = ids.next(options.given_id, options.ms, last)
+        seq = entry_id - ids.first
+    else:
         if last is ids.last:  # as it is in a pipeline: no arithmetic on long integers
             entry_id = last + 1
             seq = ids.seq + 1
@@ -222,21 +236,6 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             seq = entry_id - ids.first
         if ids.any_below and seq < MAX_SEQ:  # then the next ID is the next number
             ids.last, ids.seq = entry_id, seq
-    else:
-        options = _add_options(ctx, args)
-        words = args[options.fields_at - 3 :]
-        if len(words) < 5 or not len(words) & 1:
-            raise texts.wrong_arity("xadd")
-        if options.given_id == 0:
-            raise CommandError(_ZERO_ID)
-        stream = ctx.stream(key)
-        if stream is None or options.pid:
-            answer = _answered(ctx, key, stream, options, words)
-            if answer is not None:
-                return answer
-        last = 0 if stream is None else stream.last_id
-        entry_id = ids.next(options.given_id, options.ms, last)
-        seq = entry_id - ids.first
     if 0 <= seq < _SEQUENCE_SIZE:  # the usual case, without arithmetic on long integers
         ms = now_ms
         end = _SEQUENCE[seq]
@@ -342,7 +341,7 @@ def _answered(
     if not options.pid:
         return None
     if not options.iid:
-        options.iid = content_id(words[3:])
+        options.iid = content_id(words, 3)
     if stream is None:
         return None
     known = stream.producers.find(options.pid, options.iid, ctx.now_ms)
