@@ -410,13 +410,7 @@ class Block:
 
     def kill(self, index: int) -> None:
         """Remove one live entry; the caller drops the block when ``live`` reaches 0."""
-        self.digest = None
-        dead = self.dead
-        if isinstance(dead, set):
-            dead.add(index)
-        else:
-            self.dead = {index}
-        self._rewrite_if_sparse()
+        self.kill_all([index])
 
     def kill_all(self, indexes: list[int]) -> None:
         """Remove live entries, each named once; the result is that of removing them one by one."""
@@ -426,9 +420,6 @@ class Block:
             dead.update(indexes)
         else:
             self.dead = set(indexes)
-        self._rewrite_if_sparse()
-
-    def _rewrite_if_sparse(self) -> None:
         if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
             self._rewrite()
 

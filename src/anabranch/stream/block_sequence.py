@@ -221,10 +221,10 @@ class BlockSequence:
             block = blocks[index]
             index += 1
             goes_on = index < count and first_ids[index] <= end
-            if not goes_on:
-                high = block.index_after(end)
-            else:  # the next block begins within the range
+            if goes_on or end == MAX_ID:  # as when the next block begins within the range
                 high = block.count
+            else:
+                high = block.index_after(end)
             if block.dead:
                 for first, stop in block.runs(low, high):
                     stop = min(stop, first + left)

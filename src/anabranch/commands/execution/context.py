@@ -189,16 +189,17 @@ class Context:
             deadline_ms += 1  # the present time is rounded down, and no wait may end too early
         session = self.session
         index = self.db.index
+        distinct = keys if len(keys) == 1 else list(dict.fromkeys(keys))
         waiter = Waiter(
             session,
             args,
-            [(index, key) for key in dict.fromkeys(keys)],
+            [(index, key) for key in distinct],
             deadline_ms,
             wants,
             timeout_reply,
-            fails_without_key=fails_without_key,
+            fails_without_key,
+            recheck_ms,
         )
-        waiter.recheck_ms = recheck_ms
         session.waiter = waiter
         waiters.enqueue(waiter)
 

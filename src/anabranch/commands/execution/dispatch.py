@@ -277,7 +277,9 @@ class Dispatcher:
     @property
     def write_refusal(self) -> str | None:
         """The error for writing commands; None if they are allowed."""
-        return next(iter(self._write_refusals.values()), None)
+        for refusal in self._write_refusals.values():
+            return refusal
+        return None
 
     def refuse_writes(self, reason: str, text: str) -> None:
         """Answer every writing command with this error, until :meth:`allow_writes`."""

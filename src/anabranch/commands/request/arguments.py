@@ -31,7 +31,6 @@ __all__ = [
 IDS_AT_ONCE = 1000
 """Entry IDs that are read in one step: under a millisecond."""
 
-_MANY_IDS = 4  # so many are read faster together
 _SAFE_DIGITS = 19  # fewer digits cannot overflow
 _INT_MIN = -(1 << 63)
 _INT_MAX = (1 << 63) - 1
@@ -42,13 +41,14 @@ def _usual(raw: bytes) -> int:
 
     Digit by digit, as :func:`anabranch.stream.entry_id.parse` reads IDs in machine code.
     """
-    value: i64 = 0
-    for at in range(len(raw)):
+    size: i64 = len(raw)
+    value: i64 = 0 if size else -1
+    for at in range(size):
         digit: i64 = raw[at] - 0x30
         if not 0 <= digit <= 9:
             return -1
         value = value * 10 + digit
-        if not value:
+        if not value and size > 1:
             return -1
     return value
 
@@ -58,7 +58,7 @@ def integer_or_none(raw: bytes) -> int | None:
 
     Leading zeros, ``+5``, ``-0`` and blanks are refused, as in Redis.
     """
-    if IS_COMPILED and len(raw) < _SAFE_DIGITS and (usual := _usual(raw)) > 0:
+    if IS_COMPILED and len(raw) < _SAFE_DIGITS and (usual := _usual(raw)) >= 0:
         return usual
     if raw.isdigit() and len(raw) < _SAFE_DIGITS and raw[0] != 48:  # the usual number
         return int(raw)
@@ -98,9 +98,7 @@ def symmetric(raw: bytes) -> int:
 def id_list(raw_ids: Sequence[bytes]) -> list[int]:
     """Several entry IDs; all must be valid before one is used."""
     try:
-        if len(raw_ids) >= _MANY_IDS:
-            return entry_id.parse_all(raw_ids)
-        return [entry_id.parse(raw) for raw in raw_ids]
+        return entry_id.parse_all(raw_ids)
     except entry_id.InvalidId:
         raise CommandError(texts.INVALID_ID) from None
 

@@ -202,22 +202,26 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     ids = ctx.ids
     effects = ctx.effects
     database = ctx.db
+    stream = database.values.get(key)
     options = None
     words = args
-    if args[2] != b"*":
+    if args[2] == b"*":
+        if not len(args) & 1:
+            raise texts.wrong_arity("xadd")
+        if database.deadlines or type(stream) is not Stream:
+            stream = ctx.stream(key)
+    else:
         options = _add_options(ctx, args)
         words = args[options.fields_at - 3 :]
-    if not len(words) & 1 or len(words) < 5:
-        raise texts.wrong_arity("xadd")
-    if options is not None and options.given_id == 0:
-        raise CommandError(_ZERO_ID)
-    stream = database.values.get(key)
-    if database.deadlines or type(stream) is not Stream:
+        if len(words) < 5 or not len(words) & 1:
+            raise texts.wrong_arity("xadd")
+        if options.given_id == 0:
+            raise CommandError(_ZERO_ID)
         stream = ctx.stream(key)
-    if options is not None and (stream is None or options.pid):
-        answer = _answered(ctx, key, stream, options, words)
-        if answer is not None:
-            return answer
+        if stream is None or options.pid:
+            answer = _answered(ctx, key, stream, options, words)
+            if answer is not None:
+                return answer
     last = 0 if stream is None else stream.last_id
     if options is not None and options.names_id:
         entry_id = ids.next(options.given_id, options.ms, last)

@@ -187,11 +187,10 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
     """The request in the form in which it runs again: ``$`` means the moment of blocking."""
-    ids = []
-    for key, raw in zip(request.keys, request.ids, strict=True):
+    ids = request.ids.copy()
+    for at, raw in enumerate(request.ids):
         if raw == b"$":
-            raw = ctx.ids.newest(ctx.stream(key))
-        ids.append(raw)
+            ids[at] = ctx.ids.newest(ctx.stream(request.keys[at]))
     return args[: len(args) - len(ids)] + ids
 
 

@@ -75,7 +75,8 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
             request.group, request.consumer = args[index + 1], args[index + 2]
             index += 3
             continue
-        if index + OPTION_WIDTH.get(word, 1) > size:
+        width = OPTION_WIDTH.get(word, 1)
+        if index + width > size:
             raise CommandError(texts.SYNTAX)
         if word == b"BLOCK":
             request.block_ms = timeout_argument(args[index + 1], now_ms)
@@ -89,7 +90,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
             request.is_limited = True
         else:
             raise CommandError(texts.SYNTAX)
-        index += OPTION_WIDTH.get(word, 1)
+        index += width
     else:  # no STREAMS
         raise CommandError(texts.SYNTAX)
     if grouped and request.group is None:
@@ -150,7 +151,7 @@ def timeout_argument(raw: bytes, now_ms: int) -> int:
         raise CommandError("ERR timeout is not an integer or out of range")
     if timeout < 0:
         raise CommandError("ERR timeout is negative")
-    if timeout > _TIME_MAX - now_ms:
+    if now_ms + timeout > _TIME_MAX:
         raise CommandError("ERR timeout is out of range")
     return timeout
 
