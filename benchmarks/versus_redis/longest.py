@@ -240,6 +240,7 @@ def long_commands() -> list[LongCommand]:
             lambda _: [request("SELECT", SPARE_DB), request("FLUSHDB"), request("SELECT", 0)],
             lambda stage: stage.copy(SPARE_DB),
         ),
+        *map(_of_many_names, ("EXISTS", "MGET", "SADD", "MSET", "DEL", "SUBSCRIBE")),
         LongCommand(
             "KEYS *, a tenth as many keys",
             lambda _: [request("SELECT", KEYS_DB), request("KEYS", "*"), request("SELECT", 0)],
@@ -283,6 +284,29 @@ def _of_many(name: str, *words: str | int) -> LongCommand:
         return [request(name, WORK, *words, *map(sensor_id, range(stage.many)))]
 
     return LongCommand(f"{name} of a tenth of the IDs", timed, Stage.copy)
+
+
+def _of_many_names(name: str) -> LongCommand:
+    """A command with many arguments; the names are those of keys, with values for MSET."""
+
+    def timed(stage: Stage) -> list[Request]:
+        names = [f"key:{index}" for index in range(stage.many)]
+        words = [BULK, *names] if name == "SADD" else names
+        if name == "MSET":
+            words = [word for each in names for word in (each, "v")]
+        # With RESP3 a PING is answered in the same way while there are subscriptions.
+        return [request("HELLO", 3), request("SELECT", SPARE_DB), request(name, *words),
+                request("RESET")]  # fmt: skip
+
+    def prepare(stage: Stage) -> None:
+        stage.ask("SELECT", SPARE_DB)
+        stage.ask("FLUSHDB")
+        if name in ("MGET", "DEL"):
+            keys = [request("SET", f"key:{index}", "v") for index in range(stage.many)]
+            stage.connection.replay(windows(keys, 256))
+        stage.ask("SELECT", 0)
+
+    return LongCommand(f"{name} of a tenth as many names", timed, prepare)
 
 
 def _restoring(name: str, source: str) -> LongCommand:

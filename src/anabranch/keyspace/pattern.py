@@ -33,6 +33,9 @@ _TOO_LONG: Final = f"ERR pattern is too long: {PATTERN_BYTES_MAX} bytes are allo
 Matcher = Callable[[bytes], bool]
 """Whether the pattern matches the whole of some bytes."""
 
+_WILD: Final = frozenset(b"*?[\\")
+"""The bytes of a pattern that do not stand for themselves."""
+
 _ANY: Final = (1 << 256) - 1
 _ONLY: Final = [1 << byte for byte in range(256)]  # the set of one byte
 _BYTE_OF: Final = {only: byte for byte, only in enumerate(_ONLY)}
@@ -121,6 +124,12 @@ def _range(first: int, last: int, ignore_case: bool) -> int:
 def _compile_short(pattern: bytes, ignore_case: bool) -> Matcher:
     if not pattern:
         return _is_empty
+    if _WILD.isdisjoint(pattern[:-1]) and not (ignore_case and pattern.lower() != pattern.upper()):
+        # A name, or the beginning of names: nearly all rules and subscriptions.
+        if pattern[-1] not in _WILD:
+            return pattern.__eq__
+        if pattern[-1] == 0x2A and len(pattern) > 1:
+            return _Beginning(pattern[:-1]).matches
     pieces = _pieces(pattern, ignore_case)
     if not any(pieces):
         return bool  # nothing but stars
@@ -135,6 +144,19 @@ def _compile_short(pattern: bytes, ignore_case: bool) -> Matcher:
 
 def _is_empty(data: bytes) -> bool:
     return not data
+
+
+class _Beginning:
+    """The pattern of everything that begins with a text."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def matches(self, data: bytes) -> bool:
+        """See :data:`Matcher`."""
+        return data.startswith(self._text)
 
 
 def _regex(members: int) -> bytes:

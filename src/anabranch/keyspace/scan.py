@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sortedcontainers import SortedDict
 from xxhash import xxh32_intdigest
 
 __all__ = ["CURSOR_END", "KeyOrder"]
@@ -19,16 +18,18 @@ CURSOR_END = 0
 """Starts an iteration and ends it."""
 
 _BUCKET_BITS = 16
+_FEW_BUCKETS = 1 << 10  # to choose one of more of them, numbers are drawn until one is in use
 
 
 class KeyOrder:
     """The keys of one database in scanning order."""
 
-    __slots__ = ("_buckets",)
+    __slots__ = ("_buckets", "_used")
 
     def __init__(self) -> None:
         # Dictionaries, not lists: keys chosen to collide must not make removal slow.
-        self._buckets: SortedDict[int, dict[bytes, None]] = SortedDict()
+        self._buckets: dict[int, dict[bytes, None]] = {}
+        self._used = bytearray()  # 1 for each bucket with a key; empty before the first key
 
     @staticmethod
     def _number(key: bytes) -> int:
@@ -40,6 +41,9 @@ class KeyOrder:
         bucket = self._buckets.get(number)
         if bucket is None:
             self._buckets[number] = {key: None}
+            if not self._used:
+                self._used = bytearray(1 << _BUCKET_BITS)
+            self._used[number] = 1
         else:
             bucket[key] = None
 
@@ -50,26 +54,36 @@ class KeyOrder:
         del bucket[key]
         if not bucket:
             del self._buckets[number]
+            self._used[number] = 0
 
     def clear(self) -> None:
         """All keys were removed."""
-        self._buckets.clear()
+        self._buckets = {}
+        self._used = bytearray()
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """At least ``count`` keys from a cursor on, and the next cursor."""
         keys: list[bytes] = []
-        for number in self._buckets.irange(minimum=cursor):
+        number = self._used.find(1, cursor)
+        while number >= 0:
             if len(keys) >= count:
                 # Bucket 0 is first whenever it exists, so a next bucket is never CURSOR_END.
                 return number, keys
             keys += self._buckets[number]
+            number = self._used.find(1, number + 1)
         return CURSOR_END, keys
 
     def any_key(self, random_below: Callable[[int], int]) -> bytes | None:
         """A random key; the probability depends on its bucket's size. None without keys."""
         if not self._buckets:
             return None
-        bucket = self._buckets.peekitem(random_below(len(self._buckets)))[1]
+        if len(self._buckets) <= _FEW_BUCKETS:
+            bucket = list(self._buckets.values())[random_below(len(self._buckets))]
+        else:
+            number = random_below(1 << _BUCKET_BITS)
+            while not self._used[number]:
+                number = random_below(1 << _BUCKET_BITS)
+            bucket = self._buckets[number]
         return list(bucket)[random_below(len(bucket))]
 
     def check(self, keys: set[bytes]) -> None:
@@ -77,6 +91,8 @@ class KeyOrder:
         kept = [key for bucket in self._buckets.values() for key in bucket]
         assert len(kept) == len(keys)
         assert set(kept) == keys
+        assert self._used.count(1) == len(self._buckets)
         for number, bucket in self._buckets.items():
             assert bucket
+            assert self._used[number]
             assert all(self._number(key) == number for key in bucket)

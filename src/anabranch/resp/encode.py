@@ -129,7 +129,13 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
             sign = b"~" if kind is SetReply else b">" if kind is Push else b"*"
         out.append(b"%b%d\r\n" % (sign, len(value)))
         for item in value:
-            _write(item, resp3, out)
+            item_kind = type(item)
+            if item_kind is bytes:  # most are, or integers
+                out.append(b"$%d\r\n%b\r\n" % (len(item), item))
+            elif item_kind is int:
+                out.append(b":%d\r\n" % item)
+            else:
+                _write(item, resp3, out)
     elif kind is Verbatim:
         data = value.encode("utf-8", "surrogateescape")
         if resp3:

@@ -343,6 +343,22 @@ def test_a_snapshot_still_has_what_was_deleted_since_it_began(region: Driven) ->
         region.region.scheduler.run_turn()
 
 
+# -- long replies --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("MGET",), ("PUBSUB", "NUMSUB"), ("SMISMEMBER", "set")])
+def test_a_long_reply_is_encoded_in_steps(region: Driven, words: tuple[str, ...]) -> None:
+    """It shows the moment at which the request came."""
+    keys = [f"key:{index}" for index in range(20_000)]
+    region.do("MSET", *[word for key in keys for word in (key, "v")], session=region.other)
+    region.do("SADD", "set", *keys, session=region.other)
+    expected = region.in_one_go(*words, *keys)
+    session = region.begin(*words, *keys)
+    region.do("FLUSHALL", session=region.other)
+    assert region.turns(session) > 2
+    assert region.replies(session) == [expected]
+
+
 # -- commands with very many IDs -----------------------------------------------------------------
 
 

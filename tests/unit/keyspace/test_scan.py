@@ -96,3 +96,9 @@ def test_random_keys() -> None:
     for name in names:
         order.add(name)
     assert {order.any_key(below) for _ in range(1000)} == names
+    more = {b"more:%d" % number for number in range(3000)}  # more than a few buckets
+    for name in more:
+        order.add(name)
+    drawn = {order.any_key(below) for _ in range(10_000)}
+    assert len(drawn) > 2500
+    assert drawn <= names | more

@@ -17,7 +17,7 @@ from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Waiter
-from anabranch.resp.encode import encode
+from anabranch.resp.encode import array_header, encode
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from anabranch.metrics.stats import Stats
 
 __all__ = ["Context"]
+
+_VALUES_AT_ONCE = 1000
+"""Values of a reply that are encoded in one step: under a millisecond if they are short."""
 
 _COUNTED_MAX = 1000
 _COUNTING_NS_MAX = 3_000_000
@@ -115,6 +118,12 @@ class Context:
             self.effects.expire_if_due(db, key, self.now_ms)
         return db.values.get(key)
 
+    def lookup_all(self, keys: Sequence[bytes]) -> list[Value | None]:
+        """The same for many keys."""
+        if self.db.deadlines:
+            return [self.lookup(key) for key in keys]
+        return list(map(self.db.values.get, keys))
+
     def lookup_in(self, db: Database, key: bytes) -> Value | None:
         """The same for another database."""
         self.effects.expire_if_due(db, key, self.now_ms)
@@ -130,6 +139,23 @@ class Context:
             if not self.session.no_touch:
                 value.accessed_ms = self.now_ms
         return value
+
+    def read_all(self, keys: Sequence[bytes], *, as_use: bool = True) -> list[Value | None]:
+        """:meth:`read` for many keys; ``as_use``: their access time is set."""
+        values = self.lookup_all(keys)
+        stats = self.stats
+        missing = values.count(None)
+        stats.keyspace_hits += len(values) - missing
+        stats.keyspace_misses += missing
+        if missing and self.server.events.flags:
+            for key, value in zip(keys, values, strict=True):
+                if value is None:
+                    self.server.events.miss(self.db.index, key)
+        if as_use and not self.session.no_touch:
+            for value in values:
+                if value is not None:
+                    value.accessed_ms = self.now_ms
+        return values
 
     def miss(self, key: bytes) -> None:
         """Count that a read command did not find its key."""
@@ -226,6 +252,23 @@ class Context:
         """Measure changed values, before a command shows the memory in use."""
         self.keyspace.account.measure_changed(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
 
+    def long_reply(self, args: list[bytes], values: list[Any]) -> bytes | None:
+        """An array of any length; a function returns the result.
+
+        Very many values, which must not change any more, are encoded in slices.
+        """
+        if len(values) <= _VALUES_AT_ONCE:
+            return self.reply(values)
+        return self.in_slices(args, _encoded(values, self.resp3))
+
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""
         return encode(value, self.session.resp3)
+
+
+def _encoded(values: list[Any], resp3: bool) -> Steps[list[bytes]]:
+    parts = [array_header(len(values))]
+    for at in range(0, len(values), _VALUES_AT_ONCE):
+        parts += [encode(each, resp3) for each in values[at : at + _VALUES_AT_ONCE]]
+        yield
+    return parts

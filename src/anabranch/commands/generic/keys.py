@@ -82,12 +82,14 @@ def delete(ctx: Context, args: list[bytes]) -> bytes:
 
 def exists(ctx: Context, args: list[bytes]) -> bytes:
     """How many of the keys exist, repetitions counted."""
-    return integer(sum(peek(ctx, key) is not None for key in args[1:]))
+    values = ctx.read_all(args[1:], as_use=False)
+    return integer(len(values) - values.count(None))
 
 
 def touch(ctx: Context, args: list[bytes]) -> bytes:
     """Set the access time of keys; returns how many exist."""
-    return integer(sum(ctx.read(key) is not None for key in args[1:]))
+    values = ctx.read_all(args[1:])
+    return integer(len(values) - values.count(None))
 
 
 def type_of(ctx: Context, args: list[bytes]) -> bytes:

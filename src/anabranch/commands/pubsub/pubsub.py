@@ -138,12 +138,12 @@ def active(kind: Kind) -> CommandFunction:
 def numbers(kind: Kind) -> CommandFunction:
     """PUBSUB NUMSUB or SHARDNUMSUB: listeners of the named channels, a flat list."""
 
-    def run(ctx: Context, args: list[bytes]) -> bytes:
+    def run(ctx: Context, args: list[bytes]) -> bytes | None:
         registry = kind.listeners(ctx)
         reply: list[object] = []
         for name in args[2:]:
-            reply += [name, len(registry.get(name, ()))]
-        return ctx.reply(reply)
+            reply += name, len(registry.get(name, ()))
+        return ctx.long_reply(args, reply)
 
     return run
 

@@ -104,10 +104,10 @@ def sismember(ctx: Context, args: list[bytes]) -> bytes:
     return ONE if args[2] in _members(read_as(ctx, args[1], SetValue)) else ZERO
 
 
-def smismember(ctx: Context, args: list[bytes]) -> bytes:
+def smismember(ctx: Context, args: list[bytes]) -> bytes | None:
     """Which of several are members of a set."""
     known = _members(read_as(ctx, args[1], SetValue))
-    return ctx.reply([int(member in known) for member in args[2:]])
+    return ctx.long_reply(args, [int(member in known) for member in args[2:]])
 
 
 def combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:

@@ -180,10 +180,11 @@ def getex(ctx: Context, args: list[bytes]) -> bytes:
     return bulk(value.data)
 
 
-def mget(ctx: Context, args: list[bytes]) -> bytes:
+def mget(ctx: Context, args: list[bytes]) -> bytes | None:
     """The strings of several keys, null for a key without a string."""
-    found = [ctx.read(key) for key in args[1:]]
-    return ctx.reply([each.data if isinstance(each, StringValue) else None for each in found])
+    found = ctx.read_all(args[1:])
+    strings = [each.data if isinstance(each, StringValue) else None for each in found]
+    return ctx.long_reply(args, strings)
 
 
 def mset(ctx: Context, args: list[bytes]) -> bytes:
