@@ -79,8 +79,8 @@ def _part(digits: bytes) -> int:
     return value
 
 
-def _everyday(raw: bytes) -> int:
-    """The ID of digits, a dash and digits, too few to overflow; -1 for all others.
+def _everyday(raw: bytes) -> tuple[i64, i64]:
+    """Milliseconds and number of digits, a dash and digits, too few to overflow; or -1 and 0.
 
     Digit by digit, which takes a fifth of the time of splitting and ``int`` in machine code, and
     thrice the time if interpreted.
@@ -88,7 +88,10 @@ def _everyday(raw: bytes) -> int:
     ms: i64 = -1
     part: i64 = 0
     digits: i64 = 0
-    for at in range(len(raw)):
+    size = len(raw)
+    if size >= _SAFE_TEXT:
+        return -1, 0
+    for at in range(size):
         digit: i64 = raw[at] - 0x30
         if 0 <= digit <= 9:
             part = part * 10 + digit
@@ -96,12 +99,10 @@ def _everyday(raw: bytes) -> int:
         elif digit == 0x2D - 0x30 and ms < 0 and digits:
             ms, part, digits = part, 0, 0
         else:
-            return -1
+            return -1, 0
     if ms < 0 or not digits:
-        return -1
-    time: int = ms
-    seq: int = part
-    return (time << SEQ_BITS) | seq
+        return -1, 0
+    return ms, part
 
 
 def parse(raw: bytes, missing_seq: int = 0) -> int:
@@ -109,8 +110,10 @@ def parse(raw: bytes, missing_seq: int = 0) -> int:
 
     Raises :class:`InvalidId` for everything else, ``-``, ``+``, ``*`` and ``$`` included.
     """
-    if IS_COMPILED and len(raw) < _SAFE_TEXT and (everyday := _everyday(raw)) >= 0:
-        return everyday
+    if IS_COMPILED and (everyday := _everyday(raw))[0] >= 0:
+        whole_ms: int = everyday[0]
+        number: int = everyday[1]
+        return (whole_ms << SEQ_BITS) | number
     ms, dash, seq = raw.partition(b"-")
     if len(raw) < _SAFE_TEXT and ms.isdigit() and seq.isdigit():  # the everyday ID, no check needed
         return (int(ms) << SEQ_BITS) | int(seq)
@@ -128,10 +131,12 @@ def parse_all(raw_ids: Sequence[bytes]) -> list[int]:
 
     Everyday IDs are digits, a dash and digits. A list of such pairs is JSON but for the dashes, so
     a parser in C reads them all at once. It refuses what is not everyday, which is then read one
-    by one. Machine code reads one by one in two thirds of the time.
+    by one. Machine code reads one by one in half the time.
     """
-    if IS_COMPILED or len(raw_ids) < _MANY_IDS:
+    if len(raw_ids) < _MANY_IDS:
         return [parse(raw) for raw in raw_ids]
+    if IS_COMPILED:
+        return _parse_each(raw_ids)
     joined = _BETWEEN.join(raw_ids)
     if len(joined.translate(None, _EVERYDAY)) == len(_BETWEEN) * (len(raw_ids) - 1):
         try:
@@ -141,3 +146,22 @@ def parse_all(raw_ids: Sequence[bytes]) -> list[int]:
         else:
             return [(ms << SEQ_BITS) | seq for ms, seq in pairs]
     return [parse(raw) for raw in raw_ids]
+
+
+def _parse_each(raw_ids: Sequence[bytes]) -> list[int]:
+    """Read IDs one by one. Neighbours often have one millisecond, which is then shifted once."""
+    ids: list[int] = []
+    known_ms: i64 = -1
+    first = 0
+    for raw in raw_ids:
+        ms, part = _everyday(raw)
+        if ms < 0:
+            ids.append(parse(raw))
+            continue
+        if ms != known_ms:
+            known_ms = ms
+            whole_ms: int = ms
+            first = whole_ms << SEQ_BITS
+        number: int = part
+        ids.append(first + number)
+    return ids

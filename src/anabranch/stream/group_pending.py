@@ -178,9 +178,9 @@ class GroupPending:
             return 1
         gone = pending.pop_all(ids)
         if self.by_age is None and not self.released:
-            owners = set(map(_CONSUMER, gone))
-            if len(owners) == 1:  # nearly always
-                owners.pop().pending[region].pop_all(ids)
+            owners = list(map(_CONSUMER, gone))
+            if owners and owners.count(owners[0]) == len(owners):  # nearly always
+                owners[0].pending[region].pop_all(ids)
             else:
                 _leave_consumers(region, gone)
         else:

@@ -165,11 +165,11 @@ def between(ids: list[int] | PackedIds, low: int, high: int) -> list[int]:
     """The IDs ``[low, high)``; a millisecond is unpacked once for all of its IDs."""
     if not isinstance(ids, PackedIds):
         return ids[low:high]
-    words = ids.words
+    if high - low == 1:
+        return [ids.unpack(ids.words[low])]
     unpacked: list[int] = []
     ms, first = -1, 0
-    for at in range(low, high):
-        word = words[at]
+    for word in ids.words[low:high].tolist():
         if word >> _SEQ_BITS != ms:
             ms = word >> _SEQ_BITS
             first = ms + ids.base_ms << SEQ_BITS
