@@ -66,6 +66,8 @@ class CheckedCluster(Comparison):
         self.wanderers = [Wanderer(KEYS[0], 1), Wanderer(KEYS[0], 3), Wanderer(KEYS[1], 2)]
         self.settled: dict[tuple[Key, bytes, Dot], set[Dot]] = {}
         """Under which creations an entry was settled by whoever had it."""
+        self.alone: set[tuple[bytes, int]] = set()
+        """Keys, and IDs of pending entries that were copied there without their entry."""
         self.commands = 0
         """How many were executed, those of units included."""
         self._looked: dict[int, int] = {}

@@ -53,7 +53,10 @@ def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, St
         reader = cluster.reader(node, key, name, shown)
         is_vague = reader.is_vague or any(count > 1 for count in ids.values())
         # Which entry a row means is not shown: it may be deleted, and another one have its ID.
-        is_vague = is_vague or any(given[row[0]] > 1 for row in held)
+        is_vague = is_vague or any(
+            given[row[0]] > 1 or (row[0] in ids and (key, row[0]) in cluster.alone) for row in held
+        )
+        is_vague = is_vague or len({row[0] for row in held}) < len(held)
         due = {entry.entry_id for entry in reader.deliverable(shown, name)}
         is_vague = is_vague or any(i > last_id and i not in due for i in ids)
         found[name] = Standing(
@@ -105,6 +108,10 @@ def goes_on(
     """
     shown = cluster.shown(node, key)
     after = _asked(node, key)
+    ids = {entry.entry_id for entry in shown.entries}
+    cluster.alone |= {
+        (key, row[0]) for _, held, _ in after.values() for row in held if row[0] not in ids
+    }
     assert set(after) == set(before), f"{key!r} has groups {set(after)} instead of {set(before)}"
     for name, standing in before.items():
         last_id, held, consumers = after[name]
@@ -126,7 +133,7 @@ def goes_on(
             )
             cluster.reached["pending entry moved"] += len(held)
         open_ids = {row[0] for row in held} | late
-        done = {entry.entry_id for entry in shown.entries} - standing.due
+        done = ids - standing.due
         done = (done if is_payload else standing.processed) - open_ids
         for entry in shown.entries:
             is_done = shown.is_acknowledged(name, entry)
