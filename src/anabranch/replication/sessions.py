@@ -127,8 +127,8 @@ class Sessions:
         session.replica_id = theirs.replica_id
         session.up_ms = now_ms
         peer.session = session
-        # A region without a cluster in an epoch that has ended: its disk was lost.
-        if theirs.cluster_id or theirs.epoch > links.membership.known_epoch(theirs.region):
+        # A region without a cluster in an epoch that may have ended: its disk was lost.
+        if theirs.cluster_id or theirs.epoch > max(links.membership.known_epoch(theirs.region), 0):
             peer.run_id = theirs.run_id
         peer.counters.connects += 1
         links.membership.moved(theirs.region, theirs.host, theirs.port)

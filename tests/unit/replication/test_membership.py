@@ -113,6 +113,23 @@ def test_who_lost_its_disk_does_not_begin_an_epoch_that_nobody_remembers_again()
     assert 0 not in epochs
 
 
+def test_who_lost_its_disk_is_not_taken_for_admitted_because_a_member_has_dialled_it() -> None:
+    """The member was down itself, and knows no effect of this region, only that it is a member."""
+    world = World()
+    one, _two, three = world.cluster(3)
+    world.run(500)
+    one.crash(clean=True)
+    three.crash()
+    three.local = type(three.local)(world, 3)
+    three.settings = {"join": [one.address]}
+    world.cut(2, 3)
+    three.start()
+    world.run(2000)
+    one.start()
+    world.run_until(lambda: three.local.cluster_id == "c", 15_000)
+    assert epoch_of(three.local.replica_id) > 0
+
+
 def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
     world = World()
     one, _two = world.cluster(2)
