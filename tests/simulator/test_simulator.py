@@ -98,6 +98,22 @@ def test_damage_leaves_one_copy_of_the_data(minutes: float) -> None:
     assert min(spared) > 0
 
 
+def test_a_reply_may_wait_for_a_slow_sync_when_regions_agree() -> None:
+    faults = "partition,delay,duplicate,power,blackout,disk,membership,slices,retries"
+    run = Simulation(5100870, minutes=0.1, faults=faults.split(","))
+    waited: list[int] = []
+    drop_readings = run._drop_readings
+
+    def look() -> bool:
+        is_done = drop_readings()
+        waited.append(not run.is_breaking and not is_done)
+        return is_done
+
+    run._drop_readings = look  # type: ignore[method-assign]
+    assert run.run().problem is None
+    assert any(waited)
+
+
 def test_a_failure_is_cut_down_to_the_faults_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     tombstones_at_once(monkeypatch)
     failed = [simulate(seed, minutes=MINUTES) for seed in range(1, 6)]
