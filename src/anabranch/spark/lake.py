@@ -61,7 +61,10 @@ class Gap:
 
 
 def neighbours(runs: Iterable[tuple[str, Run]]) -> Iterator[tuple[str, str, int, int, int]]:
-    """Of each run but the first of a stream and region: these, the furthest before, first, last."""
+    """Each run that has an earlier one of its stream and region.
+
+    ``(stream, region, last position of all earlier runs, first position, last position)``.
+    """
     place, furthest = ("", ""), -1
     for stream, (region, first, last) in sorted(runs):
         if place == (stream, region):

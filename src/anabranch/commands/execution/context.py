@@ -119,7 +119,7 @@ class Context:
         return db.values.get(key)
 
     def lookup_all(self, keys: Sequence[bytes]) -> list[Value | None]:
-        """The same for many keys."""
+        """The values of many keys; see :meth:`lookup`."""
         if self.db.deadlines:
             return [self.lookup(key) for key in keys]
         return list(map(self.db.values.get, keys))
@@ -141,7 +141,7 @@ class Context:
         return value
 
     def read_all(self, keys: Sequence[bytes], *, as_use: bool = True) -> list[Value | None]:
-        """:meth:`read` for many keys; ``as_use``: their access time is set."""
+        """The values of many keys, counted as by :meth:`read`; ``as_use`` sets access times."""
         values = self.lookup_all(keys)
         stats = self.stats
         missing = values.count(None)
@@ -253,9 +253,9 @@ class Context:
         self.keyspace.account.measure_changed(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
 
     def long_reply(self, args: list[bytes], values: list[Any]) -> bytes | None:
-        """An array of any length; a function returns the result.
+        """The reply for an array of any length; a command returns it, None included.
 
-        Very many values, which must not change any more, are encoded in slices.
+        Many values are encoded in slices, so they must not change any more.
         """
         if len(values) <= _VALUES_AT_ONCE:
             return self.reply(values)

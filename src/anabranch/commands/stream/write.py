@@ -150,7 +150,7 @@ def _xdelex(ctx: Context, key: bytes, policy: Policy, raw_ids: list[bytes]) -> S
 
 
 def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], bool]:
-    """Tells whether a live entry has an ID."""
+    """A function that tells whether a live entry has an ID."""
     if located is not None:
         return located.live.__contains__
     return lambda entry_id: stream.find(entry_id) is not None

@@ -91,7 +91,7 @@ Progress = Callable[[str], None]
 _Differing = list[tuple[Place, int]]
 _Buckets = Mapping[tuple[Place, int], Bucket]
 _Logs = Sequence[Mapping[str, LogBounds]]
-"""Of one replica the logs of each stream, by replica ID."""
+"""The logs of one region: by stream, then by replica ID."""
 
 
 def audit(
