@@ -71,13 +71,14 @@ class Applier:
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
         self.mode = mode_of(self.replica)
         self._prepare = self.mode.prepare
+        self._is_numbered = self.mode.is_numbered
         self.added_bytes_max = self.mode.added_bytes_max
         self._stats = stats
 
     def emit(self, effect: kinds.Effect) -> None:
         """Apply a change that was decided here, record it, and publish its keyspace events."""
         replica = self.replica
-        is_numbered = replica.is_regional
+        is_numbered = self._is_numbered
         if is_numbered:
             replica.begin_own()
         events = events_of(self.keyspace, effect) if self.publisher.flags else ()

@@ -37,11 +37,11 @@ def append_entry(
     fragment: bytes,
     weight: int,
     opens: bool,
-    number: int,
+    shift: int,
 ) -> None:
     """Add an entry to a log of a stream; every addition of a single entry ends here.
 
-    ``number`` is that of the effect, 0 if effects have none.
+    ``shift`` is that of the log (:func:`log_at`). The caller sets the last ID of the stream.
     """
     tail = log.tail
     if (
@@ -49,11 +49,11 @@ def append_entry(
         or tail is None
         or tail.parts is None
         or tail.positions is not None
-        or (number and not tail.goes_on(number, log.next_position))
+        or tail.shift != shift
     ):
         if opens and tail is not None and tail.parts is not None:
             keyspace.block_cache.filled += sum(map(len, tail.parts))
-        log.append(entry_id, fragment, weight, opens, number)
+        log.append(entry_id, fragment, weight, opens, shift)
         if not stream.is_due:
             database.account.changed(stream)
     else:  # RegionLog.append inlined for the usual case: this runs once for each added entry
@@ -61,9 +61,7 @@ def append_entry(
         tail.open_ids.append(entry_id)
         tail.weight += weight
         log.next_position += 1
-    if not number or entry_id > stream.last_id:  # entries of other regions may come late
-        stream.last_id = entry_id
-    if database.watchers or database.waiters or (number and database.remembered):
+    if database.watchers or database.waiters or database.remembered:
         _observe(keyspace, database, key, stream)
 
 
@@ -75,13 +73,17 @@ def _observe(keyspace: Keyspace, database: Database, key: bytes, stream: Stream)
         database.changed(key)
 
 
-def log_at(stream: Stream, replica_id: int, position: int) -> RegionLog:
-    """The log of a replica ID, ready for an entry at a position; -1: the next one."""
-    log = stream.log_of(replica_id)
+def log_at(stream: Stream, replica: Replica, position: int) -> tuple[RegionLog, int]:
+    """The log of the replica ID whose effect is applied, ready for an entry, and its shift.
+
+    The entry comes to ``position``; -1: the next one. The shift is the difference between its
+    number and its position.
+    """
+    log = stream.log_of(replica.replica_id)
     if position not in (-1, log.next_position):
         stream.added_surplus -= position - log.next_position
         log.open_at(position)
-    return log
+    return log, replica.shift(log.next_position)
 
 
 def _count_duplicates(replica: Replica, stream: Stream, ids: Sequence[int]) -> None:
@@ -106,39 +108,40 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     """See :class:`kinds.Add`."""
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
-    _count_duplicates(replica, stream, [effect.entry_id])
+    entry_id = effect.entry_id
+    _count_duplicates(replica, stream, [entry_id])
+    log, shift = log_at(stream, replica, effect.position)
     append_entry(
         keyspace,
         keyspace.databases[effect.db],
         effect.key,
         stream,
-        log_at(stream, replica.replica_id, effect.position),
-        effect.entry_id,
+        log,
+        entry_id,
         effect.fragment,
         effect.weight,
         effect.opens,
-        replica.number,
+        shift,
     )
+    stream.last_id = max(stream.last_id, entry_id)  # entries of other regions may come late
 
 
-def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number: int = 0) -> None:
-    """Add the entries to their log; ``number`` is that of the first one, if they have numbers."""
+def append_run(log: RegionLog, effect: kinds.AddRun, shift: int = 1) -> None:
+    """Add the entries to their log; ``shift`` is as in :func:`append_entry`."""
     nodes, effect.nodes = effect.nodes, None
     for node in nodes or ():
-        log.append_block(node, number)
-        number = number and number + node.count
+        log.append_block(node, shift)
     if nodes:
         return
     ids, last = effect.ids, len(effect.ids)
     for low, high, data, ends, opens in node_shares(effect):
         weight = sum(effect.weights[low:high])
-        first = number and number + low
         if opens and high < last:
-            log.append_full(ids[low:high], data, ends, weight, first)
+            log.append_full(ids[low:high], data, ends, weight, shift)
         else:
             fragments = [data[start:end] for start, end in pairwise([0, *ends])]
-            log.append(ids[low], fragments[0], weight, opens, first)
-            log.extend(ids[low + 1 : high], fragments[1:], 0, first and first + 1)
+            log.append(ids[low], fragments[0], weight, opens, shift)
+            log.extend(ids[low + 1 : high], fragments[1:], 0, shift)
 
 
 def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
@@ -158,10 +161,10 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
-    log = log_at(stream, replica.replica_id, effect.position)
+    log, shift = log_at(stream, replica, effect.position)
     _count_duplicates(replica, stream, effect.ids)
     database = keyspace.databases[effect.db]
-    append_run(database, log, effect, replica.number)
+    append_run(log, effect, shift)
     keyspace.block_cache.filled += len(effect.data)
     stream.last_id = max(stream.last_id, effect.ids[-1])
     _observe(keyspace, database, effect.key, stream)

@@ -72,6 +72,8 @@ class Mode(NamedTuple):
     """The most entries that are added at once."""
     reserved_percent: Callable[[Settings], int]
     """Of ``maxmemory``, what is kept for entries that others add before they know of the limit."""
+    is_numbered: bool
+    """Whether effects have numbers, by which other regions know them."""
     rewrites: bool
     """Whether RENAME, COPY, MOVE and RESTORE add the entries again. If not, they bind the value."""
 
@@ -411,6 +413,7 @@ _ALONE = Mode(
     create_stream=_create_alone,
     added_bytes_max=1 << 62,
     reserved_percent=lambda _: 0,
+    is_numbered=False,
     rewrites=False,
 )
 
@@ -442,5 +445,6 @@ _AMONG = Mode(
     create_stream=_create_among,
     added_bytes_max=SENT_ENTRIES_BYTES_MAX,
     reserved_percent=attrgetter("replication_oom_threshold_percent"),
+    is_numbered=True,
     rewrites=True,
 )

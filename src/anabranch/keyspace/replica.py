@@ -205,6 +205,13 @@ class Replica:
         self.admissions = {region: dots for region, dots in self.admissions.items() if dots}
         self.members = {region: dots[max(dots)] for region, dots in self.admissions.items()}
 
+    def shift(self, position: int) -> int:
+        """The difference between the number of the effect being applied and a position.
+
+        In a region alone it is always 1 (:mod:`anabranch.stream.region_log`).
+        """
+        return self.number - position if self.is_regional else 1
+
     def knows(self, dot: Dot) -> bool:
         """Whether another effect is in the context of the effect being applied."""
         return dot[1] <= (

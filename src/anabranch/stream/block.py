@@ -40,6 +40,7 @@ from anabranch.stream.packed_ids import PackedIds, index_of
 __all__ = ["Block", "full_block"]
 
 _NONE: Final[frozenset[int]] = frozenset()  # most blocks have no dead entry: they share this one
+_NO_SHIFT: Final = -(1 << 62)  # of a block that stores its numbers; no difference is below 0
 _NO_IDS: Final[list[int]] = []  # of a block that is not open
 _ID_BYTES: Final = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
 _REWRITE_DEAD_MIN: Final = 64  # below this a rewrite saves less than it costs
@@ -85,7 +86,7 @@ class Block:
         # Positions relative to the first one, as soon as they are not simply 0, 1, 2 ...
         self.positions: list[int] | None = None
         # The number of each entry, as soon as numbers and positions do not ascend alike. Before,
-        # ``shift`` is the difference between number and position.
+        # ``shift`` is the difference between number and position, afterwards unlike all differences.
         self.numbers: array[int] | None = None
         self.shift = shift
         # Digest of the live entries, see keyspace/agreement.py; None: not computed, or entries were
@@ -195,15 +196,16 @@ class Block:
             return bisect_right(self.positions, offset)
         return min(max(offset + 1, 0), self.count)
 
-    def goes_on(self, number: int, position: int) -> bool:
-        """Whether the next entry's number follows from its position."""
-        return self.numbers is None and number - position == self.shift
-
     def keep_numbers(self) -> array[int]:
         """Store every number, because the next entry has another distance to its position."""
-        if self.numbers is None:
-            self.numbers = array("Q", self.numbers_of(0, self.count))
-        return self.numbers
+        numbers = self.numbers
+        return numbers or self.store_numbers(array("Q", self.numbers_of(0, self.count)))
+
+    def store_numbers(self, numbers: array[int]) -> array[int]:
+        """Store the number of each entry, instead of their distance to the positions."""
+        self.numbers = numbers
+        self.shift = _NO_SHIFT
+        return numbers
 
     @property
     def last_slot_id(self) -> int:

@@ -52,23 +52,24 @@ class BlockSequence:
     # -- adding -------------------------------------------------------------------------------
 
     def append(
-        self, entry_id: int, fragment: bytes, weight: int, opens: bool, number: int = 0
+        self, entry_id: int, fragment: bytes, weight: int, opens: bool, shift: int = 1
     ) -> None:
         """Add the newest entry; ``opens`` starts a new block (the node limits were reached).
 
-        ``number`` 0 is that of the position (:mod:`anabranch.stream.region_log`).
+        ``shift`` is the difference between its number and its position; in a region alone it is
+        always 1 (:mod:`anabranch.stream.region_log`).
         """
         tail = self.tail
         position = self.next_position
         if opens or tail is None:
             if tail is not None:
                 tail.close()
-            tail = self.tail = Block(entry_id, position, number - position if number else 1)
+            tail = self.tail = Block(entry_id, position, shift)
             self.blocks.append(tail)
             self.first_ids.append(entry_id)
         else:
-            if number and not tail.goes_on(number, position):
-                tail.keep_numbers().append(number)
+            if shift != tail.shift:
+                tail.keep_numbers().append(position + shift)
             if tail.positions is not None:
                 tail.positions.append(position - tail.first_position)
         assert tail.parts is not None
@@ -78,16 +79,17 @@ class BlockSequence:
         self.next_position = position + 1
 
     def extend(
-        self, ids: Sequence[int], fragments: list[bytes], weight: int, number: int = 0
+        self, ids: Sequence[int], fragments: list[bytes], weight: int, shift: int = 1
     ) -> None:
         """Add neighbouring entries to the newest block; ``weight`` is that of all of them.
 
-        ``number`` is that of the first, or 0 as in :meth:`append`.
+        ``shift`` is as in :meth:`append`, the same for all.
         """
         tail = self.tail
         assert tail is not None
         position = self.next_position
-        if number and not tail.goes_on(number, position):
+        if shift != tail.shift:
+            number = position + shift
             tail.keep_numbers().extend(range(number, number + len(ids)))
         if tail.positions is not None:
             first = position - tail.first_position
@@ -99,18 +101,18 @@ class BlockSequence:
         self.next_position = position + len(ids)
 
     def append_full(
-        self, ids: Sequence[int], data: bytes, ends: list[int], weight: int, number: int = 0
+        self, ids: Sequence[int], data: bytes, ends: list[int], weight: int, shift: int = 1
     ) -> None:
         """Add a whole node behind the newest one; the next addition must open another node."""
-        self.append_block(full_block(ids, data, ends, weight), number)
+        self.append_block(full_block(ids, data, ends, weight), shift)
 
-    def append_block(self, block: Block, number: int = 0) -> None:
-        """Add a block of live entries behind the newest; ``number`` as in :meth:`extend`."""
+    def append_block(self, block: Block, shift: int = 1) -> None:
+        """Add a block of live entries behind the newest; ``shift`` as in :meth:`extend`."""
         if self.tail is not None:
             self.tail.close()
         position = self.next_position
         block.first_position = position
-        block.shift = number - position if number else 1
+        block.shift = shift
         self.tail = block
         self.blocks.append(block)
         self.first_ids.append(block.first_id)

@@ -324,12 +324,12 @@ def _numbers_array(block: Block) -> list[int] | bytes:
 def _restore_numbers(block: Block, written: list[int] | bytes | None) -> None:
     """Restore the numbers of a block; None: they follow from its positions."""
     if isinstance(written, bytes):
-        block.numbers = _native("Q", written)
+        block.store_numbers(_native("Q", written))
     elif written is not None:
         first, stop = written
         block.shift = first - block.position(0)
         if stop - 1 - block.position(block.count - 1) != block.shift:
-            block.numbers = array("Q", range(first, stop))
+            block.store_numbers(array("Q", range(first, stop)))
 
 
 def _block_of(fields: list[Any]) -> Block:

@@ -21,7 +21,7 @@ def state(*entries: tuple[int, int], first_position: int = 0) -> Keyspace:
     log = stream.log_of(THEIRS)
     log.open_at(first_position)
     for number, entry_id in entries:
-        log.append(entry_id, FRAGMENT, 1, False, number)
+        log.append(entry_id, FRAGMENT, 1, False, number - log.next_position)
         keyspace.replica.vector[THEIRS] = number
     keyspace.databases[0].put(b"s", stream)
     return keyspace

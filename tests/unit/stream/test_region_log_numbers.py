@@ -51,14 +51,15 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
                     log.open_at(position)
                     naive.next_position = naive.base = position
             opens = rng.random() < 0.3
+            shift = numbers[0] - log.next_position
             if what == "add":
-                log.append(ids[0], fragments[0], 1, opens, numbers[0])
+                log.append(ids[0], fragments[0], 1, opens, shift)
             elif what == "run":
-                log.append(ids[0], fragments[0], 1, opens, numbers[0])
-                log.extend(ids[1:], fragments[1:], count - 1, numbers[1])
+                log.append(ids[0], fragments[0], 1, opens, shift)
+                log.extend(ids[1:], fragments[1:], count - 1, shift)
             else:
                 ends = [sum(map(len, fragments[: i + 1])) for i in range(count)]
-                log.append_full(ids, b"".join(fragments), ends, count, numbers[0])
+                log.append_full(ids, b"".join(fragments), ends, count, shift)
                 log.tail.reopen()  # type: ignore[union-attr]
             for each_id, each in zip(ids, numbers, strict=True):
                 naive.live.append((each, each_id, naive.next_position))
@@ -133,7 +134,7 @@ def test_counts_stay_right_while_entries_come_and_go(seed: int) -> None:
     log = RegionLog()
     live: list[int] = []
     for number in range(1, 80):
-        log.append(number, fragment(number), 1, number % 5 == 1, number)
+        log.append(number, fragment(number), 1, number % 5 == 1)
         live.append(number)
         if rng.random() < 0.4:
             gone = live.pop(rng.randrange(len(live)))
@@ -157,12 +158,12 @@ def test_a_copy_is_independent() -> None:
 def test_sums_forget_the_block_that_becomes_the_newest_again() -> None:
     log = RegionLog()
     for number in range(1, 4):
-        log.append(number, fragment(number), 1, number == 3, number)
+        log.append(number, fragment(number), 1, number == 3)
     assert log.count_numbered(0, 3) == 3
     assert log.count_numbered(0, 2) == 2
     log.remove_numbered(2, 3)  # the newest block goes; entries 1 and 2 can get company again
-    log.append(4, fragment(4), 1, False, 4)
-    log.append(5, fragment(5), 1, True, 5)
+    log.append(4, fragment(4), 1, False)
+    log.append(5, fragment(5), 1, True)
     log.check()
     assert log.count_numbered(0, 5) == 4
     assert log.count_numbered(0, 4) == 3

@@ -295,12 +295,13 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     if effects.before is not None or effects.publisher.flags:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     else:
-        number, position = 0, -1
+        shift, position = 1, -1
         if effects.replica.is_regional:
-            number, position, log = _numbered(ctx, key, stream)
+            shift, position, log = _numbered(ctx, key, stream)
         append_entry(
-            ctx.keyspace, database, key, stream, log, entry_id, fragment, weight, opens, number
+            ctx.keyspace, database, key, stream, log, entry_id, fragment, weight, opens, shift
         )
+        stream.last_id = entry_id
         if effects.record is not None:
             effects.record(
                 kinds.Add(database.index, key, entry_id, fragment, weight, opens, position)
@@ -317,7 +318,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _numbered(ctx: Context, key: bytes, stream: Stream) -> tuple[int, int, RegionLog]:
-    """The number of an addition where other regions know it, its position, and its log."""
+    """The shift of an addition where other regions know it, its position, and its log."""
     replica = ctx.effects.replica
     replica.begin_own()
     own, number = replica.own, replica.number
@@ -326,8 +327,8 @@ def _numbered(ctx: Context, key: bytes, stream: Stream) -> tuple[int, int, Regio
     ctx.session.written = own, number
     log = stream.local
     if position := log.next_position:
-        return number, position, log
-    return number, number, log_at(stream, own, number)
+        return number - position, position, log
+    return 0, number, log_at(stream, replica, number)[0]
 
 
 def _answered(
