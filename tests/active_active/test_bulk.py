@@ -134,6 +134,27 @@ def test_positions_begin_where_the_key_was_deleted() -> None:
         assert rows["2"][:3] == [read["2"], read["2"], read["2"] + 1], "all was read"
 
 
+def test_the_last_id_stays_where_the_newest_entries_are_deleted() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    ours = [eu.do("XADD", "s", "*", "f", number) for number in range(300)]
+    theirs = [us.do("XADD", "s", "*", "f", number) for number in range(300)]
+    mesh.settle()
+    for deletion in (
+        ("XDEL", "s", ours[-1], theirs[-1]),
+        ("XDEL", "s", *ours[100:], *theirs[100:]),
+        ("XTRIM", "s", "MAXLEN", 0),
+    ):
+        us.do(*deletion)
+        mesh.settle()
+        for node in (eu, us):
+            rows = offsets(node, "s")
+            assert [rows[region][3] for region in "12"] == [ours[-1], theirs[-1]]
+            facts = node.do("XINFO", "STREAM", "s")
+            newest = max(ours[-1], theirs[-1], key=lambda each: [*map(int, each.split(b"-"))])
+            assert facts[facts.index(b"last-generated-id") + 1] == newest
+
+
 # -- so many entries at a time ----------------------------------------------------------------
 
 

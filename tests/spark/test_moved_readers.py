@@ -113,3 +113,21 @@ def test_a_deleted_key_is_a_loss_of_what_was_not_read_and_of_nothing_else(region
     after = going_on.latestOffset(newest, ReadAllAvailable())
     assert read(going_on, newest, after) == [300, 301]
     going_on.stop()
+
+
+def test_an_entry_whose_deletion_has_yet_to_arrive_is_no_loss(regions):
+    eu, us = regions.servers
+    add(eu, 0, 20)
+    wait_until(regions.converged, "all have applied the same", 300)
+    part(regions)
+    with talking(eu) as client:
+        ((newest, _),) = client.xrevrange("s", count=1)
+        client.xdel("s", newest)
+    reader = reader_of(eu)
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    assert read(reader, begin, end) == [*range(19)]
+    reader.stop()
+    moved = reader_of(us)
+    assert read(moved, begin, end) == [*range(20)], "the batch is repeated there"
+    moved.stop()

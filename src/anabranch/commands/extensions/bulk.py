@@ -136,7 +136,7 @@ def _region_row(stream: Stream, region: int) -> list[object]:
     if log.tail is not None:
         block = log.blocks[0]
         first = block.position(block.first_live())
-    last_id = stream.last_id if region == LOCAL_REGION else log.last_id
+    last_id = stream.last_id if region == LOCAL_REGION else log.newest_id
     return [
         _name_of(region),
         base + log.base,
