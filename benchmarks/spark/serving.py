@@ -25,8 +25,8 @@ ROUNDS, QUICK_ROUNDS = 5, 2
 COST_ROUNDS = 15
 """More, as one reads for less than a tenth of a second of processor time."""
 
-EXPORT_BYTES = 2 << 20
-"""Of one AB.EXPORT, as the source asks for."""
+EXPORT = ("MAXBYTES", 2 << 20, "CODEC", "NODES")
+"""What the source asks of AB.EXPORT."""
 
 PAGE = 10_000
 IMPORTS, QUICK_IMPORTS = 200, 40
@@ -63,7 +63,7 @@ def _export(connection: Connection, key: str = KEY) -> None:
     assert isinstance(rows, list)
     _, _, at, end, *_ = rows[0][0]
     while at < end:
-        reply = connection.ask("AB.EXPORT", key, "", at, end, "MAXBYTES", EXPORT_BYTES)
+        reply = connection.ask("AB.EXPORT", key, "", at, end, *EXPORT)
         assert isinstance(reply, bytes)
         (at,) = unpack_from("<Q", reply, 8)
 

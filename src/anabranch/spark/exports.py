@@ -1,7 +1,7 @@
 """Decodes replies of AB.EXPORT: runs of the server's blocks.
 
 IDs, positions and the ends of entries become arrays over all runs. The bytes of the entries are not
-copied, except to decompress a reply.
+copied, except to decompress them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ _VERSION: Final = 2
 _NONE, _ZSTD = 0, 1
 _HEADER: Final = struct.Struct("<BBHIQ")
 _CHUNK: Final = struct.Struct("<IBBBBqQQQ")
-_PACKED, _PLAIN = 0, 1
+_PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
+_NODE_HEAD: Final = struct.Struct("<QQIB?")
 _SEQ_BITS: Final = 24
+_SIZES: Final = {ord("B"): 1, ord("H"): 2, ord("Q"): 8}
+"""Bytes of a size, by its type."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -68,7 +71,7 @@ def _parse_export(payload: memoryview) -> Export:
     at = _HEADER.size
     if codec == _ZSTD:
         payload, at = memoryview(_expanded(payload[at:])), 0
-    runs: list[_Run] = []
+    runs: list[_Run | _Nodes] = []
     data: list[memoryview] = []
     counts: list[int] = []
     joined = 0
@@ -80,11 +83,16 @@ def _parse_export(payload: memoryview) -> Export:
         at += _CHUNK.size
         if (form, width, flags) != before:
             before = form, width, flags
-            runs.append(_Run(form, width, flags & _HAS_POSITIONS))
-        at = runs[-1].add(payload, at, count, base_ms, first, joined - end_base)
+            runs.append(_Nodes() if form == _NODE else _Run(form, width, flags & _HAS_POSITIONS))
+        run = runs[-1]
+        if isinstance(run, _Nodes):
+            entries = run.add(payload[at : (at := at + size)], count, first, joined)
+        else:
+            at = run.add(payload, at, count, base_ms, first, joined - end_base)
+            entries = payload[at : (at := at + size)]
         counts.append(count)
-        data.append(payload[at : (at := at + size)])
-        joined += size
+        data.append(entries)
+        joined += len(entries)
     if at < len(payload):
         raise PayloadError("the reply of AB.EXPORT is longer than it says")
     if at > len(payload) or not all(counts):
@@ -161,6 +169,72 @@ class _Run:
             positions = np.arange(len(ms)) + np.repeat(firsts - before, counts)
         ends = np.frombuffer(b"".join(self._ends), f"<u{self._width}")
         return ms, seq, positions, ends.astype(np.int64) + np.repeat(offsets, counts)
+
+
+class _Nodes:
+    """Neighbouring chunks that are nodes as the server holds them, each in one zstd frame.
+
+    Nodes of one form are computed together, as chunks are in `_Run`.
+    """
+
+    def __init__(self) -> None:
+        self._decompress = zstandard.ZstdDecompressor().decompress
+        self._alike: list[_Alike] = []
+        self._joined = 0
+
+    def add(self, frame: memoryview, count: int, first: int, joined: int) -> memoryview:
+        """Collect a node; returns its entries, which have `joined` bytes of others before them."""
+        whole = memoryview(self._decompress(frame, allow_extra_data=False))
+        base_ms, word, known, code, is_run = _NODE_HEAD.unpack_from(whole)
+        size = _SIZES.get(code)
+        if size is None or known != count:
+            raise PayloadError(_DISAGREE)
+        form = count, size, is_run
+        if not self._alike:
+            self._joined = joined
+        if not self._alike or self._alike[-1].form != form:
+            self._alike.append(_Alike(form, [], [], []))
+        alike = self._alike[-1]
+        alike.facts.append((base_ms, word, first))
+        at = _NODE_HEAD.size
+        alike.sizes.append(whole[at : (at := at + count * size)])
+        if not is_run:
+            alike.planes.append(whole[at : (at := at + 8 * count)])
+        return whole[at:]
+
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """Milliseconds, sequence numbers, positions and ends."""
+        columns = [each.columns() for each in self._alike]
+        ms, seq, positions, sizes = map(np.concatenate, zip(*columns, strict=True))
+        return ms, seq, positions, np.cumsum(sizes) + self._joined
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Neighbouring nodes of one form: how many entries, bytes of a size, whether IDs are a run."""
+
+    form: tuple[int, int, bool]
+    facts: list[tuple[int, int, int]]
+    """Base of milliseconds, first word, first position."""
+    sizes: list[memoryview]
+    planes: list[memoryview]
+    """Of the words all first bytes, then all second ones, and so on; nothing if IDs are a run."""
+
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """Milliseconds, sequence numbers, positions and sizes."""
+        count, size, is_run = self.form
+        base_ms, word, first = (each[:, None] for each in np.array(self.facts, np.uint64).T)
+        rank = np.arange(count, dtype=np.uint64)
+        if is_run:
+            words = word + rank
+        else:
+            planes = np.frombuffer(b"".join(self.planes), np.uint8).reshape(-1, 8, count)
+            words = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
+        ms = (words >> np.uint64(_SEQ_BITS)) + base_ms
+        seq = words & np.uint64((1 << _SEQ_BITS) - 1)
+        sizes = np.frombuffer(b"".join(self.sizes), f"<u{size}")
+        some = ms.astype(np.int64), seq, (first + rank).astype(np.int64)
+        return (*(each.ravel() for each in some), sizes.astype(np.int64))
 
 
 def _concatenated(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:

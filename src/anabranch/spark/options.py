@@ -219,7 +219,7 @@ class ReadOptions:
     field_mapping: Mapping[str, str] = _option(dict, _mapping)
     push_down_filters: bool = _option(False, _boolean)
     max_batch_bytes: int = _option(8 << 20, _size)
-    export_codec: str = _option("none", _one_of("none", "zstd"))
+    export_codec: str = _option("nodes", _one_of("nodes", "none", "zstd"))
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:

@@ -56,7 +56,7 @@ def read_partition(
 def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
     at = partition.first
     size = min(options.max_batch_bytes, _EXPORT_BYTES)
-    codec = ("CODEC", "ZSTD") if options.export_codec == "zstd" else ()
+    codec = ("CODEC", options.export_codec)
 
     def export_from(first: int) -> Callable[[], list[Any]]:
         place = (stream_key(partition.stream), partition.region, first, partition.stop)

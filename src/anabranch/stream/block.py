@@ -86,7 +86,7 @@ class Block:
         # Positions relative to the first one, as soon as they are not simply 0, 1, 2 ...
         self.positions: list[int] | None = None
         # The number of each entry, as soon as numbers and positions do not ascend alike. Before,
-        # ``shift`` is the difference between number and position, afterwards unlike all differences.
+        # ``shift`` is the difference between number and position, afterwards unlike all of them.
         self.numbers: array[int] | None = None
         self.shift = shift
         # Digest of the live entries, see keyspace/agreement.py; None: not computed, or entries were
@@ -198,8 +198,7 @@ class Block:
 
     def keep_numbers(self) -> array[int]:
         """Store every number, because the next entry has another distance to its position."""
-        numbers = self.numbers
-        return numbers or self.store_numbers(array("Q", self.numbers_of(0, self.count)))
+        return self.numbers or self.store_numbers(array("Q", self.numbers_of(0, self.count)))
 
     def store_numbers(self, numbers: array[int]) -> array[int]:
         """Store the number of each entry, instead of their distance to the positions."""

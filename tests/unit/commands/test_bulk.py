@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import Any
 from zlib import crc32
@@ -14,6 +15,7 @@ import zstandard
 
 from anabranch.region.maintenance import RECORDS_MAX
 from anabranch.scheduling import TURN_NS
+from tests.support.compressing import compress_all, whatever_it_gains
 from tests.support.streams import Streams
 
 Row = tuple[int, bytes, list[bytes]]
@@ -42,6 +44,11 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
             at += struct.calcsize(f"<{count}{kind}")
             return numbers
 
+        if form == 2:
+            assert (args[-2:], flags, width) == (("CODEC", "nodes"), 0, 0)
+            rows += _node(zstandard.decompress(data[at : at + size]), count, first)
+            at += size
+            continue
         if form == 0:
             ids = [(base_ms + (word >> 24), word & 0xFFFFFF) for word in take("Q")]
         else:
@@ -59,6 +66,24 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
             rows.append((position, entry_id, _fields(fragments[low:high], entry_id)))
     assert at == len(data)
     return following, rows
+
+
+def _node(whole: bytes, count: int, first: int) -> Iterator[Row]:
+    """The entries of a chunk of form 2."""
+    base_ms, word, known, kind, run = struct.unpack_from("<QQIcB", whole)
+    assert known == count
+    sizes = struct.unpack_from(f"<{count}{kind.decode()}", whole, at := 22)
+    at += struct.calcsize(f"<{count}{kind.decode()}")
+    words = range(word, word + count)
+    if not run:
+        planes = [whole[at + count * byte :][:count] for byte in range(8)]
+        words = [int.from_bytes(some, "little") for some in zip(*planes, strict=True)]
+        at += 8 * count
+    for position, (size, word) in enumerate(zip(sizes, words, strict=True), first):
+        entry_id = b"%d-%d" % (base_ms + (word >> 24), word & 0xFFFFFF)
+        yield position, entry_id, _fields(whole[at : at + size], entry_id)
+        at += size
+    assert at == len(whole)
 
 
 def _fields(fragment: bytes, entry_id: bytes) -> list[bytes]:
@@ -301,6 +326,9 @@ def test_an_export_is_the_live_entries_of_a_range(server: Streams, seed: int) ->
         fields = [rng.randbytes(rng.randrange(5)) for _ in range(2 * rng.randrange(1, 4))]
         entry_id = server.do("XADD", "s", f"{ms}-*", *fields)
         expected[position] = entry_id, fields
+    if rng.random() < 0.5:
+        with whatever_it_gains():
+            compress_all(server.region.keyspace, server.region.keyspace.block_cache)
     for position in list(expected):
         if rng.random() < rng.choice((0.0, 0.2, 0.9)):
             server.do("XDEL", "s", expected.pop(position)[0])
@@ -313,7 +341,7 @@ def test_an_export_is_the_live_entries_of_a_range(server: Streams, seed: int) ->
     while at < min(base + high, end):
         following, some = exported(
             *(server, "s", "", at, base + high, "MAXBYTES", rng.choice((1, 200))),
-            *rng.choice(((), ("CODEC", "none"), ("CODEC", "zstd"))),
+            *rng.choice(((), ("CODEC", "none"), ("CODEC", "nodes"), ("CODEC", "zstd"))),
         )
         assert some or following == min(base + high, end)
         assert at < following <= min(base + high, end)
@@ -335,7 +363,7 @@ def test_export_refuses_what_is_not_there(server: Streams) -> None:
     assert server.error("AB.EXPORT", "s", "", 0, 1, "CODEC") == "ERR syntax error"
     assert server.error("AB.EXPORT", "s", "", 0, 1, "CODEC", "zstd", "x") == "ERR syntax error"
     assert server.error("AB.EXPORT", "s", "", 0, 1, "CODEC", "lz4") == (
-        "ERR unknown codec, it is NONE or ZSTD"
+        "ERR unknown codec, it is NONE, NODES or ZSTD"
     )
     server.do("SET", "k", "v")
     assert server.error("AB.EXPORT", "k", "", 0, 1).startswith("WRONGTYPE")
@@ -355,6 +383,21 @@ def test_an_export_is_compressed_if_that_makes_it_smaller(server: Streams) -> No
     assert smaller[:2] == b"\2\1"
     assert smaller[2:16] + zstandard.decompress(smaller[16:]) == whole[2:]
     assert len(smaller) < len(whole) / 4
+
+
+def test_compressed_nodes_are_exported_as_they_are_held(server: Streams) -> None:
+    for number in range(1, 251):
+        server.do("XADD", "s", f"{number}-{number % 3}", "sensor", "one and the same")
+    keyspace = server.region.keyspace
+    plain = exported(server, "s", "", 0, 250)
+    assert server.do("AB.EXPORT", "s", "", 0, 250, "CODEC", "nodes")[16 + 4] == 0
+    assert compress_all(keyspace, keyspace.block_cache) == 35
+    opened = keyspace.block_cache.opens
+    assert exported(server, "s", "", 0, 250, "CODEC", "nodes") == plain
+    assert keyspace.block_cache.opens == opened
+    limited = exported(server, "s", "", 0, 250, "MAXBYTES", 1, "CODEC", "nodes")
+    assert limited == (7, plain[1][:7])
+    assert exported(server, "s", "", 50, 250, "CODEC", "nodes") == (250, plain[1][50:])
 
 
 # -- AB.IMPORT --------------------------------------------------------------------------------

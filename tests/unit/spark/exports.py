@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import zstandard
+
 Entry = tuple[int, int, int, Sequence[tuple[bytes, bytes]]]
 """Position, ms, seq, fields."""
 
@@ -43,6 +45,22 @@ def chunk(
     positions = struct.pack(f"<{count}Q", *(each[0] for each in entries)) if explicit else b""
     tail = struct.pack(f"<{count}{'H' if width == 2 else 'Q'}", *ends)
     return head + ids + positions + tail + data
+
+
+def node(entries: Sequence[Entry], *, kind: str, run: bool) -> bytes:
+    """A whole node in its compressed form; `kind` is the type of its sizes.
+
+    With `run` its IDs must be of one millisecond and ascend by one.
+    """
+    parts = [fragment(ms, seq, fields) for _, ms, seq, fields in entries]
+    base_ms = entries[0][1]
+    words = [(ms - base_ms) << 24 | seq for _, ms, seq, _ in entries]
+    head = struct.pack("<QQIcB", base_ms, words[0], len(entries), kind.encode(), run)
+    sizes = struct.pack(f"<{len(parts)}{kind}", *map(len, parts))
+    planes = b"".join(bytes(word >> 8 * byte & 255 for word in words) for byte in range(8))
+    frame = zstandard.compress(head + sizes + (b"" if run else planes) + b"".join(parts))
+    facts = (len(entries), 2, 0, 0, 0, 0, entries[0][0], 0, len(frame))
+    return struct.pack("<IBBBBqQQQ", *facts) + frame
 
 
 def payload(chunks: Sequence[bytes], next_position: int) -> bytes:

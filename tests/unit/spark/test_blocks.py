@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from anabranch.spark.blocks import SHAPES_MAX, Block
 from anabranch.spark.entries import Parsed
 from anabranch.spark.exports import PayloadError, parse_export
-from tests.unit.spark.exports import chunk, fragment, payload
+from tests.unit.spark.exports import chunk, fragment, node, payload
 
 hostile = st.one_of(
     st.sampled_from([b"", b"\r\n", b"$3\r\nabc\r\n", b"*2\r\n$3\r\n1-1\r\n", b"a", b"$", b"\x00"]),
@@ -36,6 +36,21 @@ def exported(rows, rng):
     chunks, at = [], 0
     while at < len(entries):
         some = entries[at : at + rng.randrange(1, 15)]
+        at += len(some)
+        if rng.random() < 0.5:
+            if run := rng.random() < 0.5:
+                where = range(at - len(some), at)
+                some = [(each[0], some[0][1], i, each[3]) for i, each in enumerate(some)]
+                entries[where.start : where.stop] = some
+            longest = max(len(fragment(*each[1:])) for each in some)
+            chunks.append(
+                node(
+                    some,
+                    kind="Q" if longest > 65535 else "H" if longest > 255 else rng.choice("BHQ"),
+                    run=run,
+                )
+            )
+            continue
         chunks.append(
             chunk(
                 some,
@@ -45,7 +60,6 @@ def exported(rows, rng):
                 base=rng.randrange(1000),
             )
         )
-        at += len(some)
     return payload(chunks, position), entries
 
 

@@ -43,7 +43,7 @@ def test_defaults_are_the_documented_ones():
         ({"subscribe": "a", "mode": "STRICT"}, "PERMISSIVE, FAILFAST, DROPMALFORMED"),
         ({"subscribe": "a", "maxTriggerDelay": "soon"}, "duration such as"),
         ({"subscribe": "a", "maxBatchBytes": "0"}, "size such as"),
-        ({"subscribe": "a", "exportCodec": "lz4"}, "exportCodec: one of none, zstd"),
+        ({"subscribe": "a", "exportCodec": "lz4"}, "exportCodec: one of nodes, none, zstd"),
         ({"subscribe": "a", "fieldMapping": "[]"}, "JSON object"),
         ({"subscribe": "a", "fieldMapping": '{"a":1}'}, "texts"),
         ({"assign": '{"a":"eu"}'}, "list of names"),

@@ -32,6 +32,7 @@ from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
+from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.rows import Rows
@@ -57,11 +58,11 @@ _WORD_BYTES: Final = 8
 """Of an ID in :class:`PackedIds`."""
 
 _VERSION: Final = 2
-_NONE, _ZSTD = 0, 1
-_CODECS: Final = {b"NONE": _NONE, b"ZSTD": _ZSTD}
+_NONE, _ZSTD, _NODES = 0, 1, 2
+_CODECS: Final = {b"NONE": _NONE, b"ZSTD": _ZSTD, b"NODES": _NODES}
 _HEADER: Final = struct.Struct("<BBHIQ")
 _CHUNK: Final = struct.Struct("<IBBBBqQQQ")
-_PACKED, _PLAIN = 0, 1
+_PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
 _SWAP: Final = sys.byteorder != "little"
 
@@ -74,7 +75,7 @@ _TOO_LONG: Final = (
     f"ERR the payload has more than {SENT_ENTRIES_BYTES_MAX} bytes, which other regions do not "
     "take at once: bring it in several commands"
 )
-_NO_CODEC: Final = "ERR unknown codec, it is NONE or ZSTD"
+_NO_CODEC: Final = "ERR unknown codec, it is NONE, NODES or ZSTD"
 _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
 
 
@@ -184,7 +185,7 @@ def _log_of(stream: Stream, name: bytes) -> RegionLog | None:
 
 
 def export(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.EXPORT key region from to [MAXBYTES n] [CODEC none|zstd]."""
+    """AB.EXPORT key region from to [MAXBYTES n] [CODEC none|nodes|zstd]."""
     low, high = integer(args[3]), integer(args[4])
     bytes_max, codec = _export_options(args)
     stream = ctx.read_stream(args[1])
@@ -194,7 +195,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     base = stream.incarnation
     pack = _CHUNK.pack
     parts: list[bytes | array[int]] = [b"", b""]
-    size = arrays = chunks = 0  # bytes of fragments, of arrays
+    size = length = chunks = 0  # bytes of fragments, and those that are sent
     reached = low
     if log is not None:
         reached = max(low, min(high, base + log.next_position))
@@ -203,6 +204,14 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
                 reached = base + block.position(first)
                 break
             chunks += 1
+            packed = block.packed
+            if codec == _NODES and packed is not None and _is_whole(block, stop - first):
+                frame = frame_of(packed)
+                size += zstandard.frame_content_size(frame)
+                length += len(frame)
+                position = base + block.first_position
+                parts += (pack(stop, _NODE, 0, 0, 0, 0, position, 0, len(frame)), frame)
+                continue
             ids = block.ids
             if (
                 type(ids) is PackedIds
@@ -213,7 +222,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
                 data = block.data
                 width = ends.itemsize
                 size += len(data)
-                arrays += stop * (_WORD_BYTES + width)
+                length += stop * (_WORD_BYTES + width) + len(data)
                 position = base + block.first_position
                 parts += (
                     pack(stop, _PACKED, width, 0, 0, ids.base_ms, position, 0, len(data)),
@@ -224,9 +233,9 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
                 continue
             chunk = _chunk(block, first, stop, base)
             size += len(chunk[-1])
-            arrays += sum(map(len, chunk[1:-1]))
+            length += sum(map(len, chunk[1:]))
             parts += chunk
-    length = chunks * _CHUNK.size + arrays + size
+    length += chunks * _CHUNK.size
     if codec == _ZSTD:
         smaller = _compress(b"".join(parts))
         if len(smaller) < length:
@@ -235,9 +244,14 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
         else:
             codec = _NONE
     parts[0] = b"$%d\r\n" % (_HEADER.size + length)
-    parts[1] = _HEADER.pack(_VERSION, codec, 0, chunks, max(reached, 0))
+    parts[1] = _HEADER.pack(_VERSION, codec & _ZSTD, 0, chunks, max(reached, 0))
     parts.append(b"\r\n")
     return b"".join(parts)
+
+
+def _is_whole(block: Block, count: int) -> bool:
+    """Whether so many entries are all that the compressed form contains, in its byte order."""
+    return count == block.count and block.positions is None and not _SWAP
 
 
 def _export_options(args: list[bytes]) -> tuple[int, int]:

@@ -41,7 +41,7 @@ COMMANDS: list[Command] = [
         keys=(KeySpec("RO access"),),
         summary="Returns entries between two positions as the server keeps them.",
         complexity="O(log(N)+M), M being the bytes read.",
-        syntax="key region from to [MAXBYTES bytes] [CODEC <NONE | ZSTD>]",
+        syntax="key region from to [MAXBYTES bytes] [CODEC <NONE | NODES | ZSTD>]",
     ),
     Row(
         "ab.import",
