@@ -124,7 +124,7 @@ def test_who_waits_is_told_when_the_link_goes_down() -> None:
     mending = process.replicator.repair(2, (0, b"k1"), cluster.timeline.now_ms)
     cluster.cut(1, 2, silently=True)
     cluster.run_until(lambda: inquiry.is_done and mending.is_done)
-    assert inquiry.problem == mending.problem == "the connection was lost"
+    assert inquiry.problem == mending.problem == "TRYAGAIN the connection was lost"
 
 
 @pytest.mark.parametrize("number", [1, 2])

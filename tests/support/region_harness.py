@@ -12,6 +12,7 @@ from anabranch.commands.execution.host import Regions
 from anabranch.commands.execution.session import Session
 from anabranch.commands.scripting.machine import Machine
 from anabranch.config.settings import Settings
+from anabranch.keyspace.inquiry import Inquiry
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.region.region import Region
@@ -57,6 +58,10 @@ class MemoryDisk:
 
     def save(self) -> None:
         self.saved = Snapshot(self.region.keyspace, Contents(1)).whole()
+
+    def save_for(self) -> Inquiry:
+        self.save()
+        return Inquiry(is_done=True)
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
         self.begun.append({"rewrite": rewrite, "schedule": schedule})

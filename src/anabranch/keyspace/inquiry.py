@@ -1,4 +1,4 @@
-"""An inquiry in another region, which takes several messages while a client waits."""
+"""Work for a client that waits for its end: an inquiry in another region, or a snapshot."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Inquiry(Struct):
 
     is_done: bool = False
     problem: str = ""
-    """Why the inquiry has failed; empty if it has not."""
+    """The error reply if the inquiry has failed; empty if it has not."""
 
-    def fail(self, problem: str) -> None:
-        """End the inquiry as failed."""
+    def end(self, problem: str = "") -> None:
+        """End the inquiry, as failed if there is a problem."""
         self.problem = problem
         self.is_done = True
 

@@ -43,6 +43,7 @@ class Node:
         self.persistence = Persistence(self.region, driver, place)
         self.durability = self.persistence.durability
         self.durability.on_answers = self.end_turn
+        self.persistence.snapshots.on_over = self._answer_inquiries
         self._replies = self.durability.replies
         self._driver = driver
         self._timer: Timer | None = None
@@ -70,6 +71,11 @@ class Node:
         self.end_turn()
         # Before the sockets are read again: a client that has sent its last byte gets its replies.
         self.durability.commit()
+
+    def _answer_inquiries(self) -> None:
+        """Answer the clients that wait for the end of a snapshot."""
+        self.region.waking.answer_inquiries()
+        self.flush_pending()
 
     def flush_pending(self) -> None:
         """Write what sessions got from requests of others, until the slice of time is over."""

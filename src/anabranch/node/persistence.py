@@ -30,6 +30,7 @@ from anabranch.oplog.snapshot import Contents, position_of
 from anabranch.region.turn import Turn
 
 if TYPE_CHECKING:
+    from anabranch.keyspace.inquiry import Inquiry
     from anabranch.node.driver import Driver, Place
     from anabranch.node.exchange import Exchange
     from anabranch.oplog.storage import Storage
@@ -207,9 +208,7 @@ class Persistence:
         )
 
     def save(self) -> None:
-        """SAVE: take a snapshot while all clients wait; raises :class:`CommandError`."""
-        if self.snapshots.in_progress:
-            raise CommandError(_IN_PROGRESS)
+        """Take a snapshot now, and block; ends one in progress. Raises :class:`CommandError`."""
         try:
             self._save()
         except (OSError, ConfigError):
@@ -237,16 +236,24 @@ class Persistence:
         if self._region.context.in_exec or self._region.scheduler.is_exclusive:
             self._scheduled = True
             return False
-        try:
-            self.snapshots.begin(self._open(), self._contents())
-        except (OSError, ConfigError) as problem:
-            self.snapshots.failed(problem)
-            raise CommandError(
-                "ERR Background save failed to start. Please check the server logs for more "
-                "information"
-            ) from None
+        self._begin(
+            "ERR Background save failed to start. Please check the server logs for more information"
+        )
         self._rewriting = rewrite
         return True
+
+    def save_for(self) -> Inquiry:
+        """SAVE: begin a snapshot for a client that waits; raises :class:`CommandError`."""
+        if self.snapshots.in_progress:
+            raise CommandError(_IN_PROGRESS)
+        return self._begin("ERR")
+
+    def _begin(self, refusal: str) -> Inquiry:
+        try:
+            return self.snapshots.begin(self._open(), self._contents())
+        except (OSError, ConfigError) as problem:
+            self.snapshots.failed(problem)
+            raise CommandError(refusal) from None
 
     def _snapshot_finished(self, position: int) -> None:
         """Delete files that the snapshot has made superfluous; a failure to delete does no harm."""

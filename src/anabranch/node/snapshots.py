@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from errno import ENOMEM
 from typing import TYPE_CHECKING, Final
 
+from anabranch.keyspace.inquiry import Inquiry
 from anabranch.oplog.compression import Compressor
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
@@ -36,6 +37,8 @@ class Snapshots:
 
     def __init__(self, region: Region, driver: Driver, on_finished: Callable[[int], None]) -> None:
         """``on_finished`` is called with the position of every snapshot that is on the disk."""
+        self.on_over: Callable[[], object] = _nothing
+        """Called in a turn of its own after every snapshot, for the clients that wait for it."""
         self._region = region
         self._driver = driver
         self._on_finished = on_finished
@@ -63,14 +66,18 @@ class Snapshots:
         """For how long it has been written; -1 if none is."""
         return -1.0 if self._running is None else self._driver.now_s() - self._running.began
 
-    def begin(self, storage: Storage, contents: Contents) -> None:
-        """Begin a snapshot of the present data; raises :class:`OSError`."""
+    def begin(self, storage: Storage, contents: Contents) -> Inquiry:
+        """Begin a snapshot of the present data; its end is that of the returned inquiry.
+
+        Raises :class:`OSError`.
+        """
         assert self._running is None
         self._running = self._begun(storage, contents)
         self._region.watch_changes(self._running.snapshot.before)
         self._log("info", "snapshot.started", position=contents.position, keys=contents.keys)
         self.longest_slice_ns = 0
         self._schedule(0)
+        return self._running.inquiry
 
     def save(self, storage: Storage, contents: Contents) -> None:
         """Take a snapshot now, and block; ends one in progress. Raises :class:`OSError`."""
@@ -98,6 +105,7 @@ class Snapshots:
         if run is not None:
             self._stop_running()
             run.discard()
+            self._over(run, "ERR")
 
     def close(self) -> None:
         """The server ends."""
@@ -177,11 +185,18 @@ class Snapshots:
             longest_slice_ms=round(self.longest_slice_ns / 1e6, 2),
         )
         self._on_finished(run.contents.position)
+        self._over(run, "")
 
     def _failed(self, run: _Run, problem: BaseException) -> None:
         run.discard()
         self.last_s = self._driver.now_s() - run.began
         self.failed(problem)
+        self._over(run, "ERR")
+
+    def _over(self, run: _Run, problem: str) -> None:
+        """Have the client answered that waits for the end of a snapshot (SAVE)."""
+        run.inquiry.end(problem)
+        self._driver.call_soon(self.on_over)
 
     def failed(self, problem: BaseException) -> None:
         """Note that a snapshot could not be begun or completed."""
@@ -190,6 +205,10 @@ class Snapshots:
         reason = problem.strerror if isinstance(problem, OSError) else None
         reason = reason or str(problem) or type(problem).__name__
         self._log("error", "snapshot.failed", reason=reason)
+
+
+def _nothing() -> None:
+    """Nobody waits."""
 
 
 class _Run:
@@ -202,6 +221,7 @@ class _Run:
         self.began = began
         self.changes = region.context.changes
         self.size = 0
+        self.inquiry = Inquiry()
         self._storage = storage
         self._worker = worker
         self._temporary = snapshot_name(contents.position) + TEMPORARY_SUFFIX

@@ -182,7 +182,7 @@ class Waking:
             self.serve()
 
     def answer_inquiries(self) -> None:
-        """An inquiry may be over: answer waiting clients (AB.VERIFY, AB.REGION REPAIR)."""
+        """An inquiry may be over: answer waiting clients (AB.VERIFY, AB.REGION REPAIR, SAVE)."""
         waiting = self._region.context.waits.inquiries
         if waiting:
             self._again += [each for each, inquiry in waiting.items() if inquiry.is_done]

@@ -176,7 +176,7 @@ class DigestExchange:
 
     def _give_up(self, comparison: _Comparison, why: str) -> None:
         self._comparisons.remove(comparison)
-        comparison.verdict.fail(why)
+        comparison.verdict.end(f"TRYAGAIN {why}")
 
     def tick(self, now_ms: float) -> None:
         """Advance the time."""
@@ -379,7 +379,7 @@ class DigestExchange:
             self.standing[comparison.session.region] = Standing(
                 now_ms, hows.count(DIFFERS), verdict.in_flight
             )
-        verdict.is_done = True
+        verdict.end()
 
     # -- being asked --------------------------------------------------------------------------
 

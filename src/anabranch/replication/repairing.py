@@ -116,5 +116,4 @@ class Repairs:
 
     def _finish(self, repair: Repair, problem: str) -> None:
         self._waiting.remove(repair)
-        repair.inquiry.problem = problem
-        repair.inquiry.is_done = True
+        repair.inquiry.end(problem and f"TRYAGAIN {problem}")

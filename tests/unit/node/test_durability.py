@@ -683,6 +683,50 @@ async def test_a_log_turned_off_during_a_snapshot_keeps_what_it_holds(world: Wor
     assert world.keys_on_disk() == {b"before", b"after"}
 
 
+async def test_save_keeps_its_own_client_waiting_only(world: World) -> None:
+    await world.start()
+    saver, other = await world.clients(2)
+    number = await saver.do("CLIENT ID")
+    assert await saver.do("SET before v") == b"OK"
+    world.disk.hold_syncs("snapshot")
+    saver.send("SAVE", "ECHO behind")
+    await world.sync_begins()
+    assert await other.do("SET after v") == b"OK"
+    for line in ("SAVE", "BGSAVE"):
+        assert str(await other.do(line)) == "ERR Background save already in progress"
+    for reason in ("TIMEOUT", "ERROR"):
+        assert await other.do(f"CLIENT UNBLOCK {number} {reason}") == 0
+    assert await saver.has_nothing()
+    world.disk.let_all_sync()
+    assert [await saver.reply(), await saver.reply()] == [b"OK", b"behind"]
+    assert world.keys_on_disk() == {b"before", b"after"}
+
+
+async def test_save_tells_its_client_that_the_snapshot_failed(world: World) -> None:
+    await world.start()
+    saver, other = await world.clients(2)
+    assert await saver.do("SET k v") == b"OK"
+    world.disk.hold_syncs("snapshot")
+    saver.send("SAVE")
+    await world.sync_begins()
+    world.disk.faults = [Fault("sync", errno.EIO)]
+    world.disk.let_all_sync()
+    assert str(await saver.reply()) == "ERR"
+    assert b"rdb_last_bgsave_status:err" in await other.do("INFO persistence")
+    assert await saver.do("SAVE") == b"OK"
+
+
+async def test_a_client_whose_save_was_given_up_hears_so(world: World) -> None:
+    await world.start()
+    (saver,) = await world.clients(1)
+    world.disk.hold_syncs("snapshot")
+    saver.send("SAVE")
+    await world.sync_begins()
+    world.disk.let_all_sync()
+    world.server.persistence.snapshots.abandon()  # before the loop hears that it is on the disk
+    assert str(await saver.reply()) == "ERR"
+
+
 async def test_snapshots_and_leftovers_that_cannot_be_removed_do_no_harm(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)

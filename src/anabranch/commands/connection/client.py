@@ -187,8 +187,8 @@ def unblock(ctx: Context, args: list[bytes]) -> bytes:
     if reason not in (b"timeout", b"error"):
         raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
     session = ctx.server.sessions.get(integer(args[2]))
-    if session is None or session.waiter is None:
-        return ZERO
+    if session is None or session.waiter is None or session.waiter in ctx.waits.inquiries:
+        return ZERO  # also if it waits for the end of work that goes on
     waiter = session.waiter
     entry = ctx.server.dispatcher.find(waiter.args)
     if entry is not None:

@@ -8,7 +8,7 @@ There is one context per region, set to the session of each request. Commands re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from anabranch.commands.execution.id_rules import IdRules, RegionalIdRules
 from anabranch.commands.execution.session import Session
@@ -17,7 +17,7 @@ from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Waiter
-from anabranch.resp.encode import array_header, encode
+from anabranch.resp.encode import OK, array_header, encode
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from anabranch.effects.applier import Applier
     from anabranch.effects.kinds import Effect
     from anabranch.keyspace.database import Database
+    from anabranch.keyspace.inquiry import Inquiry
     from anabranch.keyspace.replica import Replica
     from anabranch.metrics.stats import Stats
 
 __all__ = ["Context"]
+
+_I = TypeVar("_I", bound="Inquiry")
 
 _VALUES_AT_ONCE = 1000
 """Values of a reply that are encoded in one step: under a millisecond if they are short."""
@@ -229,6 +232,26 @@ class Context:
         session.waiter = waiter
         waiters.enqueue(waiter)
 
+    def outcome(self, args: list[bytes], begin: Callable[[], _I]) -> _I | None:
+        """The result of an inquiry; None as long as the connection has to wait for it.
+
+        CommandError with its problem if the inquiry has failed.
+        """
+        if self.waiter is None:
+            inquiry = begin()
+            if not inquiry.is_done:
+                self.block([], args, 0, _never, OK)
+                assert self.session.waiter is not None
+                self.waits.inquiries[self.session.waiter] = inquiry
+                return None
+        else:
+            inquiry = cast(_I, self.waits.inquiries[self.waiter])  # begun by this command
+            if not inquiry.is_done:
+                return None
+        if inquiry.problem:
+            raise CommandError(inquiry.problem)
+        return inquiry
+
     def in_slices(self, args: list[bytes], steps: Steps[list[bytes]]) -> bytes | None:
         """Run long work in slices, while others are served; a function returns the result.
 
@@ -264,6 +287,11 @@ class Context:
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""
         return encode(value, self.session.resp3)
+
+
+def _never(_value: Value | None) -> bool:
+    """A change of a key does not end the wait."""
+    return False
 
 
 def _encoded(values: list[Any], resp3: bool) -> Steps[list[bytes]]:

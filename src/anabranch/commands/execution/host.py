@@ -43,8 +43,8 @@ class Persistence(Protocol):
     def synced(self) -> int:
         """The position up to which the log is on the disk."""
 
-    def save(self) -> None:
-        """Write a snapshot now, while all clients wait (SAVE)."""
+    def save_for(self) -> Inquiry:
+        """Begin a snapshot for a client that waits for its end (SAVE)."""
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
         """Begin a snapshot (BGSAVE, or BGREWRITEAOF); False if it begins later."""

@@ -21,7 +21,7 @@ class Waits:
     def __init__(self) -> None:
         # until more of the log is on the disk, here or in other regions, or applied there
         self.safety: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
-        # until an inquiry that takes several messages is done
+        # until an inquiry in another region, or a snapshot, is done
         self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
         # until the own version vector covers theirs
         self.vectors: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["bgrewriteaof", "bgsave", "lastsave", "save"]
 
 
-def save(ctx: Context, _args: list[bytes]) -> bytes:
-    """SAVE: all clients wait."""
-    ctx.server.host.persistence.save()
-    return OK
+def save(ctx: Context, args: list[bytes]) -> bytes | None:
+    """SAVE: this client waits for the snapshot, others are served meanwhile."""
+    done = ctx.outcome(args, ctx.server.host.persistence.save_for)
+    return None if done is None else OK
 
 
 def bgsave(ctx: Context, args: list[bytes]) -> bytes:

@@ -172,7 +172,7 @@ COMMANDS: list[Command] = [
         arity=1,
         flags="admin noscript no_async_loading no_multi",
         since="1.0.0",
-        summary="Takes a snapshot while all clients wait.",
+        summary="Takes a snapshot and replies when it is on the disk.",
         complexity="O(N), N being all there is.",
     ),
     Row(
