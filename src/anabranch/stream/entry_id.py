@@ -24,6 +24,7 @@ __all__ = [
     "MIN_ID",
     "SEQ_BITS",
     "InvalidId",
+    "equal_id_rank",
     "make",
     "parse",
     "parse_all",
@@ -165,3 +166,8 @@ def _parse_each(raw_ids: Sequence[bytes]) -> list[int]:
         number: int = part
         ids.append(first + number)
     return ids
+
+
+def equal_id_rank(replica_id: int) -> tuple[int, int]:
+    """The rank of a log: entries with equal IDs are ordered by region, and by epoch within it."""
+    return replica_id & 0xFF, replica_id

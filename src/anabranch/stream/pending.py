@@ -16,9 +16,10 @@ from itertools import repeat
 from operator import lt
 from typing import Protocol
 
+from anabranch.stream.entry_id import equal_id_rank
 from anabranch.stream.pending_entry import PendingEntry
 
-__all__ = ["Consumer", "PendingList", "View", "first_of", "walk"]
+__all__ = ["Consumer", "PendingList", "View", "first_of", "ranked", "walk"]
 
 _SWEEP_MIN = 64
 _SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
@@ -239,6 +240,13 @@ class Consumer:
         return walk(self.pending, start, end)
 
 
+def ranked(lists: dict[int, PendingList]) -> list[PendingList]:
+    """Some lists in the order of entries with equal IDs."""
+    if len(lists) == 1:
+        return list(lists.values())
+    return [lists[replica_id] for replica_id in sorted(lists, key=equal_id_rank)]
+
+
 def first_of(
     lists: dict[int, PendingList], start: int, end: int, count: int
 ) -> Sequence[PendingEntry]:
@@ -258,8 +266,8 @@ def first_of(
 
 
 def walk(lists: dict[int, PendingList], start: int, end: int) -> Iterator[PendingEntry]:
-    """The entries of some lists within an interval of IDs, by ID."""
-    walks = [pending.between(start, end) for pending in lists.values()]
+    """The entries of some lists within an interval of IDs, by ID, and in order of ``ranked``."""
+    walks = [pending.between(start, end) for pending in ranked(lists)]
     if len(walks) == 1:
         return walks[0]
     return heapq.merge(*walks, key=lambda entry: entry.entry_id)

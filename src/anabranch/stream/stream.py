@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from anabranch.stream.block import Block
 from anabranch.stream.counters import Counted
-from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.entry_id import MAX_ID, equal_id_rank
 from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.ledger import Ledger
 from anabranch.stream.located import Share
@@ -31,11 +31,6 @@ from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, winner
 
 __all__ = ["Stream"]
-
-
-def _rank(replica_id: int) -> tuple[int, int]:
-    """Entries with equal IDs are ordered by region, and by epoch within a region."""
-    return replica_id & 0xFF, replica_id
 
 
 def _newest_ms(dots: dict[Dot, Tag]) -> int:
@@ -114,7 +109,7 @@ class Stream(Counted):
 
     def ranked(self) -> list[int]:
         """The replica IDs of the logs, in the order of entries with equal IDs."""
-        return sorted(self.logs, key=_rank)
+        return sorted(self.logs, key=equal_id_rank)
 
     def spans(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """Live entries with ``start <= ID <= end`` of all regions, ascending.

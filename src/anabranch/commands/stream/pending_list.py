@@ -15,7 +15,7 @@ from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
 from anabranch.stream.frozen_pending import FrozenEntries
 from anabranch.stream.group import Group
-from anabranch.stream.pending import Consumer, first_of
+from anabranch.stream.pending import Consumer, first_of, ranked
 from anabranch.stream.pending_entry import PendingEntry
 
 __all__ = ["xpending"]
@@ -63,7 +63,7 @@ def _xpending(
     holder: Group | Consumer, start: int, end: int, count: int, now_ms: int, min_idle: int
 ) -> Steps[list[bytes]]:
     """Very many rows, of the moment of the first step."""
-    frozen = FrozenEntries(holder.pending.values(), start, end)
+    frozen = FrozenEntries(ranked(holder.pending), start, end)
     try:
         pieces = frozen.pieces()
         if min_idle > 0:
