@@ -59,6 +59,9 @@ def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, St
         is_vague = is_vague or len({row[0] for row in held}) < len(held)
         due = {entry.entry_id for entry in reader.deliverable(shown, name)}
         is_vague = is_vague or any(i > last_id and i not in due for i in ids)
+        is_vague = is_vague or any(
+            _may_count(cluster, key, name, shown, entry) for entry in shown.entries
+        )
         found[name] = Standing(
             last_id,
             due,
@@ -72,6 +75,18 @@ def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, St
             is_vague,
         )
     return found
+
+
+def _may_count(
+    cluster: CheckedCluster, key: bytes, group: bytes, shown: Shown, entry: Added
+) -> bool:
+    """Whether an entry was acknowledged under a creation that is gone, and under no other one.
+
+    This region does not deliver it again, others do, and a copy may take it either way.
+    """
+    alive = {fact.dot for fact in shown.groups[group]}
+    settled = cluster.settled.get(((0, key), group, entry.dot), set())
+    return bool(settled - alive) and not settled & alive
 
 
 def _is_done(cluster: CheckedCluster, key: bytes, group: bytes, shown: Shown, entry: Added) -> bool:
