@@ -129,9 +129,8 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
 def append_run(log: RegionLog, effect: kinds.AddRun, shift: int = 1) -> None:
     """Add the entries to their log; ``shift`` is as in :func:`append_entry`."""
     nodes, effect.nodes = effect.nodes, None
-    for node in nodes or ():
-        log.append_block(node, shift)
     if nodes:
+        log.append_blocks(nodes, shift)
         return
     ids, last = effect.ids, len(effect.ids)
     for low, high, data, ends, opens in node_shares(effect):

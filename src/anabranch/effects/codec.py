@@ -19,6 +19,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
 from anabranch.errors import AnabranchError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
+from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.regional_id import MODULUS
 
 __all__ = [
@@ -76,6 +77,8 @@ def runs_of(ids: Sequence[int]) -> list[int]:
     A run with another step is ``[ms, seq, -count, step]``: where several regions write, the IDs of
     one are a fixed step apart. Automatic IDs make a run a millisecond, whatever their number.
     """
+    if isinstance(ids, PackedIds):
+        ids = list(ids)
     count = len(ids)
     if count == 1:  # nearly always
         return [ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ, 1]

@@ -104,19 +104,21 @@ class BlockSequence:
         self, ids: Sequence[int], data: bytes, ends: list[int], weight: int, shift: int = 1
     ) -> None:
         """Add a whole node behind the newest one; the next addition must open another node."""
-        self.append_block(full_block(ids, data, ends, weight), shift)
+        self.append_blocks([full_block(ids, data, ends, weight)], shift)
 
-    def append_block(self, block: Block, shift: int = 1) -> None:
-        """Add a block of live entries behind the newest; ``shift`` as in :meth:`extend`."""
+    def append_blocks(self, blocks: list[Block], shift: int = 1) -> None:
+        """Add blocks of live entries behind the newest; ``shift`` as in :meth:`extend`."""
         if self.tail is not None:
             self.tail.close()
         position = self.next_position
-        block.first_position = position
-        block.shift = shift
-        self.tail = block
-        self.blocks.append(block)
-        self.first_ids.append(block.first_id)
-        self.next_position = position + block.count
+        for block in blocks:
+            block.first_position = position
+            block.shift = shift
+            position += block.count
+        self.tail = blocks[-1]
+        self.blocks.extend(blocks)
+        self.first_ids.extend([block.first_id for block in blocks])
+        self.next_position = position
 
     def restore(self, block: Block) -> None:
         """Restore the newest block of a log whose positions were counted already."""
