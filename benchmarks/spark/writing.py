@@ -11,7 +11,7 @@ from anabranch.spark.client import Client, connect
 from anabranch.spark.encode import encode
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
-from anabranch.spark.options import ServerOptions
+from anabranch.spark.options import ServerOptions, WriteOptions
 from benchmarks.shared.figures import Figure, of_rounds
 from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server, cpu_between
@@ -112,7 +112,7 @@ def exactly_once(*, quick: bool) -> list[Figure]:
 
 
 def _bring(client: Client, table: pa.RecordBatch, imports: int, batch: int | None) -> None:
-    layout = Layout.of(table.schema.names, mapping={}, token=None, null_value=None, keep_ids=False)
+    layout = Layout.of(table.schema.names, WriteOptions(ServerOptions()))
     ledger = None if batch is None else Ledger(client, producer="bench", batch=batch)
     for _ in range(imports):
         rows = encode(table, layout)

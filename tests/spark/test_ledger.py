@@ -28,7 +28,7 @@ from anabranch.spark.ledger import (
     Ledger,
     Superseded,
 )
-from anabranch.spark.options import ServerOptions
+from anabranch.spark.options import ServerOptions, WriteOptions
 from tests.spark.cutting import CuttingWire, ReturningServer
 from tests.support.servers import AnabranchServer
 
@@ -53,14 +53,12 @@ def options_connect(port: int, retries: int = 8, pause_ms: int = 50) -> Client:
 
 def rows_of(values: list[str], **columns: list[Any]) -> Rows:
     batch = pa.record_batch({"v": values, **columns})
-    layout = Layout.of(
-        batch.schema.names,
-        mapping={},
-        token="v" if "token" in columns else None,
-        null_value=None,
-        keep_ids="id" in columns,
+    options = WriteOptions(
+        ServerOptions(),
+        idempotence_column="v" if "token" in columns else None,
+        preserve_ids="id" in columns,
     )
-    return encode(batch, layout)
+    return encode(batch, Layout.of(batch.schema.names, options))
 
 
 def numbers(start: int, stop: int) -> Rows:
@@ -144,7 +142,7 @@ def test_attempts_at_the_same_time_share_the_work(server: AnabranchServer, clien
 def test_rows_of_several_streams_are_counted_apart(client: Client) -> None:
     streams = [f"s{each % 50}" for each in range(1000)]
     batch = pa.record_batch({"stream": streams, "v": names(0, 1000)})
-    layout = Layout.of(["stream", "v"], mapping={}, token=None, null_value=None, keep_ids=False)
+    layout = Layout.of(["stream", "v"], WriteOptions(ServerOptions()))
     for size in (300, 1000):  # the first attempt dies after 300 rows
         target = ledger(client, rows_max=4)
         for key, run in runs_by_stream(encode(batch.slice(0, size), layout), None):
@@ -341,7 +339,7 @@ def test_the_next_batch_is_new_by_position_and_by_content(client: Client) -> Non
 def test_a_column_identifies_rows_over_all_batches(client: Client) -> None:
     for start in (0, 5):
         batch = pa.record_batch({"v": names(start, start + 10)})
-        layout = Layout.of(["v"], mapping={}, token="v", null_value=None, keep_ids=False)
+        layout = Layout.of(["v"], WriteOptions(ServerOptions(), idempotence_column="v"))
         add(client, ByColumn("spark/q/0", ()), encode(batch, layout))
     assert values(client) == names(0, 15)
 

@@ -60,4 +60,4 @@ def test_a_picture_of_what_is_not_written_is_refused_before_spark_starts(tmp_pat
         text=True,
         check=False,
     )
-    assert (done.returncode, "--plot draws what --lake has" in done.stderr) == (2, True)
+    assert (done.returncode, "--plot draws the files of --lake" in done.stderr) == (2, True)

@@ -12,6 +12,7 @@ import zlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -95,11 +96,15 @@ class Unmarked:
         yield Run(key, rows.commands(*_command(key, *self._trim), ids), rows)
 
 
-class ByPosition:
-    """Batch and number of the row in its task, stream and lane."""
+class _Windowed:
+    """Rows whose idempotent IDs the server remembers for a while."""
 
     repeatable = True
     windowed = True
+
+
+class ByPosition(_Windowed):
+    """Batch and number of the row in its task, stream and lane."""
 
     def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
         self._producer = producer
@@ -131,15 +136,12 @@ class ByPosition:
             at += size
 
 
-class ByContent:
+class ByContent(_Windowed):
     """Hash of the fields, and the row's ordinal among equal rows: the order does not matter.
 
     Partitions do not matter either, as long as equal rows are in one partition, where they are
     counted. The driver compares the `contents` of all partitions to check that.
     """
-
-    repeatable = True
-    windowed = True
 
     def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
         self._owners = [f"{producer}/content/{n}".encode() for n in range(_CONTENT_PRODUCERS)]
@@ -176,11 +178,8 @@ class ByContent:
         return array("Q", self._seen).tobytes()
 
 
-class ByColumn:
+class ByColumn(_Windowed):
     """The value of a column, over all batches: the newest 64 x 10,000 are remembered at most."""
-
-    repeatable = True
-    windowed = True
 
     def __init__(self, producer: str, trim: Sequence[bytes]) -> None:
         self._owners = [f"{producer}/column/{n}".encode() for n in range(_COLUMN_PRODUCERS)]
@@ -267,12 +266,9 @@ class Adder:
 
     def _launch(self, run: Run) -> None:
         self._waiting = run
-        try:
+        # Where rows may be sent again, the missing replies will report it once more.
+        with suppress(*((ServerUnreachable,) if self._marks.repeatable else ())):
             self._client.send([run.commands.between(0, len(run.rows))])
-        except ServerUnreachable:
-            if not self._marks.repeatable:
-                raise
-            # otherwise the missing replies will report it again
 
     def _replies(self, run: Run) -> list[Any]:
         """All replies; after a broken connection the rows are sent again if that is safe."""

@@ -44,6 +44,7 @@ _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _PADDING: Final = bytes(24)  # so that reading ahead stays within the buffer
 _CRLF: Final = b"\r\n"
 _WORD: Final = 8
+_ZERO: Final = np.uint64(ord("0"))
 _LOW: Final = [np.uint64((1 << 8 * count) - 1) for count in range(_WORD + 1)]
 """Of a word the first so many bytes."""
 
@@ -265,21 +266,11 @@ class Block:
             begin, end = int(name_start[rest[0]]), int(name_end[rest[0]])
             name = self._data[begin:end]
             same = (name_end - name_start)[rest] == len(name)
-            if same.all():
-                same = self._equal(name_start[rest], name)
-            else:
-                same[same] = self._equal(name_start[rest[same]], name)
-            whole = len(rest) == len(group.rows) and bool(same.all())
-            taken = rest if whole else rest[same]
-            found.append(
-                _Group(
-                    group.rows if whole else group.rows[taken],
-                    at if whole else at[taken],
-                    left if whole else left[taken],
-                    [*group.names, name],
-                    [each if whole else _take(each, taken) for each in (*group.spans, spans)],
-                )
-            )
+            same[same] = self._equal(name_start[rest[same]], name)
+            taken = rest[same]
+            parts = [_take(each, taken) for each in (*group.spans, spans)]
+            names = [*group.names, name]
+            found.append(_Group(group.rows[taken], at[taken], left[taken], names, parts))
             if len(found) > SHAPES_MAX:
                 raise _TooManyShapesError
             rest = rest[~same]
@@ -319,9 +310,7 @@ class Block:
         words >>= np.uint64(8 * len(before))
         number = np.zeros(len(at), np.uint64)
         for size in range(_WORD - len(before) - len(_CRLF)):
-            digit = (words & _LOW[1]) - np.uint64(
-                ord("0")
-            )  # wraps: a byte that is no digit becomes large
+            digit = (words & _LOW[1]) - _ZERO  # wraps: a byte that is no digit becomes large
             if (digit > 9).any():
                 break
             number = number * np.uint64(10) + digit
@@ -333,26 +322,14 @@ class Block:
     def _uneven_number(self, at: Ints) -> tuple[Ints, Ints]:
         """The same digit by digit, for numbers of different lengths."""
         self._within(at, _DIGITS_MAX + 1)
+        near = self._at_each(f"V{_DIGITS_MAX + 1}")[at].view(np.uint8).reshape(-1, _DIGITS_MAX + 1)
+        values = near - np.uint8(ord("0"))
+        digits = (values > 9).argmax(axis=1)  # 0 if all of them are digits, too
         number = np.zeros(len(at), np.int64)
-        digits = np.zeros(len(at), np.int64)
-        active: Ints | None = None  # None: all of them
-        for _ in range(_DIGITS_MAX + 1):
-            where = at + digits if active is None else at[active] + digits[active]
-            found = self._bytes[where] - np.uint8(ord("0"))
-            is_digit = found < 10
-            if active is None and is_digit.all():
-                number = number * 10 + found
-                digits += 1
-                continue
-            active = np.flatnonzero(is_digit) if active is None else active[is_digit]
-            if not len(active):
-                break
-            number[active] = number[active] * 10 + found[is_digit]
-            digits[active] += 1
-        else:
-            raise PayloadError("an entry has a length that is too long")
+        for place in range(int(digits.max(initial=0))):
+            number = np.where(place < digits, number * 10 + values[:, place], number)
         if not digits.all():
-            raise PayloadError("an entry has a length without digits")
+            raise PayloadError("an entry has a length without digits, or one with too many")
         self._expect(at + digits, _CRLF)
         return number, at + digits + len(_CRLF)
 

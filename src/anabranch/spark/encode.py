@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Final, Self
 
@@ -299,6 +300,12 @@ def _per_count(counts: np.ndarray[Any, np.dtype[np.int64]], head: Any) -> Any:
 # --------------------------------------------------------------------------------- values as text
 
 
+_CAST_BY_ARROW: Final = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean),
+    *(pa.types.is_integer, pa.types.is_date, pa.types.is_null),
+)
+
+
 def _text(column: pa.Array, name: str) -> pa.BinaryArray:
     """Bytes as they are, anything else as text, as Spark's ``cast(... as string)`` writes it.
 
@@ -316,14 +323,7 @@ def _text(column: pa.Array, name: str) -> pa.BinaryArray:
         column = _moments(column)
     elif pa.types.is_decimal(kind):
         column = _decimals(column)
-    elif not (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_null(kind)
-    ):
+    elif not any(is_kind(kind) for is_kind in _CAST_BY_ARROW):
         raise EncodeError(f"column {name} is {kind}, which has no text form: use to_json first")
     return column.cast(pa.string()).cast(pa.binary())
 
@@ -331,25 +331,15 @@ def _text(column: pa.Array, name: str) -> pa.BinaryArray:
 def _floating(column: pa.Array) -> pa.Array:
     """Java's spelling: always a point, an exponent below 0.001 and from ten millions on."""
     size = pc.abs(column)
-    odd = pc.invert(
-        pc.or_kleene(
-            pc.and_kleene(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0)
-        )
+    is_plain = pc.or_(
+        pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0)
     )
-    plain = column.cast(pa.string())
-    point = pa.scalar("", pa.string())
-    plain = pc.if_else(
-        pc.match_substring(plain, "."),
-        plain,
-        pc.binary_join_element_wise(plain, pa.scalar(".0", pa.string()), point),
-    )
-    rare = pc.indices_nonzero(pc.fill_null(odd, fill_value=False))
-    if not len(rare):
-        return plain
-    spelled = [_java(text) for text in column.take(rare).cast(pa.string()).to_pylist()]
-    return pc.replace_with_mask(
-        plain, pc.fill_null(odd, fill_value=False), pa.array(spelled, pa.string())
-    )
+    odd = pc.invert(pc.fill_null(is_plain, fill_value=True))
+    text = column.cast(pa.string())
+    pointed = pc.binary_join_element_wise(text, ".0", "")
+    plain = pc.if_else(pc.match_substring(text, "."), text, pointed)
+    spelled = [_java(each) for each in text.filter(odd).to_pylist()]
+    return pc.replace_with_mask(plain, odd, pa.array(spelled, pa.string()))
 
 
 def _java(text: str) -> str:
@@ -357,14 +347,8 @@ def _java(text: str) -> str:
     named = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(text)
     if named is not None:
         return named
-    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-    mantissa, _, exponent = digits.partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    power = int(exponent or 0) + len(whole) - 1
-    figures = whole + fraction
-    leading = len(figures) - len(figures.lstrip("0"))
-    figures = figures.lstrip("0").rstrip("0")
-    return f"{sign}{figures[0]}.{figures[1:] or '0'}E{power - leading}"
+    mantissa, _, power = f"{Decimal(text).normalize():E}".partition("E")
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}E{int(power)}"
 
 
 def _moments(column: pa.Array) -> pa.Array:

@@ -73,14 +73,9 @@ class Parsed:
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
         """See `Entries`."""
-        columns: list[list[bytes | None]] = []
-        for name in names:
-            column: list[bytes | None] = []
-            for row in self._rows:
-                place = _place(row, name)
-                column.append(row[place + 1] if place >= 0 else None)
-            columns.append(column)
-        return [pa.array(column, pa.binary()) for column in columns]
+        # Of a field that is there twice the first one stays, as the last one in this order.
+        rows = [dict(zip(row[-2::-2], row[::-2], strict=True)) for row in self._rows]
+        return [pa.array([row.get(name) for row in rows], pa.binary()) for name in names]
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """See `Entries`."""
@@ -91,14 +86,3 @@ class Parsed:
             pa.array([name for row in self._rows for name in row[::2]], pa.binary()),
             pa.array([value for row in self._rows for value in row[1::2]], pa.binary()),
         )
-
-
-def _place(row: list[bytes], name: bytes) -> int:
-    """The first place of a name; values, at odd places, may be equal to it."""
-    place = -1
-    try:
-        while place % 2 or place < 0:
-            place = row.index(name, place + 1)
-    except ValueError:
-        return -1
-    return place

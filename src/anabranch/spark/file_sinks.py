@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,10 +42,12 @@ class PartsSink(DataSource):
     Option ``path`` names the directory.
     """
 
+    word: ClassVar = "anabranch-parts"
+
     @classmethod
     def name(cls) -> str:
         """The word for ``format``."""
-        return "anabranch-parts"
+        return cls.word
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
@@ -59,10 +61,7 @@ class PartsSink(DataSource):
 class LakeSink(PartsSink):
     """``format("anabranch-lake")``: tasks write files, the driver commits them to a lake."""
 
-    @classmethod
-    def name(cls) -> str:
-        """The word for ``format``."""
-        return "anabranch-lake"
+    word: ClassVar = "anabranch-lake"
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool

@@ -173,8 +173,7 @@ class Lake:
         """Wait until no other process, and no other thread, of this block is in it.
 
         The library lets two commits replace the same files, and each entry would be there twice.
-        The lock ends with the process. The files are on a file system that all workers share, and
-        it must know locks.
+        The lock is released when the process ends. The file system must support locks.
         """
         with (self.root / "_compact.lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -6,11 +6,12 @@ plans and commits a write in separate processes, which get no rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 from anabranch.errors import AnabranchError
+from anabranch.spark.options import WriteOptions
 
 __all__ = ["PACE", "RESERVED", "EncodeError", "Layout"]
 
@@ -41,17 +42,10 @@ class Layout:
     """The column of lanes: rows of each value are counted separately."""
 
     @classmethod
-    def of(
-        cls,
-        columns: Sequence[str],
-        *,
-        mapping: Mapping[str, str],
-        token: str | None,
-        null_value: str | None,
-        keep_ids: bool,
-        lane: str | None = None,
-    ) -> Self:
+    def of(cls, columns: Sequence[str], options: WriteOptions) -> Self:
         """The layout of a table with these columns; raises `EncodeError`."""
+        mapping, token = options.field_mapping, options.idempotence_column
+        keep_ids, null_value = options.preserve_ids, options.null_value
         if token is not None and token not in columns:
             raise EncodeError(
                 f"option idempotenceColumn names {token!r}; the columns are {_listed(columns)}"
@@ -80,7 +74,7 @@ class Layout:
             has_id=keep_ids,
             token=token,
             null_value=None if null_value is None else null_value.encode(),
-            lane=lane,
+            lane=options.lane_column,
         )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import redis
@@ -77,10 +77,11 @@ class _Flight:
     crc: int
     crc_after: int
     """The count, or CRC, after these rows."""
-    nbytes: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.nbytes = int(self.parts.ends[self.stop] - self.parts.ends[self.start])
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows."""
+        return len(self.parts.between(self.start, self.stop))
 
     @property
     def rows_after(self) -> int:
@@ -171,8 +172,8 @@ class Ledger:
         producer = self._producer if lane is None else f"{self._producer}/{lane}"
         made = self._tallies[key, lane] = _Tally(key, producer)
         if lane is not None:
-            # Rows that turn out to be in already travel again in part, and those of other lanes
-            # would overtake them: so it is asked first.
+            # If the stream has some of the rows already, the others are sent again, and rows of
+            # other lanes would be added before them. So ask first how many it has.
             self._ask(made)
             while self._flights:
                 self._land()

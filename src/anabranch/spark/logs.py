@@ -42,8 +42,7 @@ def tell_start(
     audible()
     places = [
         _place(stream, region, cursor)
-        for stream, regions in sorted(begin.cursors.items())
-        for region, cursor in sorted(regions.items())
+        for stream, region, cursor in begin.items()
         if selects is None or selects(stream, region)
     ]
     more = len(places) - _PLACES_MAX

@@ -74,7 +74,9 @@ def read_all(
         while (end := pending or planner.next(start, options.max_entries)) is not None:
             if pending is None:
                 number += 1
-                _write(checkpoint / "offsets" / str(number), _facts(), end.to_dict())
+                now_ms = time.time_ns() // 1_000_000
+                facts = {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": {}}
+                _write(checkpoint / "offsets" / str(number), facts, end.to_dict())
             partitions = end.partitions(end.initial or start)
             rows = (
                 each
@@ -95,12 +97,6 @@ def _vector(checkpoint: Path, batch: int) -> Vector:
     if len(ends) != 1:
         raise OffsetError(f"{checkpoint} is not of a query with one source")
     return ends[0]
-
-
-def _facts() -> dict[str, Any]:
-    """The facts that Spark stores when it plans a batch."""
-    now_ms = time.time_ns() // 1_000_000
-    return {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": {}}
 
 
 def _query(checkpoint: Path) -> str:

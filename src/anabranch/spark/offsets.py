@@ -15,10 +15,10 @@ their positions count the entries ever added and serve for limits and for notici
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from anabranch.errors import AnabranchError
 
@@ -32,6 +32,8 @@ BY_ID: Final = -1
 
 VERSION: Final = 1
 _SEQ_MAX: Final = 2**64 - 1
+_Old = TypeVar("_Old")
+_New = TypeVar("_New")
 
 
 class OffsetError(AnabranchError):
@@ -104,8 +106,23 @@ class LogBounds:
     """Trimming has removed entries below this position."""
     first_id: str | None = None
     """ID of the first live entry; known only where there are no positions."""
+    until: Cursor = Cursor(BY_ID, 0)
+    """How far a reader may read, if the server was given its place and a limit."""
+    left: int = 0
+    """Live entries from the reader's place on."""
     before_id: str = "0-0"
-    """ID of the newest live entry below the place that a vector names, if one was asked with."""
+    """ID of the newest live entry below the reader's place."""
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> tuple[str, Self]:
+        """The name of a region, and the bounds of its log, from a row of AB.OFFSETS."""
+        name, incarnation, first, stop, last_id, _live, trimmed, *reach = row
+        found = cls(incarnation, first, stop, last_id.decode(), trimmed)
+        if reach:
+            until, until_id, left, _kept, before_id = reach
+            end = Cursor(incarnation, until, until_id.decode())
+            found = replace(found, until=end, left=left, before_id=before_id.decode())
+        return name.decode(), found
 
     @property
     def end(self) -> Cursor:
@@ -170,6 +187,11 @@ class Begin:
     told: int
     """Losses below this position were reported when the batch was planned."""
 
+    @classmethod
+    def of(cls, position: object, last_id: object, told: object) -> Self:
+        """From the values of a decoded offset; raises `ValueError` and `OffsetError`."""
+        return cls(int(str(position)), _id(last_id), int(str(told)))
+
 
 @dataclass(frozen=True, slots=True)
 class Vector:
@@ -186,7 +208,13 @@ class Vector:
     @classmethod
     def at_end(cls, logs: Logs) -> Self:
         """The vector of a reader that has read all entries."""
-        return cls({s: {r: log.end for r, log in some.items()} for s, some in logs.items()})
+        return cls(_nested(logs, lambda log: log.end))
+
+    def items(self) -> Iterator[tuple[str, str, Cursor]]:
+        """Stream, region and cursor of each log, in the order of the names."""
+        for stream, regions in sorted(self.cursors.items()):
+            for region, cursor in sorted(regions.items()):
+                yield stream, region, cursor
 
     def get(self, stream: str, region: str) -> Cursor | None:
         """The cursor of one region, None if the vector does not know it."""
@@ -194,29 +222,13 @@ class Vector:
 
     def to_dict(self) -> dict[str, Any]:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
-        streams = {stream: self.cursors[stream] for stream in sorted(self.cursors)}
         begin = {} if self.initial is None else {"b": self.initial.to_dict()}
         if self.begins:
-            begin["f"] = {
-                stream: {
-                    region: [each.position, each.last_id, each.told]
-                    for region, each in sorted(regions.items())
-                }
-                for stream, regions in sorted(self.begins.items())
-            }
+            begin["f"] = _nested(self.begins, lambda each: [each.position, each.last_id, each.told])
         return begin | {
-            "k": {
-                stream: {region: regions[region].incarnation for region in sorted(regions)}
-                for stream, regions in streams.items()
-            },
+            "k": _nested(self.cursors, lambda each: each.incarnation),
             "p": self.splits,
-            "s": {
-                stream: {
-                    region: [regions[region].position, regions[region].last_id]
-                    for region in sorted(regions)
-                }
-                for stream, regions in streams.items()
-            },
+            "s": _nested(self.cursors, lambda each: [each.position, each.last_id]),
             "v": VERSION,
         }
 
@@ -243,13 +255,7 @@ class Vector:
                 for stream, regions in found["s"].items()
             }
             initial = cls.parse(found["b"]) if "b" in found else None
-            begins = {
-                stream: {
-                    region: Begin(int(position), _id(last_id), int(told))
-                    for region, (position, last_id, told) in regions.items()
-                }
-                for stream, regions in found.get("f", {}).items()
-            }
+            begins = _nested(found.get("f", {}), lambda each: Begin.of(*each))
             return cls(cursors, int(found["p"]), initial, begins)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(
@@ -264,38 +270,27 @@ class Vector:
         nothing to read. `begins` go before `start`.
         """
         found = []
-        for stream in sorted(self.cursors):
-            for region in sorted(self.cursors[stream]):
-                end = self.cursors[stream][region]
-                begin = start.get(stream, region)
-                jump = self.begins.get(stream, {}).get(region)
-                if jump is not None:
-                    begin = Cursor(end.incarnation, jump.position, jump.last_id)
-                elif begin is None or begin.by_id != end.by_id or begin.position < end.incarnation:
-                    begin = Cursor(end.incarnation, 0 if end.by_id else end.incarnation)
-                if begin.behind(end):
-                    found.append(
-                        Range(
-                            stream,
-                            region,
-                            end.incarnation,
-                            begin.position,
-                            end.position,
-                            begin.last_id,
-                            end.last_id,
-                            0 if jump is None else jump.told,
-                        )
-                    )
+        for stream, region, end in self.items():
+            begin = start.get(stream, region)
+            jump = self.begins.get(stream, {}).get(region)
+            if jump is not None:
+                begin = Cursor(end.incarnation, jump.position, jump.last_id)
+            elif begin is None or begin.by_id != end.by_id or begin.position < end.incarnation:
+                begin = Cursor(end.incarnation, 0 if end.by_id else end.incarnation)
+            if begin.behind(end):
+                positions = (begin.position, end.position)
+                told = 0 if jump is None else jump.told
+                ids = (begin.last_id, end.last_id)
+                found.append(Range(stream, region, end.incarnation, *positions, *ids, told))
         return found
 
     def not_before(self, start: Vector) -> Vector:
         """This vector, with the cursors of `start` where those are further in the same log."""
         cursors = {stream: dict(regions) for stream, regions in self.cursors.items()}
-        for stream, regions in cursors.items():
-            for region, end in regions.items():
-                begin = start.get(stream, region)
-                if begin is not None and begin.by_id == end.by_id and end.behind(begin):
-                    regions[region] = begin
+        for stream, region, end in self.items():
+            begin = start.get(stream, region)
+            if begin is not None and begin.by_id == end.by_id and end.behind(begin):
+                cursors[stream][region] = begin
         return replace(self, cursors=cursors)
 
     def partitions(self, start: Vector) -> list[Range]:
@@ -311,6 +306,16 @@ class Vector:
     def lag(self, start: Vector) -> int:
         """How many positions lie between `start` and this vector."""
         return sum(map(len, self.ranges(start)))
+
+
+def _nested(
+    values: Mapping[str, Mapping[str, _Old]], made: Callable[[_Old], _New]
+) -> dict[str, dict[str, _New]]:
+    """The same streams and regions, in the order of their names, with a new value for each."""
+    return {
+        stream: {region: made(each) for region, each in sorted(regions.items())}
+        for stream, regions in sorted(values.items())
+    }
 
 
 def _id(text: object) -> str:

@@ -40,23 +40,18 @@ def _whole(least: int) -> Callable[[str], int]:
     return parse
 
 
-def _boolean(value: str) -> bool:
-    match value.strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise OptionError(f"true or false is needed, not {value!r}")
-
-
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         for word in words:
             if word.lower() == value.strip().lower():
                 return word
-        raise OptionError(f"one of {', '.join(words)} is needed, not {value!r}")
+        raise OptionError(f"{' or '.join(words)} is needed, not {value!r}")
 
     return parse
+
+
+def _boolean(value: str) -> bool:
+    return _one_of("true", "false")(value) == "true"
 
 
 _DURATION_MS: Final = {

@@ -65,12 +65,5 @@ class Plan:
             raise OptionError("where to? Give option stream, or a column called stream")
         if options.speed and PACE not in schema.names:
             raise OptionError(f"option speed needs a column {PACE} with the time of each row in ms")
-        layout = Layout.of(
-            [each for each in schema.names if each != PACE or not options.speed],
-            mapping=options.field_mapping,
-            token=options.idempotence_column,
-            null_value=options.null_value,
-            keep_ids=options.preserve_ids,
-            lane=options.lane_column,
-        )
-        return cls(options, layout, uuid.uuid4().hex)
+        columns = [each for each in schema.names if each != PACE or not options.speed]
+        return cls(options, Layout.of(columns, options), uuid.uuid4().hex)

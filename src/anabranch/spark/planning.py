@@ -50,11 +50,7 @@ class Planner:
 
     def _looking(self, start: Vector | None = None) -> Survey:
         if self._survey is None:
-            known = [
-                each.by_id
-                for regions in (start.cursors if start is not None else {}).values()
-                for each in regions.values()
-            ]
+            known = [each.by_id for _, _, each in (start.items() if start is not None else ())]
             # A query that began by ID goes on by ID, even when the server learned positions.
             by_id = any(known) if known else None
             self._survey = Survey(self._options, self._client, by_id=by_id)
@@ -130,11 +126,10 @@ class Planner:
         """The ends of the logs, or the frozen ones, and those of `start` in other streams."""
         survey = self._looking()
         cursors: dict[str, dict[str, Cursor]] = {}
-        for stream, regions in start.cursors.items():
-            for region, cursor in regions.items():
-                kept = region in self._logs.get(stream, {}) or bool(region)
-                if kept or not (survey.subscribes(stream) and survey.selects(stream, region)):
-                    cursors.setdefault(stream, {})[region] = cursor
+        for stream, region, cursor in start.items():
+            kept = region in self._logs.get(stream, {}) or bool(region)
+            if kept or not (survey.subscribes(stream) and survey.selects(stream, region)):
+                cursors.setdefault(stream, {})[region] = cursor
         for stream, found in self._logs.items():
             for region, log in found.items():
                 end = log.end
@@ -182,9 +177,8 @@ class Planner:
         A server of its own is not waited for: nobody brings what it lacks. What may be deleted as
         well is in the result, if it never came.
         """
-        seconds = self._options.catch_up_timeout_ms / 1000
-        if all(region == "" for regions in start.cursors.values() for region in regions):
-            seconds = 0.0
+        comes = any(region for _, region, _ in start.items())
+        seconds = self._options.catch_up_timeout_ms / 1000 if comes else 0.0
         deadline = time.monotonic() + seconds
         told = 0.0
         audible()
@@ -221,7 +215,7 @@ class Planner:
             return cursors
         for stream, reached in survey.reaches(begins, limit).items():
             for region, reach in reached.items():
-                stop = reach.end
+                stop = reach.until
                 if stop.last_id == "0-0":
                     stop = replace(stop, last_id=begins[stream][region].last_id)
                 if stop.behind(cursors[stream][region]):

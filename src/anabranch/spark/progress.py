@@ -56,8 +56,7 @@ def lags(query: str, batch: int, end: str, latest: str) -> list[Lag]:
     behind = {(each.stream, each.region): len(each) for each in newest.ranges(reached)}
     return [
         Lag(query, batch, stream, region, behind.get((stream, region), 0))
-        for stream, regions in sorted(newest.cursors.items())
-        for region in sorted(regions)
+        for stream, region, _ in newest.items()
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from anabranch.spark.losses import (
     ServerBehindError,
     has_later_epoch,
 )
-from anabranch.spark.offsets import Range, next_id, parse_id
+from anabranch.spark.offsets import LogBounds, Range, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.pages import begin_page
 from anabranch.spark.survey import bounds_of
@@ -113,11 +113,11 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
 
 def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptions) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
-    row, _ = _standing(partition, options)
-    if row is None:
+    log, _ = _standing(partition, options)
+    if log is None:
         _lose_stream(partition, options)
         return
-    horizon = min(row[6], export.next_position)
+    horizon = min(log.trimmed, export.next_position)
     low = max(at, partition.told)
     there = (export.positions >= low) & (export.positions < horizon)
     missing = horizon - low - int(there.sum())
@@ -137,20 +137,20 @@ def _comes(partition: Range, options: ReadOptions) -> bool:
     """
     deadline = time.monotonic() + options.catch_up_timeout_ms / 1000
     while True:
-        row, regions = _standing(partition, options)
-        if row is None:
+        log, regions = _standing(partition, options)
+        if log is None:
             _lose_stream(partition, options)
             return False
-        if row[3] >= partition.stop:
+        if log.next >= partition.stop:
             return True
         is_over = bool(partition.region) and has_later_epoch(partition.region, regions)
         if not is_over or time.monotonic() > deadline:
             break
         time.sleep(_LOOK_S)
     text = (
-        f"{partition.place} ends at position {row[3]}, and should be read up to {partition.stop}: "
-        "the server lost its newest entries, was restored from a backup, or has not received them "
-        "yet from another region"
+        f"{partition.place} ends at position {log.next}, and should be read up to "
+        f"{partition.stop}: the server lost its newest entries, was restored from a backup, or has "
+        "not received them yet from another region"
     )
     if partition.region and not is_over:  # other regions will send them; reading on would skip them
         raise ServerBehindError(text)
@@ -158,19 +158,17 @@ def _comes(partition: Range, options: ReadOptions) -> bool:
     return False
 
 
-def _standing(partition: Range, options: ReadOptions) -> tuple[list[Any] | None, list[str]]:
-    """The row of AB.OFFSETS for the log of a partition, and the names of all logs of the stream.
+def _standing(partition: Range, options: ReadOptions) -> tuple[LogBounds | None, Iterable[str]]:
+    """The log of a partition as it is now, and the names of all logs of the stream.
 
-    There is no row if it is not the same log any more.
+    None if it is not the same log any more.
     """
     key = stream_key(partition.stream)
     with connect(options.server) as client:  # the other connection is receiving the next entries
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
-    names = [row[0].decode() for row in rows or ()]
-    same = (
-        row for row in rows or () if row[0].decode() == partition.region and row[1] < partition.stop
-    )
-    return next(same, None), names
+    logs = dict(map(LogBounds.of_row, rows or ()))
+    log = logs.get(partition.region)
+    return (log if log is not None and log.incarnation < partition.stop else None), logs
 
 
 def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:

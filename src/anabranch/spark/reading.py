@@ -149,27 +149,24 @@ class FilteringBatchReader(BatchReader):
         if asked.is_empty:
             return Vector(begins), Vector(ends)
         least, greatest = asked.least_id, asked.greatest_id
-        for stream, regions in end.cursors.items():
-            for region, stop in regions.items():
-                if not asked.has("stream", stream) or not asked.has("region", region):
-                    continue
-                begin = start.get(stream, region) or replace(stop, position=stop.incarnation)
-                log = logs.get(stream, {}).get(region)
-                if log is None:
-                    continue
-                if least is not None:
-                    found = survey.locate(stream, region, log, "{}-{}".format(*least))
-                    begin = found if begin.behind(found) else begin
-                if greatest is not None:
-                    above = next_id("{}-{}".format(*greatest))
-                    found = survey.locate(stream, region, log, above)
-                    stop = found if found.behind(stop) else stop
-                if not stop.by_id:
-                    low, high = asked.positions(begin.position, stop.position)
-                    begin, stop = replace(begin, position=low), replace(stop, position=high)
-                if begin.behind(stop):
-                    begins.setdefault(stream, {})[region] = begin
-                    ends.setdefault(stream, {})[region] = stop
+        for stream, region, stop in end.items():
+            log = logs.get(stream, {}).get(region)
+            if log is None or not (asked.has("stream", stream) and asked.has("region", region)):
+                continue
+            begin = start.get(stream, region) or replace(stop, position=stop.incarnation)
+            if least is not None:
+                found = survey.locate(stream, region, log, "{}-{}".format(*least))
+                begin = found if begin.behind(found) else begin
+            if greatest is not None:
+                above = next_id("{}-{}".format(*greatest))
+                found = survey.locate(stream, region, log, above)
+                stop = found if found.behind(stop) else stop
+            if not stop.by_id:
+                low, high = asked.positions(begin.position, stop.position)
+                begin, stop = replace(begin, position=low), replace(stop, position=high)
+            if begin.behind(stop):
+                begins.setdefault(stream, {})[region] = begin
+                ends.setdefault(stream, {})[region] = stop
         return Vector(begins), Vector(ends)
 
 

@@ -54,22 +54,17 @@ class Replica:
     def logs(self, streams: Sequence[str]) -> list[Mapping[str, LogBounds]]:
         """For each stream its logs by replica ID, none where it does not exist.
 
-        Their `first_id` may be that of a later entry, where only one is left. Raises
+        `until` is behind the first entry, or at the end where only one is left. Raises
         `ServerRefused`.
         """
         found: list[Mapping[str, LogBounds]] = []
         for at in range(0, len(streams), _AT_ONCE):
             keys = [stream_key(each) for each in streams[at : at + _AT_ONCE]]
-            # Who may read one entry of each log reads up to the first.
+            # With a limit of 1 each log shows the end of its first entry.
             vector = json.dumps([{}] * len(keys))
             reply = self.call("AB.OFFSETS", "FROM", vector, "LIMIT", 1, "STREAMS", *keys)
-            found += [{row[0].decode(): _bounds(*row) for row in rows or ()} for rows in reply]
+            found += [dict(map(LogBounds.of_row, rows or ())) for rows in reply]
         return found
-
-
-def _bounds(_name: bytes, *row: Any) -> LogBounds:
-    incarnation, first, stop, last_id, _live, trimmed, _until, until_id, *_more = row
-    return LogBounds(incarnation, first, stop, last_id.decode(), trimmed, until_id.decode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,10 +52,9 @@ def session(
     `master`: ``local[cores,failures]``, ``spark://host:port``, or ``sc://host:port`` for Spark
     Connect, whose driver is elsewhere: no Java is needed here then. Local masters need a number of
     failures greater than one, or no task is ever tried again. `conf`: settings by their Spark
-    names. Each thread that writes asks for the session itself. Raises `JavaMissing`,
+    names. Call it in each thread that writes. Raises `JavaMissing`,
     `ConnectMissing`.
     """
-    is_remote = master.startswith("sc://")
     from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
 
     from anabranch.spark.source import AnabranchSource  # noqa: PLC0415 - heavy
@@ -64,29 +63,21 @@ def session(
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     given = {key: str(value) for key, value in (conf or {}).items()}
     builder = SparkSession.builder.appName(name)
-    if is_remote:
-        builder = builder.remote(master)
-        for key, value in _ALWAYS.items():
-            builder = builder.config(key, value)
+    if master.startswith("sc://"):
+        builder, settings = builder.remote(master), {**_ALWAYS, **given}
+        settings.pop(_JAVA_OPTIONS, None)
     else:
         local = master.startswith("local")
         _prepare_environment(current_java_home(), local=local)
-        builder = builder.master(master)
-        for key, value in _settings(given, local=local):
-            builder = builder.config(key, value)
-    for key, value in given.items():
-        if key != _JAVA_OPTIONS:
-            builder = builder.config(key, value)
+        builder, settings = builder.master(master), _settings(given, local=local)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     spark = _made(builder)
     spark.dataSource.register(AnabranchSource)
-    _activate(spark)
-    return spark
-
-
-def _activate(spark: SparkSession) -> None:
-    """The session of this thread: where it has none, Spark writes to built-in formats alone."""
+    # In a thread without a session of its own Spark writes to built-in formats only.
     if spark.getActiveSession() is None:
-        spark.createDataFrame([], "nothing int")  # which also makes it the session of the thread
+        spark.createDataFrame([], "nothing int")  # which makes it the session of the thread
+    return spark
 
 
 def _made(builder: SparkSession.Builder) -> SparkSession:
@@ -130,18 +121,18 @@ def _prepare_environment(java_home: Path, *, local: bool) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, str]]:
-    for key, value in {**_ALWAYS, **_DRIVER, **(_LOCAL if local else {})}.items():
-        if key not in given:
-            yield key, value
-    if local and "spark.sql.warehouse.dir" not in given:
-        # Made by Spark when a table is first saved, and not in the current directory.
-        yield "spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
-    options = given.get(_JAVA_OPTIONS, "")
+def _settings(given: Mapping[str, str], *, local: bool) -> dict[str, str]:
+    """What is given, and the defaults of a driver that is started here."""
+    settings = {**_ALWAYS, **_DRIVER}
     words = [f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"]
     if local:
+        settings |= _LOCAL
+        # Made by Spark when a table is first saved, and not in the current directory.
+        warehouse = f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
+        settings["spark.sql.warehouse.dir"] = warehouse
         words += _ARROW_UNCHECKED
-    yield _JAVA_OPTIONS, f"{java_options(words)} {options}".strip()
+    options = f"{java_options(words)} {given.get(_JAVA_OPTIONS, '')}".strip()
+    return {**settings, **given, _JAVA_OPTIONS: options}
 
 
 def java_options(words: Iterable[str]) -> str:

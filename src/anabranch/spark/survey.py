@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from anabranch.spark.client import Client, facts_of, stream_key
 from anabranch.spark.offsets import (
@@ -32,16 +32,6 @@ __all__ = ["Survey", "bounds_of"]
 
 _TRIES: Final = 10
 _BEHIND_ALL: Final = (1 << 63) - 1
-
-
-class Reach(NamedTuple):
-    """How far a reader may read in a log."""
-
-    end: Cursor
-    left: int
-    """Live entries from the reader's cursor on."""
-    before: str
-    """ID of the newest live entry below the reader's cursor; ``0-0`` if there is none."""
 
 
 class Survey:
@@ -128,7 +118,8 @@ class Survey:
         if wait_ms:
             waiting = ("BLOCK", wait_ms, "AFTER", self._total)
         read = [known.cursors.get(stream, {}) if known else {} for stream in streams]
-        if any("" in row for row in read):  # one that was set back is told by what is before
+        if any("" in row for row in read):
+            # The newest entry below the cursor shows whether the server was set back.
             vector = [{region: each.position for region, each in row.items()} for row in read]
             waiting += ("FROM", json.dumps(vector), "LIMIT", 1)
         reply = self._client.command(
@@ -136,24 +127,17 @@ class Survey:
             repeatable=True,
             wait_ms=wait_ms,
         )
-        self._total = sum(row[3] for rows in reply if rows is not None for row in rows)
-        self.present = {row[0].decode() for rows in reply if rows is not None for row in rows}
-        found: dict[str, dict[str, LogBounds]] = {}
-        for stream, rows in zip(streams, reply, strict=True):
-            if rows is not None:
-                found[stream] = {
-                    name: LogBounds(
-                        incarnation,
-                        first,
-                        stop,
-                        last_id.decode(),
-                        trimmed,
-                        before_id=reach[-1].decode() if reach else "0-0",
-                    )
-                    for region, incarnation, first, stop, last_id, _live, trimmed, *reach in rows
-                    if self.selects(stream, name := region.decode())
-                }
-        return found
+        found = {
+            stream: dict(map(LogBounds.of_row, rows))
+            for stream, rows in zip(streams, reply, strict=True)
+            if rows is not None
+        }
+        self._total = sum(log.next for some in found.values() for log in some.values())
+        self.present = set().union(*found.values())
+        return {
+            stream: {region: log for region, log in some.items() if self.selects(stream, region)}
+            for stream, some in found.items()
+        }
 
     def _await_entries(self, streams: list[str], known: Vector, wait_ms: int) -> None:
         cursors = [known.get(stream, "") or Cursor(BY_ID, 0) for stream in streams]
@@ -189,7 +173,7 @@ class Survey:
                 high = middle
             else:
                 low = min(stop, high)
-        before = log.last_id if low >= log.next else self._reach(stream, region, low).before
+        before = log.last_id if low >= log.next else self._reach(stream, region, low).before_id
         return Cursor(log.incarnation, low, before)
 
     def first_id(self, stream: str, region: str, log: LogBounds) -> str | None:
@@ -199,15 +183,16 @@ class Survey:
     def _first_from(self, stream: str, region: str, position: int) -> tuple[int, str | None]:
         """The position behind the first existing entry from a position on, and its ID."""
         found = self._reach(stream, region, position)
-        stop = found.end.position
+        stop = found.until.position
         # The ID of the end itself may be that of an entry which was deleted.
-        return stop, self._reach(stream, region, stop).before if found.left else None
+        return stop, self._reach(stream, region, stop).before_id if found.left else None
 
-    def _reach(self, stream: str, region: str, position: int) -> Reach:
+    def _reach(self, stream: str, region: str, position: int) -> LogBounds:
         """How far a reader at a position may read with one entry."""
         cursor = Cursor(0, position)
         found = self.reaches({stream: {region: cursor}}, 1)
-        return found.get(stream, {}).get(region) or Reach(cursor, 0, "0-0")
+        nothing = LogBounds(0, position, position, "0-0", until=cursor)
+        return found.get(stream, {}).get(region, nothing)
 
     def _counted(self, stream: str, log: LogBounds, entry_id: str) -> Cursor:
         """Without positions: count what follows, so that limits and losses are exact."""
@@ -237,7 +222,7 @@ class Survey:
 
     def reaches(
         self, cursors: Mapping[str, Mapping[str, Cursor]], limit: int
-    ) -> dict[str, dict[str, Reach]]:
+    ) -> dict[str, dict[str, LogBounds]]:
         """How far a reader may read from these cursors with so many live entries; by position.
 
         The entries are shared among the logs in `cursors` only.
@@ -255,11 +240,9 @@ class Survey:
         )
         return {
             name: {
-                row[0].decode(): Reach(
-                    Cursor(row[1], row[7], row[8].decode()), row[9], row[11].decode()
-                )
-                for row in rows
-                if row[0].decode() in cursors[name]
+                region: log
+                for region, log in map(LogBounds.of_row, rows)
+                if region in cursors[name]
             }
             for name, rows in zip(names, reply, strict=True)
             if rows is not None
@@ -314,16 +297,13 @@ class Survey:
         text = str(wanted)
         if text.startswith("group:"):
             group = text.removeprefix("group:")
-            last_id = self._group_id(stream, group)
+            rows = self._client.command("XINFO", "GROUPS", stream_key(stream), repeatable=True)
+            last_id = _last_delivered(rows, stream, group)
             if region:
                 last_id = self._proved(stream, group, last_id)
             return self.locate(stream, region, log, next_id(last_id))
         ms, seq = parse_id(text)
         return self.locate(stream, region, log, f"{ms}-{seq}")
-
-    def _group_id(self, stream: str, group: str) -> str:
-        rows = self._client.command("XINFO", "GROUPS", stream_key(stream), repeatable=True)
-        return _last_delivered(rows, stream, group)
 
     def _proved(self, stream: str, group: str, last_id: str) -> str:
         """The progress of a group in every region; `OptionError` if one ID does not describe it.
@@ -361,8 +341,8 @@ class Survey:
                 )
             last_id = now
         raise OptionError(
-            f"stream {stream}: the group {group!r} moves on while it is looked at: stop its "
-            "consumers, and start again"
+            f"stream {stream}: consumers of group {group!r} read on while its progress is looked "
+            "up: stop them, and start again"
         )
 
     def commit(self, group: str, end: Vector) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from anabranch.spark.adding import Adder, ByColumn, ByContent, ByPosition, Marks, Unmarked
 from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import Rows, encode, runs_by_stream
+from anabranch.spark.encode import encode, runs_by_stream
 from anabranch.spark.identity import Identity, WriteFailed
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
@@ -132,15 +132,10 @@ def _sorted(iterator: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.R
     table = pa.Table.from_batches(batches)
     sortable = table
     if not layout.payload:
-        bodies = [_bodies(batch, layout) for batch in batches]
+        bodies = [encode(batch, layout).bodies for batch in batches]
         sortable = table.set_column(
             table.schema.get_field_index("fields"), "fields", pa.chunked_array(bodies)
         )
     keys = [(name, "ascending") for name in sortable.column_names]
     order = pc.sort_indices(sortable, sort_keys=keys)
     yield from table.take(order).combine_chunks().to_batches(max_chunksize=_SORTED_ROWS)
-
-
-def _bodies(batch: pa.RecordBatch, layout: Layout) -> pa.BinaryArray:
-    rows: Rows = encode(batch, layout)
-    return rows.bodies

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.spark.digests import Id
 from anabranch.spark.jobs.audit import _Comparison, _horizon, _plan
-from anabranch.spark.offsets import LogBounds
+from anabranch.spark.offsets import Cursor, LogBounds
 
 BOTH = [[True, True], [True, True]]
 PARTED = [[True, False], [False, True]]
@@ -58,7 +58,9 @@ def test_content_is_compared_with_that_of_who_wrote_it() -> None:
 
 def log(first: int, stop: int, trimmed: int = 0, incarnation: int = 0) -> LogBounds:
     ids = f"{10 * (stop - 1)}-0", f"{10 * first}-0"
-    return LogBounds(incarnation, first, stop, ids[0], trimmed, ids[1])
+    return LogBounds(
+        incarnation, first, stop, ids[0], trimmed, until=Cursor(incarnation, first + 1, ids[1])
+    )
 
 
 def test_where_all_trimmed_alike_everything_counts() -> None:

@@ -21,13 +21,13 @@ from anabranch.spark.encode import (
     runs_by_stream,
 )
 from anabranch.spark.layout import EncodeError, Layout
+from anabranch.spark.options import ServerOptions, WriteOptions
 
 PAIRS = pa.list_(pa.struct([("field", pa.binary()), ("value", pa.binary())]))
 
 
 def layout(columns: list[str], **changes: Any) -> Layout:
-    given = {"mapping": {}, "token": None, "null_value": None, "keep_ids": False, **changes}
-    return Layout.of(columns, **given)
+    return Layout.of(columns, WriteOptions(ServerOptions(), **changes))
 
 
 def encoded(columns: dict[str, Any], **changes: Any) -> Rows:
@@ -203,9 +203,9 @@ def test_what_has_no_text_form_is_refused() -> None:
     [
         (["stream"], {}, "no column to write"),
         (["fields", "a"], {}, "drop the one or the other"),
-        (["a"], {"token": "b"}, "idempotenceColumn names 'b'; the columns are a"),
-        (["a"], {"keep_ids": True}, "column id"),
-        (["a"], {"mapping": {"b": "c"}}, "fieldMapping names b"),
+        (["a"], {"idempotence_column": "b"}, "idempotenceColumn names 'b'; the columns are a"),
+        (["a"], {"preserve_ids": True}, "column id"),
+        (["a"], {"field_mapping": {"b": "c"}}, "fieldMapping names b"),
     ],
 )
 def test_a_table_that_cannot_be_written_says_why(
@@ -221,9 +221,9 @@ def test_columns_of_a_read_are_no_payload_beside_fields() -> None:
 
 
 def test_a_reserved_column_with_a_field_name_is_payload() -> None:
-    assert layout(["id", "a"], mapping={"id": "key"}).payload == (("id", b"key"), ("a", b"a"))
+    assert layout(["id", "a"], field_mapping={"id": "key"}).payload == (("id", b"key"), ("a", b"a"))
     assert layout(["stream", "id", "ts"]).payload == (("id", b"id"), ("ts", b"ts"))
-    assert layout(["id", "ts"], keep_ids=True).payload == (("ts", b"ts"),)
+    assert layout(["id", "ts"], preserve_ids=True).payload == (("ts", b"ts"),)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x", "y", "z", None]), st.integers(0, 9)), max_size=30))
@@ -251,6 +251,6 @@ def test_a_row_without_a_stream_is_refused() -> None:
 def test_tokens_and_ids_must_be_there() -> None:
     columns = {"id": pa.array(["1-1", None]), "v": pa.array([1, 2])}
     with pytest.raises(EncodeError, match="preserveIds needs a value"):
-        encoded(columns, keep_ids=True)
+        encoded(columns, preserve_ids=True)
     with pytest.raises(EncodeError, match="idempotenceColumn needs a value"):
-        encoded(columns, token="id")
+        encoded(columns, idempotence_column="id")

@@ -72,7 +72,7 @@ def archive(
         return job(spark, lake, once=once, dry_run=dry_run, progress=progress, options=read)
 
     def progress(step: Step) -> None:
-        read = counted(step.entries, "entry", "entries")
+        read = counted(step.entries, "entry")
         record.step(f"batch {step.batch}: {read}, {step.left:,} left", more=step.entries)
 
     def check() -> ServerOptions:
@@ -93,7 +93,7 @@ def archive(
 def _archived(done: Archived) -> Words:
     most, least = (" at most", " or more") if done.dry_run else ("", "")
     lines = [
-        f"{_place(each.stream, each.region)}: {counted(each.entries, 'entry', 'entries')}{most}, "
+        f"{_place(each.stream, each.region)}: {counted(each.entries, 'entry')}{most}, "
         f"positions {each.first} to {each.last}"
         for each in done.parts
     ]
@@ -102,7 +102,7 @@ def _archived(done: Archived) -> Words:
     verb = "to add" if done.dry_run else "added"
     size = "" if done.dry_run else f" of {counted(done.nbytes, 'byte')}"
     last = (
-        f"{counted(done.entries, 'entry', 'entries')}{most} {verb}, in "
+        f"{counted(done.entries, 'entry')}{most} {verb}, in "
         f"{counted(done.files, 'file')}{least}{size}; the lake has {done.total:,}"
     )
     starts = [f"the query was started {done.starts} times"] if done.starts > 1 else []
@@ -187,7 +187,7 @@ def replay(
 def _replayed(done: Replayed) -> Words:
     if not done.entries:
         return Words("there is no such entry in the lake")
-    what = f"{counted(done.entries, 'entry', 'entries')} of {counted(done.files, 'file')}"
+    what = f"{counted(done.entries, 'entry')} of {counted(done.files, 'file')}"
     to = f"{', '.join(done.streams)}, IDs {done.first} to {done.last}"
     if done.dry_run:
         return Words(f"{what} would be written to {to}; nothing was written (dry run)")
@@ -300,7 +300,7 @@ def _verified(done: Verified, *, allow_gaps: bool) -> Words:
     if done.undigested:
         lines.append(f"{counted(done.undigested, 'merged file')} without a digest")
     last = (
-        f"{counted(done.files, 'file')}, {counted(done.entries, 'entry', 'entries')}, "
+        f"{counted(done.files, 'file')}, {counted(done.entries, 'entry')}, "
         f"{counted(done.nbytes, 'byte')} read: {counted(len(done.findings), 'finding')}, "
         f"{counted(len(done.gaps), 'gap')}"
     )
@@ -329,6 +329,6 @@ def migrate_lake(record: Record, lake: Path) -> None:
 
 
 def _migrated(done: Migrated) -> Words:
-    entries = counted(done.entries, "entry", "entries")
+    entries = counted(done.entries, "entry")
     before = counted(done.files_before, "file")
     return Words(f"{before} of manifests became {done.files:,} of a table, with {entries}")

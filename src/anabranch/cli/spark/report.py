@@ -125,9 +125,7 @@ def _shown(kind: str, text: str) -> str:
 
 def _without_user(url: str) -> str:
     """An address that lets somebody in, without who and by what."""
-    head, at, place = url.rpartition("@")
-    scheme, separator, _ = head.partition("://")
-    return f"{scheme}{separator}***@{place}" if separator else f"***@{place}" if at else url
+    return re.sub(r"^(.*?://)?.*@", r"\1***@", url)
 
 
 def _pictures(record: Record) -> Iterator[tuple[str, str]]:

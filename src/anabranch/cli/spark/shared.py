@@ -153,8 +153,8 @@ def run(
 ) -> None:
     """Run a job in a session of its own and tell its result.
 
-    `in_words` says it to people. `check` looks at what can be wrong before Java starts, and names
-    the server that must answer. A job that `follows` ends well when it is interrupted.
+    `in_words` describes it for people. `check` finds mistakes before Java starts, and returns the
+    server that must answer. A job that `follows` ends well when it is interrupted.
     """
     logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
     if check is not None:
@@ -177,12 +177,14 @@ def run(
 
 def checked(check: Callable[[], ServerOptions | None], *, reachable: bool = True) -> None:
     """Look at what can be wrong; mistakes in options are usage errors."""
-    from anabranch.spark.options import OptionError  # noqa: PLC0415 - an extra
+    from anabranch.spark.client import connect  # noqa: PLC0415 - an extra
+    from anabranch.spark.options import OptionError  # noqa: PLC0415
 
     try:
         server = check()
         if server is not None and reachable:
-            _check_server(server)
+            # Connect once: this raises `ServerUnreachable` and `ServerRefused`.
+            connect(replace(server, retries=min(server.retries, 1))).close()
     except OptionError as problem:
         raise click.UsageError(str(problem)) from None
 
@@ -196,14 +198,6 @@ def check_regions(url: str, options: dict[str, str], region_urls: dict[str, str]
 
     for each in (region_urls or {"": url}).values():
         checked(partial(server, each))
-
-
-def _check_server(server: ServerOptions) -> None:
-    """Connect once, and let the user in; raises `ServerUnreachable` and `ServerRefused`."""
-    from anabranch.spark.client import connect  # noqa: PLC0415 - an extra
-
-    with connect(replace(server, retries=min(server.retries, 1))):
-        pass
 
 
 @contextmanager
@@ -245,7 +239,7 @@ def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
 def run_alone(
     record: Record, job: Callable[[], _Result], in_words: Callable[[_Result], Words]
 ) -> None:
-    """The same for a job that needs no session. It may import what comes with Spark."""
+    """The same for a job that needs no session."""
     result = job()
     record.tell(result, in_words(result))
 
@@ -269,9 +263,10 @@ def run_on_lake(
         run_alone(record, lambda: job(None), in_words)
 
 
-def counted(count: int, what: str, several: str | None = None) -> str:
-    """``1 row``, ``2,500 rows``."""
-    return f"{count:,} {what if count == 1 else several or what + 's'}"
+def counted(count: int, what: str) -> str:
+    """``1 row``, ``2,500 rows``, ``2 entries``."""
+    several = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{count:,} {what if count == 1 else several}"
 
 
 def as_time(ms: int) -> str:

@@ -78,9 +78,9 @@ def windows(
         parts = tuple(float(each) / 100 for each in percentiles.split(",") if each)
     except ValueError:
         raise click.UsageError(f"--percentiles takes numbers, not {percentiles!r}") from None
-    if plot is not None and more["lake"] is None:
-        raise click.UsageError("--plot draws what --lake has: give that")
     if plot is not None:
+        if more["lake"] is None:
+            raise click.UsageError("--plot draws the files of --lake: give that option, too")
         check_plot(plot)
     grouping = {name: more.pop(name) for name in _GROUPING}
 
@@ -97,7 +97,7 @@ def windows(
         )
 
     def progress(step: Step) -> None:
-        words = f"batch {step.batch}: {counted(step.entries, 'entry', 'entries')}, "
+        words = f"batch {step.batch}: {counted(step.entries, 'entry')}, "
         record.step(f"{words}{counted(step.windows, 'window')} closed", more=step.entries)
 
     def draw(path: Path) -> None:
@@ -116,7 +116,7 @@ def windows(
 
 
 def _in_words(done: Windowed) -> Words:
-    words = counted(done.entries, "entry", "entries")
+    words = counted(done.entries, "entry")
     if regions := ", ".join(filter(None, done.regions)):
         words += f" of regions {regions}"
     if done.dry_run:

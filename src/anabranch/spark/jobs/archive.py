@@ -96,7 +96,7 @@ def archive(
     it has all that there was; else it goes on, a batch every `interval_s` seconds, until the query
     is stopped. The checkpoint is kept in the lake, unless a directory is given. With `once` no
     session is needed: without one this process copies, and a later run may have one. With `dry_run`
-    nothing is read or written but what the server and the lake say of themselves. `progress` gets
+    no entry is read, and nothing is written. `progress` gets
     each batch. Raises what Spark raises, `GaveUp`, `LakeError`, and `OptionError`.
     """
     root = Path(lake).absolute()

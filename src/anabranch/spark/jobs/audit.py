@@ -213,7 +213,7 @@ def _widths(logs: Sequence[_Logs], bucket_ms: int | None) -> list[int]:
     spans = []
     for of_stream in zip(*logs, strict=True):
         some = [log for each in of_stream for log in each.values() if log.first < log.next]
-        least = min((parse_id(each.first_id or "0-0")[0] for each in some), default=0)
+        least = min((parse_id(each.until.last_id)[0] for each in some), default=0)
         most = max((parse_id(each.last_id)[0] for each in some), default=0)
         spans.append((most - least, sum(each.next - each.first for each in some)))
     entries = max(_BUCKET_ENTRIES, sum(count for _, count in spans) // _BUCKETS_MAX)

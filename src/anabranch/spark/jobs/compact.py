@@ -69,16 +69,11 @@ def compact(
     small = [each for each in files if each.nbytes < target_bytes]
     counts = Counter((each.stream, each.date) for each in small)
     small = [each for each in small if counts[each.stream, each.date] > 1]
+    days = dict.fromkeys((each.stream, each.date) for each in small)
+    nbytes = sum(each.nbytes for each in files)
     if dry_run:
-        return Compacted(
-            merged=len(small),
-            made=len({(each.stream, each.date) for each in small}),
-            nbytes_before=sum(each.nbytes for each in files),
-            nbytes_after=0,
-            removed=len(_vacuumed(found, retain_hours, dry_run=True)),
-            problems=(),
-            dry_run=True,
-        )
+        removed = len(_vacuumed(found, retain_hours, dry_run=True))
+        return Compacted(len(small), len(days), nbytes, 0, removed, (), dry_run=True)
 
     def work(file: LakeFile) -> list[str]:
         return [f"{file.path}: {what}" for _, what in examine(root, file).problems]
@@ -89,7 +84,6 @@ def compact(
         if said:
             problems += said
             wrong.add((file.stream, file.date))
-    days = dict.fromkeys((each.stream, each.date) for each in small)
     places = [each for each in days if each not in wrong]
     merged = made = 0
     for number, place in enumerate(places, 1):
@@ -101,7 +95,7 @@ def compact(
     return Compacted(
         merged=merged,
         made=made,
-        nbytes_before=sum(each.nbytes for each in files),
+        nbytes_before=nbytes,
         nbytes_after=sum(each.nbytes for each in found.files(streams)),
         removed=len(_vacuumed(found, retain_hours, dry_run=False)),
         problems=tuple(problems),

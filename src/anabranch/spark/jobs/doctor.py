@@ -38,7 +38,10 @@ def doctor(
     for program in ("bash", "chmod"):
         place = shutil.which(program)
         yield Finding(program, place or "not on PATH, and Spark needs it", good=place is not None)
-    yield from _modules()
+    # Spark imports every pyspark_* module; one that fails hides all others.
+    for module in pkgutil.iter_modules():
+        if module.name.startswith("pyspark_"):
+            yield _examined(module.name, partial(_imported, module.name))
     yield _examined("Java", _java)
     if url is not None:
         yield _examined("server", lambda: _server(url))
@@ -54,16 +57,8 @@ def _examined(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, f"{type(error).__name__}: {lines[0]}", good=False)
 
 
-def _modules() -> Iterator[Finding]:
-    """Spark imports every ``pyspark_*`` module; one that fails hides all others."""
-    for module in pkgutil.iter_modules():
-        if module.name.startswith("pyspark_"):
-            yield _examined(module.name, partial(_imported, module.name))
-
-
 def _imported(name: str) -> str:
-    module = importlib.import_module(name)
-    return str(module.__file__)
+    return str(importlib.import_module(name).__file__)
 
 
 def _java() -> str:

@@ -120,7 +120,7 @@ def _entries(
 
     names = [name for name in table.columns if name != _CORRUPT]
     if not names:
-        raise IngestError(f"{path}: it is empty, so there is no telling its columns")
+        raise IngestError(f"{path}: it is empty, so its columns are unknown")
     if key is not None and key not in names:
         raise IngestError(f"{path}: no column {key!r} among {', '.join(names)}")
     if "stream" in names:

@@ -112,7 +112,9 @@ def lag(
     if dry_run:
         return Lagged(samples * len(found), (samples - 1) * interval_s, judged, dry_run=True)
     if table is not None:
-        _append(found, Path(table))
+        with draft_in(Path(table)) as draft:
+            pq.write_table(table_of(found), draft)
+            draft.rename(Path(table, f"{uuid.uuid4().hex}.parquet"))
     if plot is not None:
         draw_lag(found, Path(plot))
     times = {each.at_ms for each in found}
@@ -126,12 +128,6 @@ def table_of(samples: Sequence[Sample]) -> pa.Table:
     for row in rows:
         row["at"] = datetime.fromtimestamp(row.pop("at_ms") / 1000, UTC)
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
-
-
-def _append(samples: Sequence[Sample], directory: Path) -> None:
-    with draft_in(directory) as draft:
-        pq.write_table(table_of(samples), draft)
-        draft.rename(directory / f"{uuid.uuid4().hex}.parquet")
 
 
 # --------------------------------------------------------------------------------------- sampling
@@ -190,7 +186,7 @@ def _look(
 
 
 def _exact_lags(client: Client, keys: Sequence[bytes]) -> dict[tuple[bytes, bytes], int]:
-    """Our server always knows; see AB.LAG."""
+    """Lags by AB.LAG, which an Anabranch server always knows; none of other servers."""
     if not client.has_bulk:
         return {}
     replies = client.ask([("AB.LAG", key) for key in keys])

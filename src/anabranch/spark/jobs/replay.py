@@ -88,20 +88,18 @@ def replay(
     """Write entries of a lake to streams called `prefix` + their old name, by the order of IDs.
 
     With `keep_ids` entries have their old IDs, and those that are there already are left alone;
-    otherwise they get new ones, in the old order, over all streams. Either way a second run with
-    the same arguments adds what the lake has got since, and nothing else, and one that died is
-    completed, at whatever speed. (With `keep_ids` it fails if an ID is lower than those that are
-    there, as that of a region that was late may be.) `since_ms` and `until_ms` (excluded) select by
-    the time of the ID. `speed` 10 writes ten times as fast as the times of the IDs went by, without
-    pausing for what is there already; without it, or with 0, entries are written as fast as
-    possible.
+    otherwise they get new ones, in the old order, over all streams. A second run with the same
+    arguments adds only entries that the lake has got since; a run that died is completed, at any
+    speed. (With `keep_ids` it fails if an ID is lower than those that are there, such as the ID of
+    a region that was late.) `since_ms` and `until_ms` (excluded) select by the time of the ID.
+    `speed` 10 writes ten times as fast as the entries were added, without pauses for entries that
+    are there already; without it, or with 0, entries are written as fast as possible.
 
-    What tells new IDs apart are records in the target streams, one for each region: how many
-    entries of this lake, with this `prefix` and `since_ms`, are in. A later `until_ms` adds what is
-    between; an earlier one fails, and so does a lake that got entries older than those it had, and
-    nothing is there twice. When the target's ledger grows, it drops records that were not added to
-    for 30 days, and Redis 8.6 forgets after one: those entries are written again by the next
-    replay.
+    With new IDs, each target stream keeps a record for each region: how many entries of this lake,
+    with this `prefix` and `since_ms`, it has. So a greater `until_ms` adds the entries in between.
+    A smaller one fails, and so does a lake that got older entries since; nothing is written twice.
+    A server drops records to which nothing was added for 30 days, Redis 8.6 after one day: the next
+    replay then writes those entries again.
 
     `progress` gets by how many entries the target streams have grown so far, and how many there are
     to write or to find there: once before the first entry, and when they have grown.
@@ -113,8 +111,9 @@ def replay(
 
     given = {"url": url, "speed": str(speed or 0), **(options or {})}
     server = WriteOptions.parse(given).server
-    files = _files(Path(lake).absolute(), streams)
-    table = _table(spark, Path(lake).absolute(), files)
+    root = Path(lake).absolute()
+    files = _files(root, streams)
+    table = _table(spark, root, files)
     # An ID's halves are unsigned: decimals hold them, longs do not.
     halves = f.split(table["id"], "-")
     table = table.withColumns(
@@ -160,15 +159,10 @@ def replay(
         given = {"preserveIds": "true", **given}
     else:
         # One job for ever, whose batch grows: each region's entries behind those that it had.
-        name = _name(Lake(Path(lake)), prefix, since_ms)
+        name = _name(Lake(root), prefix, since_ms)
         given = {"producerId": name, "batchId": "0", "laneColumn": "region", **given}
-    columns = [
-        "stream",
-        "id",
-        "fields",
-        *([] if keep_ids else ["region"]),
-        *([PACE] if speed else []),
-    ]
+    columns = ["stream", "id", "fields"]
+    columns += [*([] if keep_ids else ["region"]), *([PACE] if speed else [])]
     writer = in_order.select(*columns).write.format("anabranch").mode("append").options(**given)
     watching: AbstractContextManager[None] = nullcontext()
     if progress is not None:

@@ -20,6 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Observation
+from pyspark.sql import functions as f
+
 from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import facts_of_batch, newest_batch
 from anabranch.spark.file_sinks import PartsSink
@@ -30,7 +33,7 @@ from anabranch.spark.regions import read_by_region, regions_of
 from anabranch.spark.supervise import run_query
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -109,8 +112,8 @@ class Windowed:
     windows: int
     """Rows written: one for each closed window and key."""
     late: int
-    """More than 0 if entries came too late for their window, or repeated one so late. Entries of
-    one task, window and key count as one here."""
+    """More than 0 if entries, or repetitions of entries, came too late for their window. Spark
+    counts the late entries of one task, window and key as one."""
     open: int | None
     """Windows and keys that the checkpoint keeps for the next run; None if nothing was read."""
     watermark_ms: int | None
@@ -160,8 +163,8 @@ def windows(
         "url": url, "startingOffsets": "earliest", "maxEntriesPerTrigger": str(_ENTRIES_MAX),
         **(options or {}),
     }  # fmt: skip
-    # Who names a time begins with a new checkpoint where another one ended.
-    told_to = given.pop("allowProducerChange", str(after_ms is not None))
+    # With after_ms a new checkpoint continues where another one ended.
+    change_allowed = given.pop("allowProducerChange", str(after_ms is not None))
     wanted = None if regions is None else tuple(sorted(set(regions)))
     if dry_run:
         names = wanted or _present(streams, given)
@@ -182,24 +185,21 @@ def windows(
             schema=windowing.schema,
             **given,
         )
-        rows = _told(_observed(table, windowing, "read"), windowing, after_ms, streaming=True)
+        rows = _results(_observed(table, windowing, "read"), windowing, after_ms, streaming=True)
         if into is None:
             path = str(Path(str(lake)).absolute())
             return rows.writeStream.format("anabranch-parts").option("path", path)
         # The rows of a partition are the same in every attempt, their order is not.
         return rows.writeStream.format("anabranch").options(
-            url=url, stream=into, deterministicOrder="sort", allowProducerChange=told_to
+            url=url, stream=into, deterministicOrder="sort", allowProducerChange=change_allowed
         )
 
     watch = QueryWatch("windows", tally.add)
     _, starts = run_query(spark, watch, writer, place, None if once else interval_s)
-    return tally.result(names, starts, _watermark(place))
-
-
-def _watermark(place: Path) -> int | None:
-    """The watermark of the last batch that was committed; None if it never moved."""
     newest = newest_batch(place, "commits")
-    return None if newest is None else facts_of_batch(place, newest)["batchWatermarkMs"] or None
+    # 0 before the watermark has moved for the first time
+    watermark_ms = 0 if newest is None else facts_of_batch(place, newest)["batchWatermarkMs"]
+    return tally.result(names, starts, watermark_ms or None)
 
 
 # ------------------------------------------------------------------------------------ the regions
@@ -251,8 +251,8 @@ def _settled(
     ):
         raise WindowsError(
             f"{place} is of regions {_listed(names)}, and {_listed(joined)} joined since: run "
-            "these windows once more for the old regions by name, then take a new checkpoint, "
-            "telling only windows after the watermark at which they ended"
+            "once more with the old regions by name; then take a new checkpoint, and with it write "
+            "only windows that end after the watermark of that run"
         )
     return names
 
@@ -265,24 +265,17 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _observed(table: DataFrame, windowing: Windowing, name: str | Observation) -> DataFrame:
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-
     untimed = f.count_if(_column(windowing.time).isNull())
     return table.observe(name, f.count(f.lit(1)).alias("entries"), untimed.alias("untimed"))
 
 
-def _told(
+def _results(
     table: DataFrame, windowing: Windowing, after_ms: int | None, *, streaming: bool
 ) -> DataFrame:
     """The rows to write."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-
     if windowing.unique is not None:
-        columns = [windowing.unique]
-        if streaming:
-            table = table.dropDuplicatesWithinWatermark(columns)
-        else:
-            table = table.dropDuplicates(columns)
+        drop = table.dropDuplicatesWithinWatermark if streaming else table.dropDuplicates
+        table = drop([windowing.unique])
     window = f.window(_column(windowing.time), windowing.size, windowing.slide)
     groups = [window.alias("window")]
     if windowing.key is not None:
@@ -311,8 +304,6 @@ def _told(
 
 
 def _column(name: str) -> Column:
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-
     return f.col(f"`{name.replace('`', '``')}`")
 
 
@@ -324,13 +315,11 @@ def _dry_run(
     after_ms: int | None,
     given: Mapping[str, str],
 ) -> Windowed:
-    from pyspark.sql import Observation  # noqa: PLC0415 - heavy
-
     reader = spark.read.format("anabranch").options(**given).schema(windowing.schema)
     table = reader.options(subscribe=streams, regions=",".join(names)).load()
     read = Observation()
     table = _observed(table, windowing, read)
-    count = _told(table, windowing, after_ms, streaming=False).count()
+    count = _results(table, windowing, after_ms, streaming=False).count()
     found = read.get
     return Windowed(
         found["entries"], found["untimed"], count, 0, None, None, names, 1, dry_run=True
