@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.spark.growth import growth_told
+from anabranch.spark.growth import growth_reported
 from anabranch.spark.options import ServerOptions
 from tests.spark.reading import fill, talking, url
 from tests.support.servers import ServerProcess
@@ -27,7 +27,7 @@ def test_streams_that_grow_are_told_while_they_do(server: ServerProcess) -> None
             seen.append(grown)
             heard.notify_all()
 
-    with growth_told(told(server), ["s", "t"], report, interval_s=0.01):
+    with growth_reported(told(server), ["s", "t"], report, interval_s=0.01):
         for count, reached in ((5, 5), (2, 7)):
             fill(server, "t", count)
             with heard:
@@ -37,10 +37,10 @@ def test_streams_that_grow_are_told_while_they_do(server: ServerProcess) -> None
 
 def test_the_end_is_told_however_short_the_way(ours: ServerProcess) -> None:
     seen: list[int] = []
-    with growth_told(told(ours), ["s"], seen.append, interval_s=3600):
+    with growth_reported(told(ours), ["s"], seen.append, interval_s=3600):
         fill(ours, "s", 4)
     assert seen == [4]
-    with growth_told(told(ours), ["s"], seen.append, interval_s=3600):
+    with growth_reported(told(ours), ["s"], seen.append, interval_s=3600):
         pass
     assert seen == [4]
 
@@ -53,10 +53,10 @@ def test_a_write_goes_on_where_nothing_can_be_told(ours: ServerProcess) -> None:
         try:
             limited = told(ours, username="lim", password="pw")
             for options in (limited, nowhere):
-                with growth_told(options, ["s", "t"], seen.append, interval_s=0.01):
+                with growth_reported(options, ["s", "t"], seen.append, interval_s=0.01):
                     fill(ours, "s", 1)
         finally:
             client.execute_command("ACL", "DELUSER", "lim")
     assert seen == []
-    with pytest.raises(ZeroDivisionError), growth_told(told(ours), ["s"], seen.append):
+    with pytest.raises(ZeroDivisionError), growth_reported(told(ours), ["s"], seen.append):
         raise ZeroDivisionError

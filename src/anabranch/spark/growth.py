@@ -11,11 +11,11 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.client import connect, stream_key
 from anabranch.spark.options import ServerOptions
 
-__all__ = ["growth_told"]
+__all__ = ["growth_reported"]
 
 
 @contextmanager
-def growth_told(
+def growth_reported(
     options: ServerOptions,
     streams: Sequence[str],
     report: Callable[[int], None],
@@ -29,13 +29,13 @@ def growth_told(
     done = threading.Event()
 
     def watch(before: int) -> None:
-        told, over = 0, False
+        reported, over = 0, False
         while not over:
             over = done.wait(interval_s)
             now = _entries(options, streams)
-            if now is not None and now - before > told:
-                told = now - before
-                report(told)
+            if now is not None and now - before > reported:
+                reported = now - before
+                report(reported)
 
     before = _entries(options, streams)
     if before is None:

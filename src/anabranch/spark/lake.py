@@ -166,7 +166,7 @@ class Lake:
                 raise LakeError(f"{self.root}: {problem}") from None
             sync_names(self.root / "_delta_log")
             return True
-        raise LakeError(f"{self.root}: others were in the way of a commit {_ATTEMPTS} times")
+        raise LakeError(f"{self.root}: a commit conflicted with those of others {_ATTEMPTS} times")
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import Final
 from anabranch.spark.offsets import Cursor, Vector, next_id
 from anabranch.spark.options import ReadOptions
 
-__all__ = ["audible", "tell_start"]
+__all__ = ["audible", "log_start"]
 
 _log = logging.getLogger(__name__)
 _PLACES_MAX: Final = 8
@@ -28,7 +28,7 @@ def audible() -> None:
         ours.setLevel(logging.INFO)
 
 
-def tell_start(
+def log_start(
     options: ReadOptions,
     begin: Vector,
     *,

@@ -154,7 +154,7 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
                 # trimmed until then.
                 horizon = min(horizon, at)
                 if horizon > cursor.position:
-                    lost = _told(horizon, cursor, log, stream, region, survey)
+                    lost = _loss(horizon, cursor, log, stream, region, survey)
                     found.lost.append(f"{place}: {lost}")
                     found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
     return found
@@ -199,7 +199,7 @@ def _has_newer(cursor: Cursor, log: LogBounds) -> bool:
     return known and parse_id(log.before_id) > parse_id(cursor.last_id)
 
 
-def _told(
+def _loss(
     horizon: int, cursor: Cursor, log: LogBounds, stream: str, region: str, survey: Survey
 ) -> str:
     if cursor.position < log.incarnation:

@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import VERSION, ends_of_batch, newest_batch
 from anabranch.spark.columns import Projection
 from anabranch.spark.lake_files import draft_in, sync_names, write_synced
-from anabranch.spark.logs import tell_start
+from anabranch.spark.logs import log_start
 from anabranch.spark.offsets import OffsetError, Vector
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.planning import Planner
@@ -70,7 +70,7 @@ def read_all(
             if number != newest_batch(checkpoint, "commits"):
                 pending = start
                 start = pending.initial or _vector(checkpoint, number - 1)
-        tell_start(options, start, resumed=newest is not None, selects=planner.selects)
+        log_start(options, start, resumed=newest is not None, selects=planner.selects)
         while (end := pending or planner.next(start, options.max_entries)) is not None:
             if pending is None:
                 number += 1

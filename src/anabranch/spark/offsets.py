@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, Self, TypeVar
 
@@ -158,7 +158,7 @@ class Range:
     stop: int
     after: str
     upto: str
-    told: int = 0
+    reported: int = 0
     """Missing entries below this position were reported when the batch was planned."""
 
     @property
@@ -184,13 +184,13 @@ class Begin:
 
     position: int
     last_id: str
-    told: int
+    reported: int
     """Losses below this position were reported when the batch was planned."""
 
     @classmethod
-    def of(cls, position: object, last_id: object, told: object) -> Self:
+    def of(cls, position: object, last_id: object, reported: object) -> Self:
         """From the values of a decoded offset; raises `ValueError` and `OffsetError`."""
-        return cls(int(str(position)), _id(last_id), int(str(told)))
+        return cls(int(str(position)), _id(last_id), int(str(reported)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class Vector:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
         begin = {} if self.initial is None else {"b": self.initial.to_dict()}
         if self.begins:
-            begin["f"] = _nested(self.begins, lambda each: [each.position, each.last_id, each.told])
+            begin["f"] = _nested(self.begins, lambda each: [*astuple(each)])
         return begin | {
             "k": _nested(self.cursors, lambda each: each.incarnation),
             "p": self.splits,
@@ -279,9 +279,9 @@ class Vector:
                 begin = Cursor(end.incarnation, 0 if end.by_id else end.incarnation)
             if begin.behind(end):
                 positions = (begin.position, end.position)
-                told = 0 if jump is None else jump.told
+                reported = 0 if jump is None else jump.reported
                 ids = (begin.last_id, end.last_id)
-                found.append(Range(stream, region, end.incarnation, *positions, *ids, told))
+                found.append(Range(stream, region, end.incarnation, *positions, *ids, reported))
         return found
 
     def not_before(self, start: Vector) -> Vector:

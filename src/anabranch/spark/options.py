@@ -168,7 +168,7 @@ class ServerOptions:
     def __post_init__(self) -> None:
         """An address without a scheme is one of TCP.
 
-        Raises `OptionError` for files of TLS and an address that goes without.
+        Raises `OptionError` for files of TLS and an address without TLS.
         """
         if "://" not in self.url:
             object.__setattr__(self, "url", f"redis://{self.url}")
@@ -299,7 +299,7 @@ def _split(options: Mapping[str, str], side: type) -> tuple[ServerOptions, dict[
             raise OptionError(_unknown(name, side))
         shown, own, parse = known[name.lower()]
         if own in values:
-            raise OptionError(f"options {said[own]} and {name} say the same thing twice")
+            raise OptionError(f"options {said[own]} and {name} mean the same: give one of them")
         said[own] = name
         try:
             values[own] = parse(text)

@@ -54,11 +54,11 @@ class Plan:
             raise OptionError("idempotence=column and idempotenceColumn belong together")
         if options.preserve_ids and options.idempotence not in (None, "none"):
             raise OptionError(
-                "preserveIds=true tells rows apart by their IDs; leave option idempotence out"
+                "preserveIds=true recognises rows by their IDs; leave option idempotence out"
             )
         if options.lane_column is not None and options.idempotence in ("content", "column"):
             raise OptionError(
-                "laneColumn is for rows that are told apart by their place; idempotence="
+                "laneColumn is for rows that are recognised by their place; idempotence="
                 f"{options.idempotence} cannot do that, so leave the option out"
             )
         if options.stream is None and "stream" not in schema.names:

@@ -40,7 +40,7 @@ class Planner:
         self._initial: Vector | None = None
         self._logs: Logs = {}
         self._target: Logs | None = None  # frozen for AvailableNow
-        self._said: list[str] = []  # of losses at the last query
+        self._reported: list[str] = []  # of losses at the last query
         self._quiet = False  # the last query found nothing to read
         self._advanced_at = time.monotonic()
 
@@ -100,11 +100,11 @@ class Planner:
             seen = self._caught_up(seen, start, survey)
         seen.refuse(losses=self._options.fail_on_data_loss)
         # Lost entries are found again at every query while the batch waits.
-        if news := [each for each in seen.losses if each not in self._said]:
+        if news := [each for each in seen.losses if each not in self._reported]:
             _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(news))
-        if news := [each for each in seen.set_back if each not in self._said]:
+        if news := [each for each in seen.set_back if each not in self._reported]:
             _log.warning("%s", "; ".join(news))
-        self._said = seen.losses + seen.set_back
+        self._reported = seen.losses + seen.set_back
         end = replace(self._reachable(start, seen), begins=seen.begins)
         ranges = end.ranges(start)
         lag = sum(len(each) or 1 for each in ranges)
@@ -180,7 +180,7 @@ class Planner:
         comes = any(region for _, region, _ in start.items())
         seconds = self._options.catch_up_timeout_ms / 1000 if comes else 0.0
         deadline = time.monotonic() + seconds
-        told = 0.0
+        logged_at = 0.0
         audible()
         while self._lacks(seen):
             left = deadline - time.monotonic()
@@ -188,8 +188,8 @@ class Planner:
                 raise ServerBehindError(f"{'; '.join(seen.behind)}. Waited for {seconds:g} s")
             if left <= 0:
                 break
-            if time.monotonic() - told >= _TELL_S:
-                told = time.monotonic()
+            if time.monotonic() - logged_at >= _TELL_S:
+                logged_at = time.monotonic()
                 lacking = "; ".join(seen.behind + seen.absent)
                 _log.warning("%s; waiting up to %.0f s more", lacking, left)
             self._logs = survey.logs(max(1, int(min(left, 1.0) * 1000)), start)

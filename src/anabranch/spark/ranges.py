@@ -118,7 +118,7 @@ def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptio
         _lose_stream(partition, options)
         return
     horizon = min(log.trimmed, export.next_position)
-    low = max(at, partition.told)
+    low = max(at, partition.reported)
     there = (export.positions >= low) & (export.positions < horizon)
     missing = horizon - low - int(there.sum())
     if missing > 0:

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from anabranch.spark.client import connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
-from anabranch.spark.logs import tell_start
+from anabranch.spark.logs import log_start
 from anabranch.spark.losses import assess
 from anabranch.spark.offsets import Cursor, Logs, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
@@ -181,7 +181,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         super().__init__(options, projection)
         self._watch: Planner | None = None
         self._is_new = False  # Spark asked where to begin
-        self._told = False
+        self._logged = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles the options without the connection."""
@@ -209,7 +209,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The end of the next batch; `start` if there is nothing to read."""
         entries = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = Vector.parse(start)
-        self._tell(begin, resumed=not self._is_new)
+        self._log_start(begin, resumed=not self._is_new)
         found = self._watching().next(begin, entries)
         return start if found is None else found.to_dict()
 
@@ -226,15 +226,15 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         stop = Vector.parse(end)
         begin = stop.initial or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
-        self._tell(begin, resumed=True)
+        self._log_start(begin, resumed=True)
         return [InputPartition(each) for each in stop.partitions(begin)]
 
-    def _tell(self, begin: Vector, *, resumed: bool) -> None:
+    def _log_start(self, begin: Vector, *, resumed: bool) -> None:
         """Log where the query starts, before its first batch."""
-        if not self._told:
-            self._told = True
+        if not self._logged:
+            self._logged = True
             selects = None if self._watch is None else self._watch.selects
-            tell_start(self.options, begin, resumed=resumed, selects=selects)
+            log_start(self.options, begin, resumed=resumed, selects=selects)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Write the progress to ``commitGroup``, for display only."""

@@ -113,7 +113,7 @@ class Survey:
         if self.by_id:
             if wait_ms and known is not None:
                 self._await_entries(streams, known, wait_ms)
-            return self._told_one_by_one(streams)
+            return self._bounds_by_id(streams)
         waiting: tuple[bytes | str | int, ...] = ()
         if wait_ms:
             waiting = ("BLOCK", wait_ms, "AFTER", self._total)
@@ -150,7 +150,7 @@ class Survey:
             wait_ms=wait_ms,
         )
 
-    def _told_one_by_one(self, streams: list[str]) -> dict[str, dict[str, LogBounds]]:
+    def _bounds_by_id(self, streams: list[str]) -> dict[str, dict[str, LogBounds]]:
         replies = self._client.ask([("XINFO", "STREAM", stream_key(each)) for each in streams])
         self.present = {""}
         return {

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from anabranch.spark.logs import tell_start
+from anabranch.spark.logs import log_start
 from anabranch.spark.offsets import BY_ID, Cursor, Vector, previous_id
 from anabranch.spark.options import ReadOptions
 
@@ -36,8 +36,8 @@ def test_a_resumed_query_says_where_and_that_its_start_is_not_used(
             "v": {"1": Cursor(0, 9)},  # of an entry that is gone no ID is known
         }
     )
-    tell_start(options(startingOffsets="earliest"), begin, resumed=True)
-    tell_start(
+    log_start(options(startingOffsets="earliest"), begin, resumed=True)
+    log_start(
         options(startingTimestamp="5"),
         begin,
         resumed=True,
@@ -59,8 +59,8 @@ def test_a_new_query_says_where_it_starts_and_why(log: pytest.LogCaptureFixture)
         {"startingOffsets": ' {"s": "5"}'},
         {"startingTimestamp": "5"},
     ):
-        tell_start(options(**given), begin, resumed=False)
-    tell_start(options(), Vector({}), resumed=False)
+        log_start(options(**given), begin, resumed=False)
+    log_start(options(), Vector({}), resumed=False)
     at = "no checkpoint yet: starting at"
     assert log.messages == [
         f"{at} s/1 behind 4-0 (position 2) (startingOffsets=latest)",
@@ -73,7 +73,7 @@ def test_a_new_query_says_where_it_starts_and_why(log: pytest.LogCaptureFixture)
 
 def test_many_streams_are_one_line(log: pytest.LogCaptureFixture) -> None:
     begin = Vector({f"s{each:02}": {"": Cursor(0, 0)} for each in range(20)})
-    tell_start(options(), begin, resumed=True)
+    log_start(options(), begin, resumed=True)
     (line,) = log.messages
     assert "s07 from its first entry and 12 more places; startingOffsets ignored" in line
 
@@ -82,9 +82,9 @@ def test_a_process_where_nobody_set_logging_up_shows_it() -> None:
     program = (
         "from anabranch.spark.offsets import Vector\n"
         "from anabranch.spark.options import ReadOptions\n"
-        "from anabranch.spark.logs import tell_start\n"
+        "from anabranch.spark.logs import log_start\n"
         "for _ in range(2):\n"
-        "    tell_start(ReadOptions.parse({'subscribe': 's'}), Vector({}), resumed=True)\n"
+        "    log_start(ReadOptions.parse({'subscribe': 's'}), Vector({}), resumed=True)\n"
     )
     quiet = "import logging; logging.basicConfig(level='WARNING')\n"
     lines = []

@@ -50,7 +50,7 @@ def test_defaults_are_the_documented_ones():
         ({"subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "1"}, "exclude"),
         (
             {"subscribe": "a", "maxEntriesPerTrigger": "1", "maxOffsetsPerTrigger": "2"},
-            "same thing twice",
+            "mean the same",
         ),
     ],
 )

@@ -124,7 +124,7 @@ def _shown(kind: str, text: str) -> str:
 
 
 def _without_user(url: str) -> str:
-    """An address that lets somebody in, without who and by what."""
+    """An address without user and password."""
     return re.sub(r"^(.*?://)?.*@", r"\1***@", url)
 
 

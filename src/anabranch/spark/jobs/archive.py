@@ -168,10 +168,10 @@ def _by_spark(
 
     spark.dataSource.register(LakeSink)
 
-    def report(told: StreamingQueryProgress) -> None:
-        (source,) = told.sources
-        behind = lags("", told.batchId, source.endOffset, source.latestOffset)
-        progress(Step(told.batchId, told.numInputRows, sum(each.entries for each in behind)))
+    def report(done: StreamingQueryProgress) -> None:
+        (source,) = done.sources
+        behind = lags("", done.batchId, source.endOffset, source.latestOffset)
+        progress(Step(done.batchId, done.numInputRows, sum(each.entries for each in behind)))
 
     def writer() -> DataStreamWriter:
         table = spark.readStream.format("anabranch").options(**given).load()

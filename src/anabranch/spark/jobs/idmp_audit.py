@@ -64,7 +64,7 @@ class ProducerMemory:
     remembers_s: float
     """From its oldest remembered ID to now: a repetition that comes later is taken for new."""
     forgotten_in_s: float
-    """Until the last of its IDs has come of age, if nothing is added."""
+    """Until the last of its IDs expires, if nothing is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class IdmpAudited:
     producers: int
     """Different ones, bulk producers as well."""
     near_capacity: tuple[ProducerMemory, ...]
-    """Their oldest IDs give way to new ones before they come of age, or nearly so."""
+    """Their oldest IDs are, or nearly are, replaced by new ones before they expire."""
     near_expiry: tuple[ProducerMemory, ...]
-    """All that is known of them is about to be forgotten."""
+    """All of their IDs expire soon."""
     twice: tuple[Double, ...]
     """Accepted by two regions, and both copies are there."""
     collapsed: tuple[Double, ...]
@@ -100,8 +100,8 @@ def idmp_audit(
     `region_urls`: name to address; by default there is the server of the option ``url`` alone,
     which knows of conflicts with other regions, too. `streams`: keys; all that match `pattern`, or
     all, if none is named. `near`: the part of capacity or duration that counts as nearly used up.
-    `progress` is told what begins. `options` are connection options of a read. No Spark session is
-    needed. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
+    `progress` gets a line for each server. `options` are connection options of a read. No session
+    is needed. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     memories: list[Memory] = []
@@ -133,9 +133,11 @@ def idmp_audit(
                         if double.live < known.live:
                             doubles[stream, name, double.what] = double
                     if facts["iids"]:
-                        told = _told(memory, name, facts, now)
-                        full += [told] if told.iids >= memory.maxsize * (1 - near) else []
-                        stale += [told] if told.forgotten_in_s <= memory.duration_s * near else []
+                        remembered = _of_producer(memory, name, facts, now)
+                        if remembered.iids >= memory.maxsize * (1 - near):
+                            full.append(remembered)
+                        if remembered.forgotten_in_s <= memory.duration_s * near:
+                            stale.append(remembered)
         regions = replicas.names
     found = sorted(doubles.values())
     return IdmpAudited(
@@ -157,7 +159,7 @@ def _memory(region: str, stream: str, facts: Mapping[str, Any]) -> Memory:
     )
 
 
-def _told(memory: Memory, name: str, facts: Mapping[str, Any], now: int) -> ProducerMemory:
+def _of_producer(memory: Memory, name: str, facts: Mapping[str, Any], now: int) -> ProducerMemory:
     return ProducerMemory(
         *(memory.region, memory.stream, name, facts["iids"], memory.maxsize),
         remembers_s=(now - facts["oldest-ms"]) / 1000,

@@ -86,12 +86,12 @@ def ingest(
             else:
                 # Rows without a key go to the stream.
                 known = _write(watched, path, {"url": url, "stream": stream, **(options or {})})
-        told = counts.get
-        rows += told["all"] - told["bad"]
-        bad += told["bad"]
-        new = None if new is None or known is None else new + told["all"] - known
+        seen = counts.get
+        rows += seen["all"] - seen["bad"]
+        bad += seen["bad"]
+        new = None if new is None or known is None else new + seen["all"] - known
         if progress is not None:
-            progress(path, told["all"])
+            progress(path, seen["all"])
     return Ingested(len(found), rows, bad, None if dry_run else new, dry_run)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.growth import growth_told
+from anabranch.spark.growth import growth_reported
 from anabranch.spark.lake import Lake, LakeError, LakeFile
 from anabranch.spark.layout import PACE
 from anabranch.spark.options import WriteOptions
@@ -152,8 +152,8 @@ def replay(
     if keep_ids and not speed:
         in_order = table.repartition(len(names), "stream").sortWithinPartitions("stream", *order)
     else:
-        # Streams keep step in one task only. New IDs are told apart by the task that brought them:
-        # it has to be the same one at every speed.
+        # Streams keep step in one task only. Rows with new IDs are recognised by
+        # their task, so it has to be the same one at every speed.
         in_order = table.repartition(1).sortWithinPartitions(*order)
     if keep_ids:
         given = {"preserveIds": "true", **given}
@@ -168,7 +168,7 @@ def replay(
     if progress is not None:
         report = progress
         report(0, entries)
-        watching = growth_told(server, names, lambda grown: report(grown, entries))
+        watching = growth_reported(server, names, lambda grown: report(grown, entries))
     with watching:
         writer.save()
     return result

@@ -300,7 +300,7 @@ def _results(
     )
     if after_ms is not None:
         rows = rows.where(f.col("window_end") > f.timestamp_millis(f.lit(after_ms)))
-    return rows.observe("told", f.count(f.lit(1)).alias("windows")) if streaming else rows
+    return rows.observe("written", f.count(f.lit(1)).alias("windows")) if streaming else rows
 
 
 def _column(name: str) -> Column:
@@ -338,16 +338,16 @@ class _Tally:
         self._open: int | None = None
 
     def add(self, step: StreamingQueryProgress) -> None:
-        told: dict[str, int] = {"entries": 0, "untimed": 0, "windows": 0}
+        figures: dict[str, int] = {"entries": 0, "untimed": 0, "windows": 0}
         for row in step.observedMetrics.values():
-            told.update(row.asDict())
-        told["late"] = sum(each.numRowsDroppedByWatermark for each in step.stateOperators)
+            figures.update(row.asDict())
+        figures["late"] = sum(each.numRowsDroppedByWatermark for each in step.stateOperators)
         kept = [each for each in step.stateOperators if each.operatorName == "stateStoreSave"]
         self._open = sum(each.numRowsTotal for each in kept)
-        for name, value in told.items():
+        for name, value in figures.items():
             self._sums[name] += value
         if self._report is not None:
-            self._report(Step(step.batchId, told["entries"], told["windows"]))
+            self._report(Step(step.batchId, figures["entries"], figures["windows"]))
 
     def result(self, names: tuple[str, ...], starts: int, watermark_ms: int | None) -> Windowed:
         """What all batches did."""
