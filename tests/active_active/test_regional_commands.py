@@ -518,3 +518,16 @@ def test_info_of_a_key() -> None:
     assert (shown[b"exists"], shown[b"length"], shown[b"groups"]) == (0, 0, [])
     assert shown[b"marks"] == [[1, 0, 8, b"destroy", b"g"], [1, 0, 9, b"delete", b""]]
     assert pairs(shown[b"origins"][0])[b"floor"] == 8
+
+
+def test_a_delete_of_several_keys_reaches_the_other_region() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    for key in ("a", "b", "c"):
+        one.do("XADD", key, "*", "f", "v")
+    mesh.send(1, 2)
+    assert two.do("EXISTS", "a", "b", "c") == 3
+    assert one.do("DEL", "a", "none", "b", "a") == 2
+    mesh.send(1, 2)
+    assert two.do("EXISTS", "a", "b") == 0
+    assert two.do("EXISTS", "c") == 1

@@ -19,6 +19,9 @@ __all__ = ["OTHER_LINES", "Recorder", "everything_in"]
 
 OTHER_LINES = """
 DEL {k}
+DEL {k} {l} {k} nobody
+MSET {k} {n} {l} {i} {k} {j}
+MSETNX {k} {n} {l} {i}
 EXPIRE {k} {n}
 PERSIST {k}
 RENAME {k} {l}

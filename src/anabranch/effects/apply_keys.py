@@ -58,6 +58,11 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     keyspace.databases[effect.db].changed(effect.key)
 
 
+def delete_keys(keyspace: Keyspace, effect: kinds.DeleteKeys) -> None:
+    """See :class:`kinds.DeleteKeys`."""
+    keyspace.deferred_free.defer(keyspace.databases[effect.db].discard_all(effect.keys))
+
+
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
     """See :class:`kinds.Expire`. It replaces the deadlines in its context."""
     replica = keyspace.replica

@@ -16,6 +16,7 @@ __all__ = [
     "remove_items",
     "remove_members",
     "set_string",
+    "set_strings",
     "splice",
 ]
 
@@ -25,6 +26,12 @@ def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
     deadlines = keyspace.databases[effect.db].deadlines
     deadline = deadlines.get(effect.key) if effect.keeps_deadline else None
     bind(keyspace, effect.db, effect.key, StringValue(effect.data), deadline)
+
+
+def set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> None:
+    """See :class:`kinds.SetStrings`. Of equal keys the last one counts."""
+    strings = dict(zip(effect.keys, map(StringValue, effect.data), strict=True))
+    keyspace.deferred_free.defer(keyspace.databases[effect.db].put_all(strings))
 
 
 def push(keyspace: Keyspace, effect: kinds.Push) -> None:

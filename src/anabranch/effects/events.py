@@ -123,6 +123,10 @@ def _delete(keyspace: Keyspace, effect: kinds.Delete) -> list[Event]:
     return [(kind, event, effect.db, effect.key)]
 
 
+def _delete_keys(keyspace: Keyspace, effect: kinds.DeleteKeys) -> list[Event]:
+    return [("g", "del", effect.db, key) for key in effect.keys]
+
+
 def _expire(keyspace: Keyspace, effect: kinds.Expire) -> list[Event]:
     if _value(keyspace, effect.db, effect.key) is None:  # another region had it
         return []
@@ -177,6 +181,21 @@ def _set_string(keyspace: Keyspace, effect: kinds.SetString) -> list[Event]:
         *_overwritten(_value(keyspace, db, key), StringValue.type_name, db, key),
         ("$", "set", db, key),
     ]
+
+
+def _set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> list[Event]:
+    db = effect.db
+    events: list[Event] = []
+    bound: set[bytes] = set()
+    for key in effect.keys:
+        if key in bound:  # the second time
+            events.append(("o", "overwritten", db, key))
+        else:
+            events += _created(keyspace, db, key)
+            events += _overwritten(_value(keyspace, db, key), StringValue.type_name, db, key)
+            bound.add(key)
+        events.append(("$", "set", db, key))
+    return events
 
 
 def _push(keyspace: Keyspace, effect: kinds.Push) -> list[Event]:
@@ -240,11 +259,13 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.CreateGroup: _create_group,
     kinds.DestroyGroup: _destroy_group,
     kinds.Delete: _delete,
+    kinds.DeleteKeys: _delete_keys,
     kinds.Expire: _expire,
     kinds.Rename: _rename,
     kinds.Copy: _copy,
     kinds.Restore: _restore,
     kinds.SetString: _set_string,
+    kinds.SetStrings: _set_strings,
     kinds.Push: _push,
     kinds.Pop: _pop,
     kinds.Splice: _splice,

@@ -255,6 +255,11 @@ def _delete(writer: Writer, effect: kinds.Delete) -> Iterator[kinds.Effect]:
     yield effect
 
 
+def _delete_keys(writer: Writer, effect: kinds.DeleteKeys) -> Iterator[kinds.Effect]:
+    for key in effect.keys:
+        yield from _delete(writer, kinds.Delete(effect.db, key, expired=False))
+
+
 def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
     """Clear a key: delete its value, or settings of other regions for a deleted value."""
     database = writer.keyspace.databases[db]
@@ -430,12 +435,14 @@ _PREPARE: _Prepare = {
     kinds.CreateGroup: _create_group,
     kinds.Deliver: _deliver,
     kinds.Delete: _delete,
+    kinds.DeleteKeys: _delete_keys,
     kinds.Flush: _flush,
     kinds.Rename: _rename,
     kinds.Copy: _copy,
     kinds.Restore: _restore,
     kinds.Swap: _refuse_swap,
     kinds.SetString: _refuse,
+    kinds.SetStrings: _refuse,
     kinds.Push: _refuse,
     kinds.AddMembers: _refuse,
 }

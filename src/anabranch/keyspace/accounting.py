@@ -9,6 +9,7 @@ of a flag. Values that are not measured yet are extrapolated from those that wer
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Mapping
 from sys import getsizeof
 from typing import Final, Protocol
 
@@ -73,6 +74,24 @@ class Account:
         self._counted_bytes -= value.counted_bytes + KEY_BYTES + getsizeof(key)
         value.counted_bytes = UNBOUND
 
+    def bind_all(self, values: Mapping[bytes, Value]) -> None:
+        """The same as :meth:`bind` for several keys."""
+        empty = 0
+        for value in values.values():
+            value.counted_bytes = _EMPTY_STREAM_BYTES if type(value) is Stream else 0
+            empty += value.counted_bytes
+            if not value.is_due:
+                self.changed(value)
+        self._counted_bytes += empty + _bytes_of_keys(values)
+
+    def unbind_all(self, values: dict[bytes, Value]) -> None:
+        """The same as :meth:`unbind` for several keys."""
+        counted = 0
+        for value in values.values():
+            counted += value.counted_bytes
+            value.counted_bytes = UNBOUND
+        self._counted_bytes -= counted + _bytes_of_keys(values)
+
     def changed(self, value: Value) -> None:
         """Measure the value later; call this only if ``value.is_due`` is false."""
         value.is_due = True
@@ -123,3 +142,7 @@ class Account:
         )
         assert total == self._counted_bytes
         assert all(value.counted_bytes >= 0 for values in databases for value in values.values())
+
+
+def _bytes_of_keys(keys: Collection[bytes]) -> int:
+    return KEY_BYTES * len(keys) + sum(map(getsizeof, keys))

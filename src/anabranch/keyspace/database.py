@@ -7,6 +7,7 @@ so keys without observers cost almost nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from anabranch.keyspace.accounting import Account
@@ -107,6 +108,40 @@ class Database:
             self.changed(key)
         return value
 
+    def put_all(self, values: Mapping[bytes, Value]) -> dict[bytes, Value]:
+        """Bind several keys, as :meth:`put` does; returns the older values."""
+        older = {key: self.values[key] for key in values if key in self.values}
+        self._unbound(older)
+        self.order.add_all([key for key in values if key not in older] if older else values)
+        self.values.update(values)
+        self.account.bind_all(values)
+        self._all_changed(values)
+        return older
+
+    def discard_all(self, keys: Iterable[bytes]) -> dict[bytes, Value]:
+        """Unbind several keys, as :meth:`discard` does; returns their values."""
+        pop = self.values.pop
+        gone = {key: value for key in keys if (value := pop(key, None)) is not None}
+        self._unbound(gone)
+        self.order.remove_all(gone)
+        self._all_changed(gone)
+        return gone
+
+    def _unbound(self, values: dict[bytes, Value]) -> None:
+        """Several keys lose their values, and their deadlines."""
+        for value in values.values():
+            if type(value) is Stream:
+                self.incarnations.retire(value)
+        self.account.unbind_all(values)
+        if self.deadlines:
+            for key in values:
+                self.deadlines.pop(key, None)
+
+    def _all_changed(self, keys: Iterable[bytes]) -> None:
+        if self.watchers or self.waiters:
+            for key in keys:
+                self.changed(key)
+
     def clear(self) -> dict[bytes, Value]:
         """Unbind every key; returns the values."""
         for key in self.watchers:
@@ -115,10 +150,8 @@ class Database:
         for key in self.waiters:
             if key in self.values:
                 self.ready[self.index, key] = None
-        for key, value in self.values.items():
-            self.incarnations.retire(value)
-            self.account.unbind(key, value)
         gone, self.values = self.values, {}
+        self._unbound(gone)
         self.deadlines.clear()
         self.order.clear()
         return gone

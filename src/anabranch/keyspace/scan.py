@@ -8,7 +8,7 @@ returned exactly once. The cost of a page depends on its size, not on the size o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from xxhash import xxh32_intdigest
 
@@ -18,6 +18,7 @@ CURSOR_END = 0
 """Starts an iteration and ends it."""
 
 _BUCKET_BITS = 16
+_SHIFT = 32 - _BUCKET_BITS
 _FEW_BUCKETS = 1 << 10  # to choose one of more of them, numbers are drawn until one is in use
 
 
@@ -33,7 +34,7 @@ class KeyOrder:
 
     @staticmethod
     def _number(key: bytes) -> int:
-        return xxh32_intdigest(key) >> (32 - _BUCKET_BITS)
+        return xxh32_intdigest(key) >> _SHIFT
 
     def add(self, key: bytes) -> None:
         """A key was created."""
@@ -47,14 +48,30 @@ class KeyOrder:
         else:
             bucket[key] = None
 
+    def add_all(self, keys: Iterable[bytes]) -> None:
+        """Several keys were created."""
+        buckets = self._buckets
+        for key in keys:
+            bucket = buckets.get(xxh32_intdigest(key) >> _SHIFT)
+            if bucket is None:
+                self.add(key)
+            else:
+                bucket[key] = None
+
+    def remove_all(self, keys: Iterable[bytes]) -> None:
+        """Several keys were removed."""
+        buckets = self._buckets
+        for key in keys:
+            number = xxh32_intdigest(key) >> _SHIFT
+            bucket = buckets[number]
+            del bucket[key]
+            if not bucket:
+                del buckets[number]
+                self._used[number] = 0
+
     def remove(self, key: bytes) -> None:
         """A key was removed."""
-        number = self._number(key)
-        bucket = self._buckets[number]
-        del bucket[key]
-        if not bucket:
-            del self._buckets[number]
-            self._used[number] = 0
+        self.remove_all((key,))
 
     def clear(self) -> None:
         """All keys were removed."""

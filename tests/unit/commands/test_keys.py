@@ -26,6 +26,29 @@ def test_deleting_counts_what_was_there(h: Harness) -> None:
     assert h.do("EXISTS", "s", "k") == 0
 
 
+def test_a_command_on_several_keys_wakes_and_breaks_what_observes_them(h: Harness) -> None:
+    blocked, watching = h.connect(), h.connect()
+    h.do("MSET", "a", 1, "b", 2, "other", 3)
+    h.do("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    for words in [("DEL", "a", "b"), ("MSET", "a", 1, "b", 2)]:
+        h.do("WATCH", "b", session=watching)
+        h.do(*words)
+        h.do("MULTI", session=watching)
+        assert h.do("EXEC", session=watching) is None
+    h.raw("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "s", ">", session=blocked)
+    h.do("EXPIRE", "a", 9)
+    assert h.do("DEL", "a", "s") == 2
+    assert b"NOGROUP" in h.received(blocked)
+    h.do("MSET", "a", 1, "s", 2)
+    assert h.do("TTL", "a") == -1
+    h.do("EXPIRE", "a", 9)
+    h.do("MSET", "s", 1, "a", 2)
+    assert h.do("TTL", "a") == -1
+    h.check()
+    for database in h.region.keyspace.databases:
+        database.check()
+
+
 def test_repeated_keys_are_counted(h: Harness) -> None:
     h.do("SET", "k", "v")
     assert h.do("EXISTS", "k", "k", "missing") == 2

@@ -134,3 +134,22 @@ def test_flags() -> None:
     assert event_flags("KE") == 0
     assert event_flags("") == 0
     assert event_flags("Kx") != 0
+
+
+def test_several_keys_at_once(listener: Listener) -> None:
+    events = listener.events
+    events("XADD", "s", "1-0", "f", "v")
+    assert events("MSET", "s", "1", "k", "2", "k", "3") == [
+        "overwritten s",
+        "type_changed s",
+        "set s",
+        "new k",
+        "set k",
+        "overwritten k",
+        "set k",
+    ]
+    assert listener.h.do("MGET", "s", "k") == [b"1", b"3"]
+    assert events("MSETNX", "x", "1", "k", "2") == []
+    assert events("MSETNX", "x", "1", "y", "2") == ["new x", "set x", "new y", "set y"]
+    assert events("DEL", "s", "none", "k", "s") == ["del s", "del k"]
+    assert events("UNLINK", "none", "x") == ["del x"]

@@ -24,6 +24,7 @@ from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 
 ENOUGH = [
     *STREAM_LINES, *OTHER_LINES,
+    "MSET a 1 e 2", "DEL a e",
     "SET a b", "INCR n", "RPUSH l 1 2 3 4", "LPOP l", "LINSERT l BEFORE 3 7", "LREM l -1 3",
     "RPOP l", "SADD m 1 2", "SREM m 1", "RESTORE",
     "XGROUP CREATE r g 0 MKSTREAM", "XADD r 1-0 f v", "XADD r 2-0 f v", "XADD r 3-0 f v",

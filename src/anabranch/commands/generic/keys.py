@@ -71,13 +71,18 @@ def database_index(ctx: Context, raw: bytes) -> int:
 
 def delete(ctx: Context, args: list[bytes]) -> bytes:
     """DEL and UNLINK: remove keys; returns how many existed."""
-    removed = 0
-    for key in args[1:]:
-        if ctx.lookup(key) is not None:
-            ctx.emit(kinds.Delete(ctx.db.index, key, False))
-            removed += 1
-    ctx.changes += removed
-    return integer(removed)
+    keys = args[1:]
+    if len(keys) > 1:
+        found = zip(keys, ctx.lookup_all(keys), strict=True)
+        keys = list(dict.fromkeys([key for key, value in found if value is not None]))
+    elif ctx.lookup(keys[0]) is None:
+        return ZERO
+    if len(keys) == 1:
+        ctx.emit(kinds.Delete(ctx.db.index, keys[0], False))
+    elif keys:
+        ctx.emit(kinds.DeleteKeys(ctx.db.index, keys))
+    ctx.changes += len(keys)
+    return integer(len(keys))
 
 
 def exists(ctx: Context, args: list[bytes]) -> bytes:

@@ -101,6 +101,14 @@ def _bind(
     ctx.changes += 1
 
 
+def _bind_all(ctx: Context, keys: list[bytes], data: list[bytes]) -> None:
+    if len(keys) == 1:
+        _bind(ctx, keys[0], data[0])
+    else:
+        ctx.emit(kinds.SetStrings(ctx.db.index, keys, data))
+        ctx.changes += len(keys)
+
+
 def _shown(ctx: Context, value: StringValue | None) -> bytes:
     return null(ctx.resp3) if value is None else bulk(value.data)
 
@@ -191,8 +199,7 @@ def mset(ctx: Context, args: list[bytes]) -> bytes:
     """Bind several keys."""
     if len(args) % 2 == 0:
         raise texts.wrong_arity("mset")
-    for key, data in zip(args[1::2], args[2::2], strict=True):
-        _bind(ctx, key, data)
+    _bind_all(ctx, args[1::2], args[2::2])
     return OK
 
 
@@ -200,10 +207,10 @@ def msetnx(ctx: Context, args: list[bytes]) -> bytes:
     """Bind several keys if none of them exists."""
     if len(args) % 2 == 0:
         raise texts.wrong_arity("msetnx")
-    if any(ctx.lookup(key) is not None for key in args[1::2]):
+    keys = args[1::2]
+    if any(value is not None for value in ctx.lookup_all(keys)):
         return ZERO
-    for key, data in zip(args[1::2], args[2::2], strict=True):
-        _bind(ctx, key, data)
+    _bind_all(ctx, keys, args[2::2])
     return ONE
 
 

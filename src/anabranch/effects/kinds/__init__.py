@@ -40,6 +40,7 @@ from anabranch.effects.kinds.groups import (
 from anabranch.effects.kinds.keys import (
     Copy,
     Delete,
+    DeleteKeys,
     Expire,
     Flush,
     Rename,
@@ -79,6 +80,7 @@ from anabranch.effects.kinds.values import (
     RemoveItems,
     RemoveMembers,
     SetString,
+    SetStrings,
     Splice,
 )
 
@@ -101,6 +103,7 @@ __all__ = [
     "CreateStream",
     "Delete",
     "DeleteConsumer",
+    "DeleteKeys",
     "Deliver",
     "Dereference",
     "DestroyGroup",
@@ -132,6 +135,7 @@ __all__ = [
     "SetLastId",
     "SetLibrary",
     "SetString",
+    "SetStrings",
     "SetUser",
     "Splice",
     "Swap",

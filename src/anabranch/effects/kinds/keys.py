@@ -9,6 +9,7 @@ from anabranch.effects.kinds.base import Effect, KeyEffect
 __all__ = [
     "Copy",
     "Delete",
+    "DeleteKeys",
     "Expire",
     "Flush",
     "Rename",
@@ -80,3 +81,10 @@ class Swap(Effect, tag=46):
 
     db: int
     other: int
+
+
+class DeleteKeys(Effect, tag=47):
+    """Removes several keys at one moment."""
+
+    db: int
+    keys: list[bytes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.effects.kinds.base import KeyEffect
+from anabranch.effects.kinds.base import Effect, KeyEffect
 
 __all__ = [
     "AddMembers",
@@ -11,6 +11,7 @@ __all__ = [
     "RemoveItems",
     "RemoveMembers",
     "SetString",
+    "SetStrings",
     "Splice",
 ]
 
@@ -75,3 +76,11 @@ class RemoveMembers(KeyEffect, tag=56):
 
     members: list[bytes]
     event: str = "srem"
+
+
+class SetStrings(Effect, tag=57):
+    """Binds several keys to strings at one moment: ``keys`` and ``data`` are columns."""
+
+    db: int
+    keys: list[bytes]
+    data: list[bytes]
