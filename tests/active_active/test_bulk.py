@@ -135,24 +135,26 @@ def test_positions_begin_where_the_key_was_deleted() -> None:
 
 
 def test_the_last_id_stays_where_the_newest_entries_are_deleted() -> None:
-    mesh = Mesh(2)
-    eu, us = mesh.nodes[1], mesh.nodes[2]
+    mesh = Mesh(3)
+    eu, us, late = mesh.nodes[1], mesh.nodes[2], mesh.nodes[3]
     ours = [eu.do("XADD", "s", "*", "f", number) for number in range(300)]
     theirs = [us.do("XADD", "s", "*", "f", number) for number in range(300)]
-    mesh.settle()
+    mesh.settle([1, 2])
     for deletion in (
         ("XDEL", "s", ours[-1], theirs[-1]),
         ("XDEL", "s", *ours[100:], *theirs[100:]),
         ("XTRIM", "s", "MAXLEN", 0),
     ):
         us.do(*deletion)
-        mesh.settle()
+        mesh.settle([1, 2])
         for node in (eu, us):
             rows = offsets(node, "s")
             assert [rows[region][3] for region in "12"] == [ours[-1], theirs[-1]]
             facts = node.do("XINFO", "STREAM", "s")
             newest = max(ours[-1], theirs[-1], key=lambda each: [*map(int, each.split(b"-"))])
             assert facts[facts.index(b"last-generated-id") + 1] == newest
+    mesh.send_full_sync(1, 3)
+    assert [offsets(late, "s")[region][3] for region in "12"] == [ours[-1], theirs[-1]]
 
 
 # -- so many entries at a time ----------------------------------------------------------------
