@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Final, cast
 from anabranch.effects.write_set import WriteSet
 from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.held_replies import HeldReplies
-from anabranch.oplog.log import LOST, SyncFailedError
+from anabranch.oplog.errors import SyncFailedError
+from anabranch.oplog.log import LOST
 from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
 

@@ -10,6 +10,7 @@ __all__ = [
     "CorruptLogError",
     "LogError",
     "NewerFormatError",
+    "SyncFailedError",
     "check_mode",
     "too_few_databases",
 ]
@@ -17,6 +18,10 @@ __all__ = [
 
 class LogError(AnabranchError):
     """The log cannot be used; the server does not start."""
+
+
+class SyncFailedError(OSError):
+    """A sync failed: the state of the disk is unknown."""
 
 
 class CorruptLogError(LogError):

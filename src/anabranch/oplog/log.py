@@ -11,18 +11,15 @@ from contextlib import suppress
 from errno import ENOENT
 from typing import Final
 
+from anabranch.oplog.errors import SyncFailedError
 from anabranch.oplog.manifest import TAIL_BYTES, ManifestFile
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.storage import LogFile, Storage
 from anabranch.oplog.stored import stored_batches
 
-__all__ = ["LOST", "OpLog", "Segment", "Sync", "SyncFailedError"]
+__all__ = ["LOST", "OpLog", "Segment", "Sync"]
 
 LOST: Final = "the data directory, or a file in it, was deleted or replaced below the server"
-
-
-class SyncFailedError(OSError):
-    """A sync failed: the state of the disk is unknown."""
 
 
 class Segment:

@@ -20,7 +20,7 @@ from anabranch import scheduling
 from anabranch.effects import kinds
 from anabranch.node import durability, held_replies, persistence
 from anabranch.oplog.batch import effects_in
-from anabranch.oplog.log import SyncFailedError
+from anabranch.oplog.errors import SyncFailedError
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import first_position_of, turns_in
 from anabranch.oplog.snapshot import position_of

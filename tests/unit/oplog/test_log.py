@@ -9,7 +9,8 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.oplog.batch import encode_batch
-from anabranch.oplog.log import OpLog, SyncFailedError
+from anabranch.oplog.errors import SyncFailedError
+from anabranch.oplog.log import OpLog
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
     first_position_of,
