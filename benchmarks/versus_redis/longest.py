@@ -240,7 +240,7 @@ def long_commands() -> list[LongCommand]:
             lambda _: [request("SELECT", SPARE_DB), request("FLUSHDB"), request("SELECT", 0)],
             lambda stage: stage.copy(SPARE_DB),
         ),
-        *map(_of_many_names, ("EXISTS", "MGET", "SADD", "MSET", "DEL", "SUBSCRIBE")),
+        *map(_of_many_names, ("EXISTS", "MGET", "SADD", "MSET", "DEL", "SUBSCRIBE", "XREAD")),
         LongCommand(
             "KEYS *, a tenth as many keys",
             lambda _: [request("SELECT", KEYS_DB), request("KEYS", "*"), request("SELECT", 0)],
@@ -292,6 +292,8 @@ def _of_many_names(name: str) -> LongCommand:
     def timed(stage: Stage) -> list[Request]:
         names = [f"key:{index}" for index in range(stage.many)]
         words = [BULK, *names] if name == "SADD" else names
+        if name == "XREAD":
+            words = ["STREAMS", *names, *["0-1"] * stage.many]
         if name == "MSET":
             words = [word for each in names for word in (each, "v")]
         # With RESP3 a PING is answered in the same way while there are subscriptions.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
+import hiredis
 import pytest
 
 from tests.support.streams import (
@@ -259,3 +263,33 @@ def test_an_expired_stream_is_not_there() -> None:
     s.clock.us += 10_000
     assert s.run("XREAD STREAMS s 0") is None
     assert s.run("XRANGE s - +") == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_streams_are_read_as_each_alone(seed: int) -> None:
+    s = Streams()
+    rng = random.Random(seed)
+    for key in ("a", "b", "c", "d"):
+        for ms in range(10, 10 + rng.randrange(4)):
+            s.do("XADD", key, f"{ms}-1", "f", "v")
+        if rng.random() < 0.3:
+            s.do("XTRIM", key, "MAXLEN", 0)
+    stats = s.region.stats
+
+    def read(*pairs: tuple[str, str]) -> tuple[list[Any], int, int]:
+        hits, misses = stats.keyspace_hits, stats.keyspace_misses
+        keys, ids = zip(*pairs, strict=True)
+        found = s.do("XREAD", "STREAMS", *keys, *ids) or []
+        return found, stats.keyspace_hits - hits, stats.keyspace_misses - misses
+
+    keys = [rng.choice(("a", "b", "c", "d", "none", "nobody")) for _ in range(12)]
+    pairs = [(key, rng.choice(("0", "10", "11-0", "11-1", "12-1", "$", "+"))) for key in keys]
+    alone = [read(pair) for pair in pairs]
+    assert read(*pairs) == (
+        [row for rows, _, _ in alone for row in rows],
+        sum(hits for _, hits, _ in alone),
+        sum(misses for _, _, misses in alone),
+    )
+    for wrong in ("x", ">", "1-x"):
+        with pytest.raises(hiredis.ReplyError):
+            read(*pairs, ("none", wrong), ("none", wrong))

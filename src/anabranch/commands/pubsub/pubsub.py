@@ -140,9 +140,11 @@ def numbers(kind: Kind) -> CommandFunction:
 
     def run(ctx: Context, args: list[bytes]) -> bytes | None:
         registry = kind.listeners(ctx)
-        reply: list[object] = []
-        for name in args[2:]:
-            reply += name, len(registry.get(name, ()))
+        names = args[2:]
+        reply: list[object] = [0] * (2 * len(names))
+        reply[::2] = names
+        if registry:
+            reply[1::2] = [len(registry.get(name, ())) for name in names]
         return ctx.long_reply(args, reply)
 
     return run

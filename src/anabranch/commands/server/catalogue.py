@@ -16,7 +16,7 @@ from anabranch.commands.request.spec import Command, KeySpec
 from anabranch.commands.server.syntax_tree import Argument, parse_syntax
 from anabranch.errors import CommandError
 from anabranch.keyspace.pattern import compile_glob
-from anabranch.resp.encode import integer
+from anabranch.resp.encode import array_header, integer
 from anabranch.resp.values import Map, SetReply, Status
 
 if TYPE_CHECKING:
@@ -49,7 +49,15 @@ def command(ctx: Context, args: list[bytes]) -> bytes:
 
 def info(ctx: Context, args: list[bytes]) -> bytes:
     """COMMAND INFO [command-name ...]."""
-    return ctx.reply([each and _info(each) for each in _named(ctx, args[2:])])
+    if len(args) == 2:
+        return command(ctx, args[:1])
+    by_name = ctx.server.acl.index.by_name
+    nothing = ctx.reply(None)
+    shown: dict[bytes, bytes] = {}  # each row is encoded once
+    for name in set(args[2:]):
+        row = by_name.get(name.lower())
+        shown[name] = nothing if row is None else ctx.reply(_info(row))
+    return array_header(len(args) - 2) + b"".join([shown[name] for name in args[2:]])
 
 
 def _info(row: Command) -> list[Any]:

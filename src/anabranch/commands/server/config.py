@@ -7,6 +7,7 @@ process) is a wish to the host.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "apply_all", "config_get", "config_resetstat", "config_rewrite", "config_set"]
 
-_GLOB_SIGNS = frozenset(b"*?[")
-_NAMES: list[tuple[bytes, Row]] = [(name.encode(), row) for name, row in NAMES.items()]
+_has_signs = re.compile(rb"[*?\[]").search
+_ROWS: dict[bytes, Row] = {name.encode(): row for name, row in NAMES.items()}
 
 
 # -- what a setting brings about ----------------------------------------------------------------
@@ -116,13 +117,14 @@ def config_get(ctx: Context, args: list[bytes]) -> bytes:
     settings = ctx.settings
     shown: dict[bytes, tuple[bytes, Row]] = {}  # lower-case name -> as typed
     for pattern in args[2:]:
-        if _GLOB_SIGNS.isdisjoint(pattern):
-            row = NAMES.get(pattern.lower().decode("latin-1"))
-            if row is not None:
-                shown.setdefault(pattern.lower(), (pattern, row))
+        row = _ROWS.get(pattern.lower())
+        if row is not None:
+            shown.setdefault(pattern.lower(), (pattern, row))
+            continue
+        if _has_signs(pattern) is None:
             continue
         matches = compile_glob(pattern, ignore_case=True)
-        for name, row in _NAMES:
+        for name, row in _ROWS.items():
             if matches(name):
                 shown.setdefault(name, (name, row))
     return ctx.reply(Map([(name, settings.text(row.name)) for name, row in shown.values()]))
