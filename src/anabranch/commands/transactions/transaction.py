@@ -90,11 +90,13 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     def work() -> bytes:
         replies = []
         ctx.in_exec = True
+        databases = ctx.keyspace.databases
         find = ctx.server.dispatcher.find
         admit = _admission(ctx, session)
         try:
             for _, queued in requests:
-                ctx.enter(session, ctx.now_ms)
+                if ctx.session is not session or ctx.db is not databases[session.db]:
+                    ctx.enter(session, ctx.now_ms)  # after a script
                 entry = find(queued)
                 assert entry is not None
                 replies.append(run_inside(ctx, entry, queued, admit))
