@@ -22,6 +22,7 @@ from tests.system.test_fairness import WAIT_MS, best, canary_of
 ENTRIES = 100_000
 REGIONAL_ENTRIES = 60_000
 PIPELINE = 1000
+NAMES = 50_000
 PINGS_MIN = 5
 TIMEOUT_S = 60.0
 
@@ -151,3 +152,24 @@ def test_a_delete_of_many_entries_keeps_nobody_waiting(server: AnabranchServer) 
         assert best(partial(sight, "XDEL", "t")) < WAIT_MS
         assert best(partial(sight, "XDELEX", "t", "IDS", len(ids))) < WAIT_MS
         assert client.call("DEL", "t") == (":", 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("XREAD", "STREAMS"), ("PUBSUB", "NUMSUB"), ("CONFIG", "GET"), ("COMMAND", "INFO")],
+    ids=lambda words: words[0],
+)
+def test_a_command_with_many_names_keeps_nobody_waiting(
+    server: AnabranchServer, words: tuple[str, str]
+) -> None:
+    names = [f"name:{n}" for n in range(NAMES)]
+    ids = ["0-1"] * NAMES if words[0] == "XREAD" else []
+    with server.client() as client, canary_of(server) as canary:
+        client.timeout = TIMEOUT_S
+
+        def sight() -> Sighting:
+            canary.look()
+            assert client.call(*words, *names, *ids)[0] == "*"
+            return canary.look()
+
+        assert best(sight) < WAIT_MS
