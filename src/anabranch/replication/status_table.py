@@ -55,8 +55,8 @@ class StatusTable:
         the newest epochs are on its disk: a region that has them accepts no more effects of former
         epochs, of which their own region, having lost its newest effects, does not know all.
 
-        A removed region counts until all others have its removal on the disk: until then a member
-        may still accept new effects from it.
+        A removed region counts until a row of each other region that may be used has its removal:
+        before it has the removal on its disk, a member may still accept new effects from it.
         """
         waited_for = [*membership.others(), *self._removed_waited_for(durable, membership)]
         beginnings = membership.opened([membership.region, *waited_for])
@@ -91,10 +91,14 @@ class StatusTable:
     def _on_disk(
         self, durable: Mapping[int, int], membership: Membership
     ) -> dict[int, Mapping[int, int] | None]:
-        """What each member, this one included, has on its disk; None if unknown."""
-        rows = {member: self.rows.get(member) for member in membership.others()}
-        reported = {member: None if row is None else row.durable for member, row in rows.items()}
-        return {membership.region: durable, **reported}
+        """What each member, this one included, has on its disk by its newest row that may be used.
+
+        None if there is no such row.
+        """
+        return {
+            membership.region: durable,
+            **{member: self._vouched.get(member) for member in membership.others()},
+        }
 
     def holding_back(
         self,

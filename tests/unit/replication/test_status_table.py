@@ -116,6 +116,20 @@ def test_a_removed_region_is_waited_for_until_all_have_its_removal_on_disk() -> 
     assert known.watermark() == {1: 7}
 
 
+def test_a_removed_region_is_waited_for_until_what_others_accepted_from_it_is_here() -> None:
+    known = Knowledge({1: 6}).hears(row(2, {1: 6}), row(3, {1: 2}))
+    del known.local.members[3]
+    known.local.removed = {3: 0}
+    known.local.vector = known.local.durable = {1: 7}
+    known.membership.notice_removals()
+    assert known.watermark() == {1: 2}
+    known.hears(row(2, {1: 7}, {1: 7, 3: 4}, version=2))
+    assert known.watermark() == {1: 2}
+    known.local.vector = known.local.durable = {1: 7, 3: 4}
+    known.watermark()
+    assert known.watermark() == {1: 7}
+
+
 def test_a_region_alone_is_all_members() -> None:
     known = Knowledge({1: 5})
     known.local.members = {1: Member("", "", 0)}
