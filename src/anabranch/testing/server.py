@@ -235,7 +235,8 @@ class Server(Startable):
     def execute(self, *words: Word) -> Any:
         """The reply to one command, with bytes as bytes; it needs no connection and no password.
 
-        Raises `CommandFailedError` for an error, also for a command that would wait.
+        Raises `CommandFailedError` for an error, also for a command that would wait: use a client
+        for those, and for SAVE.
         """
         return self.call(lambda live: _execute(live, words))
 
