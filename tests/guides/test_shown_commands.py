@@ -175,8 +175,8 @@ def test_files_are_inspected_copied_and_restored(here: Path) -> None:
     with Server(persist=here / "live") as server:
         for number in range(1, 4):
             server.execute("XADD", "orders", f"{number}-0", "item", "book")
-        with redis.Redis(port=server.port) as client:  # whose replies wait until they are true
-            client.save()
+        server.execute("SAVE")
+        with redis.Redis(port=server.port) as client:  # whose reply waits until it is in the log
             client.xadd("orders", {"item": "pen"}, id="1800000000000-0")
         (snapshot,) = (here / "live").rglob("*.absnap")
         directory = snapshot.parent

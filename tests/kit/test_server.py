@@ -254,6 +254,18 @@ def test_a_password_and_rules_do_not_stop_the_kit() -> None:
             server.execute("BLPOP", "nothing", 0)
 
 
+def test_save_is_done_when_it_returns_and_says_if_it_failed(tmp_path: Path) -> None:
+    with Server(persist=tmp_path) as server:
+        server.execute("XADD", "s", "1-1", "f", "v")
+        assert server.execute("SAVE") == b"OK"
+        assert len(list(tmp_path.rglob("*.absnap"))) == 1
+        server.disk.full()
+        with pytest.raises(CommandFailedError, match="SAVE: ERR"):
+            server.execute("SAVE")
+        assert server.statistics()["rdb_last_bgsave_status"] == "err"
+        assert server.statistics()["rdb_bgsave_in_progress"] == 0
+
+
 def test_chance_comes_from_the_seed() -> None:
     drawn = []
     for _ in range(2):

@@ -82,7 +82,17 @@ class Snapshots:
     def save(self, storage: Storage, contents: Contents) -> None:
         """Take a snapshot now, and block; ends one in progress. Raises :class:`OSError`."""
         self.abandon()
-        run = self._begun(storage, contents)
+        self.begin(storage, contents)
+        self.complete()
+
+    def complete(self) -> None:
+        """Write all of the snapshot that was just begun, and block.
+
+        Raises :class:`OSError`; the caller reports it by :meth:`failed`.
+        """
+        run = self._running
+        assert run is not None
+        self._stop_running()
         try:
             with _needing_memory():
                 for body in run.bodies:
@@ -90,6 +100,7 @@ class Snapshots:
                 run.finish().result()
         except OSError:
             run.discard()
+            self._over(run, "ERR")
             raise
         self._finished(run)
 

@@ -235,8 +235,7 @@ class Server(Startable):
     def execute(self, *words: Word) -> Any:
         """The reply to one command, with bytes as bytes; it needs no connection and no password.
 
-        Raises `CommandFailedError` for an error, also for a command that would wait: use a client
-        for those, and for SAVE.
+        Raises `CommandFailedError` for an error, also for a command that would wait.
         """
         return self.call(lambda live: _execute(live, words))
 
@@ -374,6 +373,13 @@ def _execute(live: LiveServer, words: tuple[Word, ...], *, database: int = 0) ->
         region.execute(session, [[_bytes(word) for word in words]])
         while session.sliced is not None:
             region.scheduler.run_turn()
+        snapshots = live.node.persistence.snapshots
+        if session.waiter in region.context.waits.inquiries and snapshots.in_progress:  # SAVE
+            try:
+                snapshots.complete()
+            except OSError as problem:
+                snapshots.failed(problem)
+            region.waking.answer_inquiries()
         reader = hiredis.Reader()
         reader.feed(b"".join(session.outbox))
         reply = reader.gets() if session.outbox else CommandFailedError("it would wait")

@@ -244,7 +244,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
         else:
             codec = _NONE
     parts[0] = b"$%d\r\n" % (_HEADER.size + length)
-    parts[1] = _HEADER.pack(_VERSION, codec & _ZSTD, 0, chunks, max(reached, 0))
+    parts[1] = _HEADER.pack(_VERSION, int(codec == _ZSTD), 0, chunks, max(reached, 0))
     parts.append(b"\r\n")
     return b"".join(parts)
 
