@@ -414,11 +414,15 @@ class ClientConnection:
         self.transport.abort()
 
     def finish(self) -> None:
-        """Close once all received requests are answered, except blocked ones."""
-        if self.has_more and not self.session.blocked:
-            self._finishing = True
-            self._pause_reading()
-        else:
+        """Close once all received requests are answered, except blocked ones.
+
+        A reply may be in the outbox: :meth:`Node.flush_pending` writes those of many clients in
+        slices.
+        """
+        self._finishing = True
+        self._pause_reading()
+        self.flush()
+        if self.session.blocked:
             self.close()
 
     def close(self) -> None:

@@ -1,0 +1,62 @@
+"""A connection without sockets: what the order of events does to its replies."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anabranch.config.settings import Settings
+from anabranch.server.admission import Admission, Kind
+from anabranch.server.app import Server
+from anabranch.server.connection import ClientConnection
+
+
+class Sink(asyncio.Transport):
+    """Where replies go."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+class Client:
+    """A connection of a server."""
+
+    def __init__(self, server: Server) -> None:
+        place = Admission().admit(Kind.CLIENT, "127.0.0.1")
+        assert place is not None
+        self.sink = Sink()
+        self.connection = ClientConnection(server.clients, server.node, place)
+        self.connection.connection_made(self.sink)
+
+    def send(self, *words: bytes) -> None:
+        data = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+        self.connection.data_received(b"*%d\r\n%b" % (len(words), data))
+
+
+def test_the_end_of_the_requests_does_not_drop_a_reply_that_is_not_written_yet() -> None:
+    server = Server(Settings())
+    waiting, other = Client(server), Client(server)
+    waiting.send(b"BLPOP", b"list", b"0")
+    server.node.flush_pending = lambda: None  # type: ignore[method-assign]  # a later slice does
+    other.send(b"RPUSH", b"list", b"x")
+    assert waiting.sink.written == b""
+    assert waiting.connection.eof_received()
+    assert waiting.sink.written == b"*2\r\n$4\r\nlist\r\n$1\r\nx\r\n"
+    assert waiting.sink.closed
