@@ -66,18 +66,29 @@ class MoveChecks:
         return reply
 
     def _standings(self, process: Process, key: bytes) -> _Standings | None:
-        """The progress of all groups of a key; None if the key has entries with equal IDs."""
+        """The progress of all groups of a key.
+
+        None if it cannot be compared: entries with equal IDs, or an entry that was acknowledged
+        under a creation of the group that is gone. This region does not deliver that entry again,
+        others do, and a copy may take it either way.
+        """
         stream = self._work.stream(process, key)
         if stream is None or looking.is_over(stream, process.wall_ms()):
             return {}
         found: _Standings = {}
-        ids = Counter(entry.entry_id for entry in looking.entries(stream))
+        entries = list(looking.entries(stream))
+        ids = Counter(entry.entry_id for entry in entries)
         for row in process.inspect([b"XINFO", b"GROUPS", key]):
             facts = dict(zip(row[::2], row[1::2], strict=True))
             name = facts[b"name"]
             rows = process.inspect([b"XPENDING", key, name, b"-", b"+", b"100000"])
             pending = frozenset((entry_id, owner, count) for entry_id, owner, _, count in rows)
             if ids.total() > len(ids) or len({entry_id for entry_id, *_ in rows}) < len(rows):
+                return None
+            alive = set(stream.groups[name].creations)
+            under = self._record.acknowledged_under
+            settled = (under.get((key, name, entry.dot)) for entry in entries)
+            if any(creations and not creations & alive for creations in settled):
                 return None
             found[name] = _Standing(facts[b"last-delivered-id"], facts[b"lag"], pending)
         return found
