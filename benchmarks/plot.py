@@ -78,10 +78,18 @@ def _cpu_bars(result: dict[str, Any]) -> list[Bar]:
     return bars
 
 
+_WEIGHTS = {
+    "RSS while added": "highest_ratio",
+    "RSS": "rss_ratio",
+    "MEMORY USAGE": "usage_ratio",
+}
+
+
 def _memory_bars(result: dict[str, Any]) -> list[Bar]:
     bars = []
     for row in result["memory"]:
-        for what, ratio in (("RSS", row["rss_ratio"]), ("MEMORY USAGE", row["usage_ratio"])):
+        for what, name in _WEIGHTS.items():
+            ratio = row.get(name)
             if ratio and ratio > 0:
                 bars.append(Bar(f"{row['name']}, {what}", ratio, ratio, ratio))
     return bars

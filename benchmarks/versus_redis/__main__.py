@@ -34,7 +34,8 @@ from .workloads import Workload, catalogue, durable_catalogue
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 FULL_ROUNDS, QUICK_ROUNDS = 7, 3
 FULL_SCALE, QUICK_SCALE = 1.0, 0.2
-FULL_ENTRIES, QUICK_ENTRIES = 200_000, 40_000
+MEMORY_ENTRIES, QUICK_MEMORY_ENTRIES = 1_000_000, 40_000
+QUICK_SETTLE_S = 5.0
 QUICK_RESTART = 100_000
 QUICK_LONG = 50_000
 LONG_ROUNDS, QUICK_LONG_ROUNDS = 3, 1
@@ -189,10 +190,11 @@ def _run(
             entries = QUICK_RESTART if quick else targets.RESTART_ENTRIES
             restarts += run_restarts(*contestants("everysec"), entries)
             progress.advance(task)
-        for shape in wanted.shapes:
-            progress.update(task, description=f"memory: {shape.name}")
-            entries = QUICK_ENTRIES if quick else FULL_ENTRIES
-            weights.append(memory.run_shape(shape, baseline, subject, entries))
+        progress.update(task, description="memory")
+        weighed = QUICK_MEMORY_ENTRIES if quick else MEMORY_ENTRIES
+        settle_s = QUICK_SETTLE_S if quick else memory.SETTLE_S
+        for weight in memory.run_shapes(wanted.shapes, baseline, subject, weighed, settle_s):
+            weights.append(weight)
             progress.advance(task)
         if wanted.commands:
             progress.update(task, description="longest waits")
@@ -219,10 +221,11 @@ def _run(
         seconds=round(time.monotonic() - started, 1),
         workloads=rows,
         memory=weights,
+        memory_entries=weighed,
         restarts=restarts,
         waits=waits,
         waits_entries=QUICK_LONG if quick else longest.FULL_ENTRIES,
-        targets=targets.judge(rows, restarts),
+        targets=targets.judge(rows, restarts, weights if not quick else []),
     )
 
 

@@ -1,15 +1,16 @@
-"""What an entry weighs: RSS growth per entry and MEMORY USAGE per entry, for a few shapes.
+"""What an entry weighs: growth of the resident size, and MEMORY USAGE, for a few shapes of entries.
 
-Each shape gets a fresh pair of servers, since memory that an allocator kept from the shape before
-would hide the growth. Entries have IDs from the clock and arrive pipelined, as in real use, and
-the weighing waits a moment so that work put off until later has been done.
+Each shape gets a fresh pair of servers, because memory that an allocator kept from another shape
+would hide the growth. Entries have IDs from the clock and arrive pipelined, as in real use. The
+resident size is read while the entries are added, and a minute later, when work that was put off
+has been done. All servers rest through the same minute.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,14 @@ from .workloads import ADD_LINES, dice, sensor_fields
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 KEY = "bench:weight"
 WARM_UP_KEY = "bench:weight-warm-up"
 WARM_UP_ENTRIES = 2_000
-SETTLE_S = 25.0
+SETTLE_S = 60.0
+LOOK_EVERY = 5_120
+"""Entries between two readings of the resident size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,13 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Bytes per entry on one server; `usage` as MEMORY USAGE says, None if it does not."""
+    """Bytes per entry on one server.
 
+    ``highest`` is the greatest resident size while they were added; ``usage`` is None if the server
+    does not know MEMORY USAGE.
+    """
+
+    highest: float
     rss: float
     usage: float | None
 
@@ -49,9 +57,9 @@ class MemoryRow:
 
     name: str
     entries: int
-    problem: str
-    baseline: Weight | None
-    subject: Weight | None
+    baseline: Weight
+    subject: Weight
+    highest_ratio: float | None
     rss_ratio: float | None
     usage_ratio: float | None
 
@@ -65,46 +73,71 @@ def shapes() -> list[Shape]:
     ]
 
 
-def run_shape(shape: Shape, baseline: Recipe, subject: Recipe, entries: int) -> MemoryRow:
-    """Weigh one shape on a fresh pair of servers."""
-    try:
-        theirs = _weigh(shape, baseline, entries)
-        ours = _weigh(shape, subject, entries)
-    except RefusedError as error:
-        return MemoryRow(shape.name, entries, str(error), None, None, None, None)
-    usage_ratio = ours.usage / theirs.usage if ours.usage and theirs.usage else None
-    return MemoryRow(
-        name=shape.name,
-        entries=entries,
-        problem="",
-        baseline=theirs,
-        subject=ours,
-        rss_ratio=ours.rss / theirs.rss if theirs.rss > 0 else None,
-        usage_ratio=usage_ratio,
-    )
+def run_shapes(
+    wanted: Iterable[Shape], baseline: Recipe, subject: Recipe, entries: int, settle_s: float
+) -> Iterator[MemoryRow]:
+    """Weigh shapes, each on a fresh pair of servers, ``settle_s`` after the last was added."""
+    with ExitStack() as servers:
+        filled = [
+            (shape, *(_Filled(servers, shape, recipe, entries) for recipe in (baseline, subject)))
+            for shape in wanted
+        ]
+        time.sleep(settle_s)
+        for shape, theirs, ours in filled:
+            yield _row(shape.name, entries, theirs, ours)
 
 
-def _weigh(shape: Shape, recipe: Recipe, entries: int) -> Weight:
-    with Server(recipe) as server, closing(Connection(server.port)) as connection:
-        _add(connection, WARM_UP_KEY, shape, WARM_UP_ENTRIES)
-        before = server.resident_bytes()
-        _add(connection, KEY, shape, entries)
-        time.sleep(SETTLE_S)
-        after = server.resident_bytes()
+class _Filled:
+    """A server to which entries of one shape were added."""
+
+    def __init__(self, servers: ExitStack, shape: Shape, recipe: Recipe, entries: int) -> None:
+        self._entries = entries
+        self._server = servers.enter_context(Server(recipe))
+        self._connection = servers.enter_context(Connection(self._server.port))
+        self._add(WARM_UP_KEY, shape, WARM_UP_ENTRIES)
+        self._before = self._highest = self._server.resident_bytes()
+        self._add(KEY, shape, entries)
+
+    def _add(self, key: str, shape: Shape, entries: int) -> None:
+        chance = dice()
+        for first in range(0, entries, LOOK_EVERY):
+            adds = [
+                request("XADD", key, "*", *shape.make(chance), lines=ADD_LINES)
+                for _ in range(min(LOOK_EVERY, entries - first))
+            ]
+            self._connection.rehearse(windows(adds, 256))
+            if key == KEY:
+                self._highest = max(self._highest, self._server.resident_bytes())
+
+    def weigh(self) -> Weight:
+        """What an entry weighs now."""
+        grown = self._server.resident_bytes() - self._before
         try:
-            usage = connection.ask("MEMORY", "USAGE", KEY, "SAMPLES", 0)
+            usage = self._connection.ask("MEMORY", "USAGE", KEY, "SAMPLES", 0)
         except RefusedError:
             usage = None
         return Weight(
-            rss=(after - before) / entries,
-            usage=usage / entries if isinstance(usage, int) else None,
+            highest=(self._highest - self._before) / self._entries,
+            rss=grown / self._entries,
+            usage=usage / self._entries if isinstance(usage, int) else None,
         )
 
 
-def _add(connection: Connection, key: str, shape: Shape, entries: int) -> None:
-    chance = dice()
-    adds = [request("XADD", key, "*", *shape.make(chance), lines=ADD_LINES) for _ in range(entries)]
-    connection.rehearse(windows(adds, 256))
+def _row(name: str, entries: int, theirs: _Filled, ours: _Filled) -> MemoryRow:
+    baseline, subject = theirs.weigh(), ours.weigh()
+    return MemoryRow(
+        name=name,
+        entries=entries,
+        baseline=baseline,
+        subject=subject,
+        highest_ratio=_ratio(subject.highest, baseline.highest),
+        rss_ratio=_ratio(subject.rss, baseline.rss),
+        usage_ratio=_ratio(subject.usage, baseline.usage),
+    )
+
+
+def _ratio(ours: float | None, theirs: float | None) -> float | None:
+    return ours / theirs if ours and theirs and theirs > 0 else None
 
 
 def _document(chance: random.Random) -> str:

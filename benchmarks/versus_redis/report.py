@@ -50,6 +50,7 @@ class Result:
     seconds: float
     workloads: list[Row]
     memory: list[MemoryRow]
+    memory_entries: int
     restarts: list[RestartRow]
     waits: list[LongRow]
     waits_entries: int
@@ -141,9 +142,13 @@ def to_markdown(result: Result) -> str:
         "",
         "## Bytes per entry",
         "",
-        f"| Entry | RSS {theirs.name} | RSS {ours.name} | Ratio "
+        "Growth of the resident size (RSS): its highest value while the entries are added as fast "
+        f"as one client can, and a minute later. Entries: {result.memory_entries:,}.",
+        "",
+        f"| Entry | Highest RSS {theirs.name} | Highest RSS {ours.name} | Ratio "
+        f"| RSS {theirs.name} | RSS {ours.name} | Ratio "
         f"| MEMORY USAGE {theirs.name} | MEMORY USAGE {ours.name} | Ratio |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines += ["| " + " | ".join([row.name, *_memory_cells(row)]) + " |" for row in result.memory]
     lines += [
@@ -209,7 +214,7 @@ def _memory_table(result: Result) -> Table:
     theirs, ours = result.baseline.name, result.subject.name
     table = Table(title="Bytes per entry", title_justify="left")
     table.add_column("entry")
-    for what in ("RSS", "MEMORY USAGE"):
+    for what in ("highest RSS", "RSS", "MEMORY USAGE"):
         for heading in (f"{what}\n{theirs}", f"{what}\n{ours}", "ratio"):
             table.add_column(heading, justify="right")
     for row in result.memory:
@@ -276,10 +281,9 @@ def _cells(row: Row) -> list[str]:
 
 
 def _memory_cells(row: MemoryRow) -> list[str]:
-    if row.baseline is None or row.subject is None:
-        return [row.problem, *["-"] * 5]
     cells = []
     for theirs, ours, ratio in (
+        (row.baseline.highest, row.subject.highest, row.highest_ratio),
         (row.baseline.rss, row.subject.rss, row.rss_ratio),
         (row.baseline.usage, row.subject.usage, row.usage_ratio),
     ):

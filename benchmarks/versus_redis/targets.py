@@ -1,4 +1,4 @@
-"""The goals: for some workloads, how much CPU per operation is allowed, as a ratio to Redis.
+"""The goals: for some workloads, how much CPU or memory is allowed, as a ratio to Redis.
 
 They are goals of the compiled form; the interpreted form misses most of those of short commands.
 """
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .measure import Row
+    from .memory import MemoryRow
     from .restart import RestartRow
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A workload and the highest CPU ratio that counts as reached."""
+    """A workload and the highest ratio of CPU or memory that counts as reached."""
 
     workload: str
     at_most: float
@@ -38,6 +39,10 @@ class Verdict:
 RESTART_ENTRIES = 1_000_000
 RESTART = f"restart with {RESTART_ENTRIES:,} entries in the log"
 """Time, not CPU: how long until the server answers."""
+
+SHAPES = {"1-byte value": 0.5, "three sensor fields": 0.5, "150-byte JSON": 0.3}
+HIGHEST = "highest memory while entries are added: {}"
+RESIDENT = "memory a minute later: {}"
 
 TARGETS = (
     Target("PING, depth 256", 1.3),
@@ -66,12 +71,20 @@ TARGETS = (
     Target("appendfsync always: XADD, 1 field, depth 256", 1.1),
     Target("appendfsync always: XADD, 3 fields, depth 256", 1.1),
     Target(RESTART, 1.0),
+    *(Target(HIGHEST.format(name), 1.5) for name in SHAPES),
+    *(Target(RESIDENT.format(name), at_most) for name, at_most in SHAPES.items()),
 )
 
 
-def judge(rows: Iterable[Row], restarts: Iterable[RestartRow]) -> list[Verdict]:
-    """Compare the median ratios with the targets."""
+def judge(
+    rows: Iterable[Row], restarts: Iterable[RestartRow], memory: Iterable[MemoryRow]
+) -> list[Verdict]:
+    """Compare the median ratios with the targets. ``memory`` is empty for fewer entries."""
     ratios = {row.name: row.outcome.cpu_ratio.median for row in rows if row.outcome}
+    for weight in memory:
+        for name, ratio in ((HIGHEST, weight.highest_ratio), (RESIDENT, weight.rss_ratio)):
+            if ratio is not None:
+                ratios[name.format(weight.name)] = ratio
     for restart in restarts:
         if (restart.entries, restart.source) == (
             RESTART_ENTRIES,
