@@ -457,3 +457,19 @@ def test_random_retries_reach_what_they_are_for() -> None:
     assert failed == {}
     least = {"conflict": 100, "answered alike": 50, "forgotten": 200, "full sync": 30, "epoch": 5}
     assert {name: reached[name] for name, count in least.items() if reached[name] < count} == {}
+
+
+def test_what_a_key_has_counted_ends_with_it_however_it_ended() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes[1], mesh.nodes[2]
+    send(one, 1)
+    mesh.settle()
+    one.do("DEL", "s")
+    mesh.send_full_sync(1, 2)  # the deletion does not come as an effect
+    settle(mesh)
+    two.do("XADD", "s", "*", "f", "v")
+    counted = two.do("XINFO", "STREAM", "s")
+    assert counted[counted.index(b"iids-added") + 1] == 0
+    two.sync()
+    two.restart()
+    assert two.do("XINFO", "STREAM", "s") == counted

@@ -51,9 +51,6 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones)
     stream.recount()
     renew_producers(keyspace, stream)
-    if not stream.exists:
-        # these counters of this region alone begin again when the rest is forgotten
-        stream.producers.iids_added = stream.producers.duplicates = 0
     bind_by_state(keyspace, effect.db, effect.key, stream)
     keyspace.databases[effect.db].changed(effect.key)
 

@@ -51,6 +51,9 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
     if stream.exists:
         if database.remembered.pop(key, None) is not None:
             database.put(key, stream)
+            # These counters are of this region alone. They begin with the key, because what is left
+            # of a former one may be forgotten, or not, by now.
+            stream.producers.iids_added = stream.producers.duplicates = 0
     else:
         if key in database.values:
             database.discard(key)
