@@ -88,7 +88,7 @@ class MoveChecks:
             alive = set(stream.groups[name].creations)
             under = self._record.acknowledged_under
             settled = (under.get((key, name, entry.dot)) for entry in entries)
-            if any(creations and not creations & alive for creations in settled):
+            if any(dots and dots.isdisjoint(alive) for dots in settled):
                 return None
             found[name] = _Standing(facts[b"last-delivered-id"], facts[b"lag"], pending)
         return found
