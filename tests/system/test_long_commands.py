@@ -23,6 +23,7 @@ ENTRIES = 100_000
 REGIONAL_ENTRIES = 60_000
 PIPELINE = 1000
 NAMES = 50_000
+KEYS = 12_000
 PINGS_MIN = 5
 TIMEOUT_S = 60.0
 
@@ -173,3 +174,24 @@ def test_a_command_with_many_names_keeps_nobody_waiting(
             return canary.look()
 
         assert best(sight) < WAIT_MS
+
+
+def test_commands_that_make_or_delete_many_keys_keep_nobody_waiting(
+    server: AnabranchServer,
+) -> None:
+    keys = [f"key:{n}" for n in range(KEYS)]
+    pairs = [word for key in keys for word in (key, "v")]
+    mset, delete, scan = ("MSET", *pairs), ("DEL", *keys), ("SCAN", 0)
+    with server.client() as client, canary_of(server) as canary:
+        client.timeout = TIMEOUT_S
+        client.call("SELECT", 1)
+
+        def sight(before: tuple[Argument, ...], *commands: tuple[Argument, ...]) -> Sighting:
+            client.call(*before)
+            canary.look()
+            client.pipeline(commands)
+            return canary.look()
+
+        assert best(partial(sight, delete, mset, scan)) < WAIT_MS
+        assert best(partial(sight, mset, delete, scan)) < WAIT_MS
+        assert client.call("DBSIZE") == (":", 0)

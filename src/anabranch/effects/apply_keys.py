@@ -57,7 +57,9 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
 
 def delete_keys(keyspace: Keyspace, effect: kinds.DeleteKeys) -> None:
     """See :class:`kinds.DeleteKeys`."""
-    keyspace.deferred_free.defer(keyspace.databases[effect.db].discard_all(effect.keys))
+    database = keyspace.databases[effect.db]
+    keyspace.deferred_free.defer(database.discard_all(effect.keys))
+    keyspace.deferred_free.settle(database.order)
 
 
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 from anabranch.effects import kinds
 from anabranch.effects.apply_keys import bind
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.values import ListValue, SetValue, StringValue
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value, string_values
 
 __all__ = [
     "add_members",
@@ -30,8 +30,10 @@ def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
 
 def set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> None:
     """See :class:`kinds.SetStrings`. Of equal keys the last one counts."""
-    strings = dict(zip(effect.keys, map(StringValue, effect.data), strict=True))
-    keyspace.deferred_free.defer(keyspace.databases[effect.db].put_all(strings))
+    database = keyspace.databases[effect.db]
+    strings: dict[bytes, Value] = dict(zip(effect.keys, string_values(effect.data), strict=True))
+    keyspace.deferred_free.defer(database.put_all(strings))
+    keyspace.deferred_free.settle(database.order)
 
 
 def push(keyspace: Keyspace, effect: kinds.Push) -> None:

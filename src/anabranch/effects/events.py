@@ -124,7 +124,8 @@ def _delete(keyspace: Keyspace, effect: kinds.Delete) -> list[Event]:
 
 
 def _delete_keys(keyspace: Keyspace, effect: kinds.DeleteKeys) -> list[Event]:
-    return [("g", "del", effect.db, key) for key in effect.keys]
+    values = keyspace.databases[effect.db].values
+    return [("g", "del", effect.db, key) for key in dict.fromkeys(effect.keys) if key in values]
 
 
 def _expire(keyspace: Keyspace, effect: kinds.Expire) -> list[Event]:

@@ -256,7 +256,8 @@ def _delete(writer: Writer, effect: kinds.Delete) -> Iterator[kinds.Effect]:
 
 
 def _delete_keys(writer: Writer, effect: kinds.DeleteKeys) -> Iterator[kinds.Effect]:
-    for key in effect.keys:
+    values = writer.keyspace.databases[effect.db].values
+    for key in [key for key in dict.fromkeys(effect.keys) if key in values]:
         yield from _delete(writer, kinds.Delete(effect.db, key, expired=False))
 
 

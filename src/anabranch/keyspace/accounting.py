@@ -84,13 +84,13 @@ class Account:
                 self.changed(value)
         self._counted_bytes += empty + _bytes_of_keys(values)
 
-    def unbind_all(self, values: dict[bytes, Value]) -> None:
+    def unbind_all(self, keys: Collection[bytes], values: Collection[Value]) -> None:
         """The same as :meth:`unbind` for several keys."""
         counted = 0
-        for value in values.values():
+        for value in values:
             counted += value.counted_bytes
             value.counted_bytes = UNBOUND
-        self._counted_bytes -= counted + _bytes_of_keys(values)
+        self._counted_bytes -= counted + _bytes_of_keys(keys)
 
     def changed(self, value: Value) -> None:
         """Measure the value later; call this only if ``value.is_due`` is false."""
@@ -145,4 +145,4 @@ class Account:
 
 
 def _bytes_of_keys(keys: Collection[bytes]) -> int:
-    return KEY_BYTES * len(keys) + sum(map(getsizeof, keys))
+    return (KEY_BYTES + getsizeof(b"")) * len(keys) + sum(map(len, keys))

@@ -7,7 +7,7 @@ so keys without observers cost almost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from anabranch.keyspace.accounting import Account
@@ -59,7 +59,7 @@ class Database:
         # With several regions: keys that do not exist, but of which something must be remembered
         self.remembered: dict[bytes, Stream] = {}
         self.deadlines = Deadlines()
-        self.order = KeyOrder()
+        self.order = KeyOrder(self.values)
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
         self.ready = ready  # these four are shared by all databases, see Keyspace
@@ -108,36 +108,52 @@ class Database:
             self.changed(key)
         return value
 
-    def put_all(self, values: Mapping[bytes, Value]) -> dict[bytes, Value]:
+    def put_all(self, values: dict[bytes, Value]) -> list[Value]:
         """Bind several keys, as :meth:`put` does; returns the older values."""
-        older = {key: self.values[key] for key in values if key in self.values}
-        self._unbound(older)
-        self.order.add_all([key for key in values if key not in older] if older else values)
+        get = self.values.get
+        new: list[bytes] = []
+        replaced: list[bytes] = []
+        older: list[Value] = []
+        for key in values:
+            value = get(key)
+            if value is None:
+                new.append(key)
+            else:
+                replaced.append(key)
+                older.append(value)
+        self._unbound(replaced, older)
         self.values.update(values)
+        self.order.changed(new)
         self.account.bind_all(values)
         self._all_changed(values)
         return older
 
-    def discard_all(self, keys: Iterable[bytes]) -> dict[bytes, Value]:
-        """Unbind several keys, as :meth:`discard` does; returns their values."""
+    def discard_all(self, keys: Sequence[bytes]) -> list[Value]:
+        """Unbind those of the keys that exist, as :meth:`discard` does; returns their values."""
         pop = self.values.pop
-        gone = {key: value for key in keys if (value := pop(key, None)) is not None}
-        self._unbound(gone)
-        self.order.remove_all(gone)
-        self._all_changed(gone)
+        found: list[bytes] = []
+        gone: list[Value] = []
+        for key in keys:
+            value = pop(key, None)
+            if value is not None:
+                found.append(key)
+                gone.append(value)
+        self._unbound(found, gone)
+        self.order.changed(found)
+        self._all_changed(found)
         return gone
 
-    def _unbound(self, values: dict[bytes, Value]) -> None:
+    def _unbound(self, keys: Collection[bytes], values: Collection[Value]) -> None:
         """Several keys lose their values, and their deadlines."""
-        for value in values.values():
+        for value in values:
             if type(value) is Stream:
                 self.incarnations.retire(value)
-        self.account.unbind_all(values)
+        self.account.unbind_all(keys, values)
         if self.deadlines:
-            for key in values:
+            for key in keys:
                 self.deadlines.pop(key, None)
 
-    def _all_changed(self, keys: Iterable[bytes]) -> None:
+    def _all_changed(self, keys: Collection[bytes]) -> None:
         if self.watchers or self.waiters:
             for key in keys:
                 self.changed(key)
@@ -151,9 +167,9 @@ class Database:
             if key in self.values:
                 self.ready[self.index, key] = None
         gone, self.values = self.values, {}
-        self._unbound(gone)
+        self._unbound(gone, gone.values())
         self.deadlines.clear()
-        self.order.clear()
+        self.order.clear(self.values)
         return gone
 
     def exchange(self, other: Database) -> None:
@@ -168,4 +184,4 @@ class Database:
         assert self.deadlines.keys() <= self.values.keys()
         assert self.remembered.keys().isdisjoint(self.values)
         self.deadlines.check()
-        self.order.check(set(self.values))
+        self.order.check()

@@ -3,10 +3,11 @@
 A stream with a million entries is ten thousand blocks: Python frees them at once, which takes some
 milliseconds. A million pending entries refer to their consumers while the consumers list them:
 Python frees these only by a search through all objects. Here both are freed piece by piece, so that
-no client waits.
+no client waits. The order of SCAN follows in the same way when very many keys were created or
+removed at once.
 
 Nothing is kept here unless :meth:`DeferredFree.sweep` will be called (:attr:`DeferredFree.call`);
-otherwise Python frees everything.
+otherwise Python frees everything, and the order follows at once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value
 from anabranch.stream.block import Block
 from anabranch.stream.group import Group
@@ -23,28 +25,28 @@ from anabranch.stream.stream import Stream
 
 __all__ = ["DeferredFree"]
 
-_Thing = Value | Group | list[Block] | dict[bytes, Value]
+_Thing = Value | Group | list[Block] | list[Value] | dict[bytes, Value]
 
-_BLOCKS: Final = 50
+_PARTS: Final = 50
 _ENTRIES: Final = 500
-_VALUES: Final = 100
 """The count of objects that are freed in one step."""
 
 
 class DeferredFree:
     """The values to free, in the order of their arrival."""
 
-    __slots__ = ("_steps", "_things", "call")
+    __slots__ = ("_orders", "_steps", "_things", "call")
 
     def __init__(self) -> None:
         self.call: Callable[[], None] | None = None
         """Called when there is something to sweep."""
+        self._orders: deque[KeyOrder] = deque()
         self._things: deque[_Thing] = deque()
         self._steps: Iterator[bool] | None = None
 
     def __len__(self) -> int:
-        """The count of values that wait or are being freed."""
-        return len(self._things) + (self._steps is not None)
+        """The count of values and orders that wait or are being worked on."""
+        return len(self._orders) + len(self._things) + (self._steps is not None)
 
     def defer(self, thing: _Thing) -> None:
         """Free a value that only snapshots and readers of frozen views may still use."""
@@ -52,12 +54,26 @@ class DeferredFree:
             self._things.append(thing)
             self.call()
 
-    def sweep(self, is_over: Callable[[], bool]) -> bool:
+    def settle(self, order: KeyOrder) -> None:
+        """Let the order of SCAN follow the keys."""
+        if self.call is None:
+            while order.settle():
+                pass
+        elif not order.is_settled:
+            self._orders.append(order)
+            self.call()
+
+    def sweep(self, is_over: Callable[[], bool], *, frees: bool = True) -> bool:
         """Free values until the deadline, at least one step; returns whether work is left.
 
-        Does nothing while a reader uses a frozen view of the next value.
+        Frees nothing while a reader uses a frozen view of the next value, or without ``frees``.
         """
-        while True:
+        while self._orders:
+            if not self._orders[0].settle():
+                self._orders.popleft()
+            if is_over():
+                return len(self) > 0
+        while frees:
             if self._steps is None:
                 if not self._things:
                     return False
@@ -69,11 +85,12 @@ class DeferredFree:
                 return False
             if is_over():
                 return len(self) > 0
+        return False
 
 
 def _is_large(thing: _Thing) -> bool:
     if isinstance(thing, Stream):
-        return bool(thing.groups) or thing.node_count > _BLOCKS
+        return bool(thing.groups) or thing.node_count > _PARTS
     if isinstance(thing, Group):
         return thing.pending_count > 0
     return isinstance(thing, list | dict) and len(thing) > 0
@@ -83,28 +100,20 @@ def _steps(thing: _Thing) -> Iterator[bool]:
     """Free one value in steps; a step yields False while a reader uses the next part."""
     if isinstance(thing, Stream):
         for log in thing.logs.values():
-            yield from _blocks(log.blocks)
+            yield from _steps(log.blocks)
         for group in thing.groups.values():
             yield from _group(group)
     elif isinstance(thing, Group):
         yield from _group(thing)
-    elif isinstance(thing, list):
-        yield from _blocks(thing)
-    elif isinstance(thing, dict):
+    elif isinstance(thing, list | dict):
         count = 0
         while thing:
-            _, value = thing.popitem()
+            part = thing.pop() if isinstance(thing, list) else thing.popitem()[1]
             count += 1
-            if _is_large(value):
-                yield from _steps(value)
-            elif not count % _VALUES:
+            if not isinstance(part, Block) and _is_large(part):
+                yield from _steps(part)
+            elif not count % _PARTS:
                 yield True
-
-
-def _blocks(blocks: list[Block]) -> Iterator[bool]:
-    while blocks:
-        del blocks[-_BLOCKS:]
-        yield True
 
 
 def _group(group: Group) -> Iterator[bool]:

@@ -4,11 +4,16 @@ Keys are in 65 536 buckets by the leading bits of a fixed hash. A cursor is the 
 bucket, and nothing is kept between calls. A key never changes its bucket, whatever is added or
 removed and however often the server restarts, so a key that exists during a whole iteration is
 returned exactly once. The cost of a page depends on its size, not on the size of the database.
+
+When one command creates or removes very many keys, the buckets follow in steps, so that no client
+waits for them (:meth:`KeyOrder.settle`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 
 from xxhash import xxh32_intdigest
 
@@ -20,14 +25,21 @@ CURSOR_END = 0
 _BUCKET_BITS = 16
 _SHIFT = 32 - _BUCKET_BITS
 _FEW_BUCKETS = 1 << 10  # to choose one of more of them, numbers are drawn until one is in use
+_AT_ONCE = 1000  # keys that are settled in one step: about half a millisecond
+_UNSETTLED_MAX = 1 << 18  # keys that wait for that; beyond, who changes keys waits
 
 
 class KeyOrder:
     """The keys of one database in scanning order."""
 
-    __slots__ = ("_buckets", "_used")
+    __slots__ = ("_buckets", "_keys", "_unsettled", "_used", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Collection[bytes]) -> None:
+        """``keys`` are always the keys that exist."""
+        self._keys = keys
+        # Keys that were created or removed: their buckets are as they were before
+        self._unsettled: deque[Iterator[bytes]] = deque()
+        self._waiting = 0  # the count of those keys
         # Dictionaries, not lists: keys chosen to collide must not make removal slow.
         self._buckets: dict[int, dict[bytes, None]] = {}
         self._used = bytearray()  # 1 for each bucket with a key; empty before the first key
@@ -48,38 +60,61 @@ class KeyOrder:
         else:
             bucket[key] = None
 
-    def add_all(self, keys: Iterable[bytes]) -> None:
-        """Several keys were created."""
-        buckets = self._buckets
-        for key in keys:
-            bucket = buckets.get(xxh32_intdigest(key) >> _SHIFT)
-            if bucket is None:
-                self.add(key)
-            else:
-                bucket[key] = None
-
-    def remove_all(self, keys: Iterable[bytes]) -> None:
-        """Several keys were removed."""
-        buckets = self._buckets
-        for key in keys:
-            number = xxh32_intdigest(key) >> _SHIFT
-            bucket = buckets[number]
-            del bucket[key]
-            if not bucket:
-                del buckets[number]
-                self._used[number] = 0
-
     def remove(self, key: bytes) -> None:
         """A key was removed."""
-        self.remove_all((key,))
+        number = self._number(key)
+        bucket = self._buckets.get(number)
+        if bucket is not None and key in bucket:  # it is not there if it was never settled
+            del bucket[key]
+            if not bucket:
+                del self._buckets[number]
+                self._used[number] = 0
 
-    def clear(self) -> None:
-        """All keys were removed."""
+    def changed(self, keys: Collection[bytes]) -> None:
+        """Several keys were created or removed; with very many :attr:`is_settled` becomes false."""
+        if len(keys) <= _AT_ONCE:
+            self._settle(keys)
+            return
+        self._unsettled.append(iter(keys))
+        self._waiting += len(keys)
+        while self._waiting > _UNSETTLED_MAX:
+            self.settle()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether pages have all keys that exist, and no others."""
+        return not self._unsettled
+
+    def settle(self) -> bool:
+        """Put some keys into their buckets, or take them out; returns whether others are left."""
+        if self._unsettled:
+            some = list(islice(self._unsettled[0], _AT_ONCE))
+            self._settle(some)
+            self._waiting -= len(some)
+            if len(some) < _AT_ONCE:
+                self._unsettled.popleft()
+        return not self.is_settled
+
+    def _settle(self, keys: Iterable[bytes]) -> None:
+        for key in keys:  # it may have been created or removed again, so look where it is now
+            if key in self._keys:
+                self.add(key)
+            else:
+                self.remove(key)
+
+    def clear(self, keys: Collection[bytes]) -> None:
+        """All keys were removed; ``keys`` are those that exist from now on."""
+        self._keys = keys
+        self._unsettled.clear()
+        self._waiting = 0
         self._buckets = {}
         self._used = bytearray()
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """At least ``count`` keys from a cursor on, and the next cursor."""
+        """At least ``count`` keys from a cursor on, and the next cursor.
+
+        Unless :attr:`is_settled`, new keys may be missing, and there may be keys that were removed.
+        """
         keys: list[bytes] = []
         number = self._used.find(1, cursor)
         while number >= 0:
@@ -91,7 +126,10 @@ class KeyOrder:
         return CURSOR_END, keys
 
     def any_key(self, random_below: Callable[[int], int]) -> bytes | None:
-        """A random key; the probability depends on its bucket's size. None without keys."""
+        """A random key; the probability depends on its bucket's size. None without keys.
+
+        Not before :attr:`is_settled`.
+        """
         if not self._buckets:
             return None
         if len(self._buckets) <= _FEW_BUCKETS:
@@ -103,11 +141,13 @@ class KeyOrder:
             bucket = self._buckets[number]
         return list(bucket)[random_below(len(bucket))]
 
-    def check(self, keys: set[bytes]) -> None:
-        """Assert that exactly these keys are kept, each in its bucket."""
+    def check(self) -> None:
+        """Assert that exactly the keys that exist are kept, each in its bucket."""
+        while self.settle():
+            pass
         kept = [key for bucket in self._buckets.values() for key in bucket]
-        assert len(kept) == len(keys)
-        assert set(kept) == keys
+        assert len(kept) == len(self._keys)
+        assert set(kept) == set(self._keys)
         assert self._used.count(1) == len(self._buckets)
         for number, bucket in self._buckets.items():
             assert bucket

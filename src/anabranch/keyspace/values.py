@@ -9,7 +9,7 @@ from typing import ClassVar
 from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
-__all__ = ["ListValue", "SetValue", "StringValue", "Value"]
+__all__ = ["ListValue", "SetValue", "StringValue", "Value", "string_values"]
 
 
 class StringValue:
@@ -52,6 +52,11 @@ class SetValue:
         self.accessed_ms = 0
         self.counted_bytes = -1  # see accounting.py
         self.is_due = False
+
+
+def string_values(data: list[bytes]) -> list[StringValue]:
+    """Several strings."""
+    return [StringValue(each) for each in data]
 
 
 Value = Stream | StringValue | ListValue | SetValue

@@ -105,7 +105,7 @@ class Maintenance:
             self._producers_cursor, keys = database.order.page(self._producers_cursor, left)
             left -= len(keys) + 1
             for key in keys:
-                value = database.values[key]
+                value = database.values.get(key)
                 if type(value) is not Stream:
                     continue
                 if value.producers.tracked:

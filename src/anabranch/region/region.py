@@ -323,11 +323,12 @@ class Region(RegionState):
 
         A snapshot may still have to read values that were deleted since it began.
         """
-        if len(self.keyspace.deferred_free) and not self._before:
+        if len(self.keyspace.deferred_free):
             self.scheduler.schedule(self._sweep)
 
     def _sweep(self) -> bool:
-        return not self._before and self.keyspace.deferred_free.sweep(self.scheduler.is_over)
+        free = self.keyspace.deferred_free
+        return free.sweep(self.scheduler.is_over, frees=not self._before)
 
     def _set_before(self) -> None:
         self.sweep_later()

@@ -60,7 +60,9 @@ def pages(keyspace: Keyspace) -> Iterator[list[tuple[int, bytes, Stream]]]:
             cursor, keys = database.order.page(cursor, _KEYS_PER_STEP)
             values = database.values
             yield [
-                (database.index, key, value) for key in keys if type(value := values[key]) is Stream
+                (database.index, key, value)
+                for key in keys
+                if type(value := values.get(key)) is Stream
             ]
             if cursor == CURSOR_END:
                 break

@@ -343,6 +343,25 @@ def test_a_snapshot_still_has_what_was_deleted_since_it_began(region: Driven) ->
         region.region.scheduler.run_turn()
 
 
+# -- the order of the keys -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [("SCAN", 0, "COUNT", 20_000), ("RANDOMKEY",)])
+def test_the_order_of_very_many_keys_follows_in_steps(
+    region: Driven, order: tuple[object, ...]
+) -> None:
+    keys = [f"key:{index}" for index in range(20_000)]
+    region.do("DEL", "s", session=region.other)
+    region.do("MSET", *[word for key in keys for word in (key, "v")], session=region.other)
+    sessions = [region.begin(*order)]
+    region.do("DEL", *keys[1:], session=region.other)
+    sessions.append(region.begin(*order))
+    for session in sessions:
+        reply = region.end(session)
+        assert reply in ([b"0", [b"key:0"]], b"key:0")
+    region.check()
+
+
 # -- long replies --------------------------------------------------------------------------------
 
 

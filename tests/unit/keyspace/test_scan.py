@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,15 +21,36 @@ def iterate(order: KeyOrder, count: int) -> list[bytes]:
     return found
 
 
+class Keys:
+    """Keys that exist, and their order."""
+
+    def __init__(self, keys: Iterable[bytes] = ()) -> None:
+        self.keys: set[bytes] = set()
+        self.order = KeyOrder(self.keys)
+        for key in keys:
+            self.add(key)
+
+    def add(self, key: bytes) -> None:
+        self.keys.add(key)
+        self.order.add(key)
+
+    def remove(self, key: bytes) -> None:
+        self.keys.remove(key)
+        self.order.remove(key)
+
+    def change(self, keys: set[bytes]) -> None:
+        """Create those that are missing and remove the others, all at once."""
+        self.keys ^= keys
+        self.order.changed(list(keys))
+
+
 @given(st.sets(KEYS), st.integers(1, 20))
 def test_an_iteration_returns_every_key_once(keys: set[bytes], count: int) -> None:
-    order = KeyOrder()
-    for key in keys:
-        order.add(key)
+    order = Keys(keys).order
     found = iterate(order, count)
     assert len(found) == len(keys)
     assert set(found) == keys
-    order.check(keys)
+    order.check()
 
 
 @settings(max_examples=50)
@@ -36,45 +58,63 @@ def test_an_iteration_returns_every_key_once(keys: set[bytes], count: int) -> No
 def test_keys_that_stay_are_returned_whatever_comes_and_goes(
     stable: set[bytes], data: st.DataObject
 ) -> None:
-    order = KeyOrder()
-    for key in stable:
-        order.add(key)
-    passing: set[bytes] = set()
+    keys = Keys(stable)
     found: list[bytes] = []
     cursor = CURSOR_END
     while True:
-        cursor, keys = order.page(cursor, 1)
-        found += keys
+        cursor, page = keys.order.page(cursor, 1)
+        found += page
         if cursor == CURSOR_END:
             break
         for key in data.draw(st.sets(KEYS, max_size=3)) - stable:
-            if key in passing:
-                order.remove(key)
-                passing.remove(key)
+            if key in keys.keys:
+                keys.remove(key)
             else:
-                order.add(key)
-                passing.add(key)
+                keys.add(key)
     assert stable <= set(found)
     assert all(found.count(key) == 1 for key in stable)
-    order.check(stable | passing)
+    keys.order.check()
+
+
+MANY = [b"key:%d" % number for number in range(5000)]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("+-^s"), st.integers(0, 3000), st.integers(1, 2000))))
+def test_many_changes_at_once_are_settled_in_steps(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    """Also if the keys change again before."""
+    keys = Keys()
+    for sign, low, count in steps:
+        some = set(MANY[low : low + count])
+        if sign == "+":
+            for key in list(some - keys.keys)[:5]:
+                keys.add(key)
+        elif sign == "-":
+            for key in list(some & keys.keys)[:5]:
+                keys.remove(key)
+        elif sign == "^":
+            keys.change(some)
+        else:
+            keys.order.settle()
+    while keys.order.settle():
+        assert not keys.order.is_settled
+    found = iterate(keys.order, 100)
+    assert len(found) == len(keys.keys)
+    assert set(found) == keys.keys
+    keys.order.check()
 
 
 def test_a_page_has_about_as_many_keys_as_asked_for() -> None:
-    order = KeyOrder()
-    for number in range(5000):
-        order.add(b"key:%d" % number)
-    cursor, keys = order.page(CURSOR_END, 100)
+    cursor, page = Keys(MANY).order.page(CURSOR_END, 100)
     assert cursor != CURSOR_END
-    assert 100 <= len(keys) < 110
+    assert 100 <= len(page) < 110
 
 
 def test_cursors_mean_the_same_after_a_restart() -> None:
-    first, second = KeyOrder(), KeyOrder()
-    names = [b"key:%d" % number for number in range(500)]
-    for name in names:
-        first.add(name)
-    for name in reversed(names):
-        second.add(name)
+    names = MANY[:500]
+    first, second = Keys(names).order, Keys(reversed(names)).order
     cursor, found = first.page(CURSOR_END, 200)
     while cursor != CURSOR_END:
         cursor, keys = second.page(cursor, 200)
@@ -83,22 +123,18 @@ def test_cursors_mean_the_same_after_a_restart() -> None:
 
 
 def test_a_cursor_beyond_everything_ends_the_iteration() -> None:
-    order = KeyOrder()
-    order.add(b"k")
-    assert order.page((1 << 64) - 1, 10) == (CURSOR_END, [])
+    assert Keys([b"k"]).order.page((1 << 64) - 1, 10) == (CURSOR_END, [])
 
 
 def test_random_keys() -> None:
-    order = KeyOrder()
     below = random.Random(7).randrange
-    assert order.any_key(below) is None
-    names = {b"key:%d" % number for number in range(20)}
-    for name in names:
-        order.add(name)
-    assert {order.any_key(below) for _ in range(1000)} == names
-    more = {b"more:%d" % number for number in range(3000)}  # more than a few buckets
-    for name in more:
-        order.add(name)
-    drawn = {order.any_key(below) for _ in range(10_000)}
+    assert Keys().order.any_key(below) is None
+    names = set(MANY[:20])
+    keys = Keys(names)
+    assert {keys.order.any_key(below) for _ in range(1000)} == names
+    keys.change(set(MANY[20:]))  # more than a few buckets
+    while keys.order.settle():
+        pass
+    drawn = {keys.order.any_key(below) for _ in range(10_000)}
     assert len(drawn) > 2500
-    assert drawn <= names | more
+    assert drawn <= set(MANY)

@@ -5,6 +5,8 @@ Keys past their deadline do not exist for any of them, whether they have been re
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import scanning, texts
 from anabranch.commands.request.arguments import integer_or_none
@@ -12,6 +14,7 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.pattern import compile_glob
 from anabranch.resp.encode import OK, bulk, integer, null
+from anabranch.scheduling import Steps
 
 __all__ = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb"]
 
@@ -34,11 +37,14 @@ def keys(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply(found)
 
 
-def scan(ctx: Context, args: list[bytes]) -> bytes:
+def scan(ctx: Context, args: list[bytes]) -> bytes | None:
     """One page of an iteration over all keys."""
     cursor = scanning.cursor(args[1])
     count, matches, type_name = scanning.scan_options(args[2:], over_keys=True)
-    cursor, candidates = ctx.db.order.page(cursor, count)
+    order = ctx.db.order
+    if not order.is_settled:
+        return ctx.in_slices(args, _when_settled(ctx, args, scan))
+    cursor, candidates = order.page(cursor, count)
     found = []
     for key in candidates:
         if matches is not None and not matches(key):
@@ -47,6 +53,17 @@ def scan(ctx: Context, args: list[bytes]) -> bytes:
         if value is not None and (type_name is None or value.type_name == type_name):
             found.append(key)
     return ctx.reply([b"%d" % cursor, found])
+
+
+def _when_settled(
+    ctx: Context, args: list[bytes], command: Callable[[Context, list[bytes]], bytes | None]
+) -> Steps[list[bytes]]:
+    """Run a command when the order has followed all changes of keys."""
+    while ctx.db.order.settle():
+        yield
+    reply = command(ctx, args)
+    assert reply is not None
+    return [reply]
 
 
 def dbsize(ctx: Context, args: list[bytes]) -> bytes:
@@ -59,10 +76,13 @@ def dbsize(ctx: Context, args: list[bytes]) -> bytes:
     return integer(len(db.values))
 
 
-def randomkey(ctx: Context, args: list[bytes]) -> bytes:
+def randomkey(ctx: Context, args: list[bytes]) -> bytes | None:
     """Some key of the selected database."""
+    order = ctx.db.order
+    if not order.is_settled:
+        return ctx.in_slices(args, _when_settled(ctx, args, randomkey))
     while True:
-        key = ctx.db.order.any_key(ctx.server.host.random_below)
+        key = order.any_key(ctx.server.host.random_below)
         if key is None:
             return null(ctx.resp3)
         if ctx.lookup(key) is not None:  # otherwise it was past its deadline and is removed now

@@ -72,17 +72,19 @@ def database_index(ctx: Context, raw: bytes) -> int:
 def delete(ctx: Context, args: list[bytes]) -> bytes:
     """DEL and UNLINK: remove keys; returns how many existed."""
     keys = args[1:]
-    if len(keys) > 1:
-        found = zip(keys, ctx.lookup_all(keys), strict=True)
-        keys = list(dict.fromkeys([key for key, value in found if value is not None]))
-    elif ctx.lookup(keys[0]) is None:
+    db = ctx.db
+    if db.deadlines:
+        ctx.lookup_all(keys)  # a key past its deadline is removed, and does not count
+    if db.values.keys().isdisjoint(keys):
         return ZERO
+    before = len(db.values)
     if len(keys) == 1:
-        ctx.emit(kinds.Delete(ctx.db.index, keys[0], False))
-    elif keys:
-        ctx.emit(kinds.DeleteKeys(ctx.db.index, keys))
-    ctx.changes += len(keys)
-    return integer(len(keys))
+        ctx.emit(kinds.Delete(db.index, keys[0], False))
+    else:
+        ctx.emit(kinds.DeleteKeys(db.index, keys))
+    removed = before - len(db.values)
+    ctx.changes += removed
+    return integer(removed)
 
 
 def exists(ctx: Context, args: list[bytes]) -> bytes:

@@ -84,7 +84,7 @@ class Swap(Effect, tag=46):
 
 
 class DeleteKeys(Effect, tag=47):
-    """Removes several keys at one moment."""
+    """Removes those of several keys that exist, at one moment."""
 
     db: int
     keys: list[bytes]
