@@ -14,6 +14,7 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import NO_REPLICA_ID, Group
+from anabranch.stream.pending import Consumer
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
@@ -27,6 +28,9 @@ SETTLED_RANGES_MAX: Final = 100_000
 """The most intervals in one effect, about 2 MB: a frame between regions is bounded."""
 
 _Row = tuple[int, int, int, int, int, int]
+
+_Place = tuple[PendingEntry, int, int, int]
+"""A pending entry, and its ID, replica ID and number for the new key."""
 
 
 def groups_again(
@@ -51,7 +55,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
         was.pending,
         was.entries_read,
     )
-    done = was.delivered.without(Ranges((n - 1, n) for n in was.unprocessed))
+    done = was.delivered.without(Ranges.of_numbers(was.unprocessed))
     ranges = [(replica_id, low, high) for low, high in done]
     for low in range(0, len(ranges), SETTLED_RANGES_MAX):
         some = ranges[low : low + SETTLED_RANGES_MAX]
@@ -77,10 +81,10 @@ class _Standing:
         late = self._numbers(group.late(source.logs))
         self.passed_over = self._numbers(group.passed_over(source.logs))
         self.pending = self._pending()
-        held = [number for _, replica_id, number, *_ in self.pending if replica_id != NO_REPLICA_ID]
+        held = [row[2] for row in self.pending if row[1] != NO_REPLICA_ID]
         self.unprocessed = sorted({*held, *self.passed_over})
         given = Ranges(self._given(self.last_id))
-        self.delivered = given.without(Ranges((n - 1, n) for n in late))
+        self.delivered = given.without(Ranges.of_numbers(late))
         lowest = min([*self.unprocessed, *late], default=None)
         self.start = self.last_id
         if lowest is not None:
@@ -120,29 +124,64 @@ class _Standing:
         Deleted entries are numbered by their IDs.
         """
         group = self.group
-        places: dict[int, tuple[int, int, int]] = {}
-        gone = 0
-        for entry in group.between(MIN_ID, MAX_ID):
-            found = self._source.find_pending(group, entry)
-            number, entry_id = None, entry.entry_id
-            if found is not None:
-                entry_id = self._renumbering.id_of(found[0], entry.number, entry.entry_id)
-                number = self._number(entry_id)
-            if number is None:
-                gone += 1
-                places[id(entry)] = entry.entry_id, NO_REPLICA_ID, gone
+        live: dict[int, PendingEntry] = {}
+        gone: list[PendingEntry] = []
+        for replica_id, pending in group.pending.items():
+            self._divide(replica_id, list(pending.between(MIN_ID, MAX_ID)), live, gone)
+        ids = sorted(live)
+        numbers = self.log.numbers_of(ids)
+        placed = [
+            (live[entry_id], entry_id, self.replica_id, number)
+            for entry_id, number in zip(ids, numbers, strict=True)
+        ]
+        gone.sort(key=_entry_id)
+        placed += [(each, each.entry_id, NO_REPLICA_ID, at) for at, each in enumerate(gone, 1)]
+        placed.sort(key=_stamp)
+        if group.released:
+            released = {entry: at for at, entry in enumerate(group.released)}
+            placed.sort(key=lambda each: released.get(each[0], -1))
+        owners: dict[Consumer | None, int] = {None: -1}
+        owners |= {each: at for at, each in enumerate(group.consumers.values())}
+        rows = [
+            (entry_id, source, number, owners[each.consumer], each.delivery_ms, each.delivery_count)
+            for each, entry_id, source, number in placed
+        ]
+        if not gone:
+            return rows
+        first: dict[tuple[int, int], _Row] = {}  # of the entries with one ID
+        for row in rows:
+            first.setdefault((row[1], row[0]), row)
+        return list(first.values())
+
+    def _divide(
+        self,
+        replica_id: int,
+        entries: list[PendingEntry],
+        live: dict[int, PendingEntry],
+        gone: list[PendingEntry],
+    ) -> None:
+        """Add pending entries of a region to the live ones, by their new IDs, or to the others."""
+        log = self._source.logs.get(replica_id)
+        numbers = sorted([entry.number for entry in entries if entry.number])
+        live_numbers = set() if log is None else set(log.live_numbers(numbers))
+        ids = [entry.entry_id for entry in entries if not entry.number]
+        live_ids = set(self._source.live_among(ids))
+        moved = self._renumbering.moved
+        for entry in entries:
+            number, entry_id = entry.number, entry.entry_id
+            if number in live_numbers:
+                if moved:
+                    entry_id = self._renumbering.id_of(replica_id, number, entry_id)
+                live.setdefault(entry_id, entry)
+            elif not number and entry_id in live_ids:
+                live.setdefault(entry_id, entry)
             else:
-                places[id(entry)] = entry_id, self.replica_id, number
-        held = [entry for entry in group.between(MIN_ID, MAX_ID) if entry.consumer is not None]
-        owners = {name: index for index, name in enumerate(group.consumers)}
-        rows: dict[tuple[int, int], _Row] = {}  # the first of the entries with one ID
-        for entry in [*sorted(held, key=_stamp), *group.released]:
-            entry_id, replica_id, number = places[id(entry)]
-            owner = -1 if entry.consumer is None else owners[entry.consumer.name]
-            rest = owner, entry.delivery_ms, entry.delivery_count
-            rows.setdefault((replica_id, entry_id), (entry_id, replica_id, number, *rest))
-        return list(rows.values())
+                gone.append(entry)
 
 
-def _stamp(entry: PendingEntry) -> int:
-    return entry.stamp
+def _stamp(place: _Place) -> int:
+    return place[0].stamp
+
+
+def _entry_id(entry: PendingEntry) -> int:
+    return entry.entry_id

@@ -173,7 +173,5 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     for name, seen_ms, active_ms in effect.consumers:
         owners.append(group.consumers.setdefault(name, Consumer(name, seen_ms, active_ms)))
     owners.append(None)  # at -1
-    for entry_id, replica_id, number, owner, delivery_ms, count in effect.pending:
-        entry = group.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
-        entry.number = number
+    group.adopt_pending(effect.pending, owners)
     group.begin_to_count(stream_of(keyspace, effect.db, effect.key), effect.entries_read)

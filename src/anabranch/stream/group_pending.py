@@ -230,6 +230,34 @@ class GroupPending:
                 self.by_age.add((delivery_ms, stamp, entry))
         return entry
 
+    def adopt_pending(
+        self, rows: Sequence[tuple[int, int, int, int, int, int]], owners: list[Consumer | None]
+    ) -> None:
+        """Continue with the pending entries of another stream's group; none is pending here.
+
+        A row is ``(entry ID, region, number, index in owners, delivery ms, delivery count)``.
+        """
+        stamp = self.stamp
+        self.stamp = stamp + len(rows)
+        fresh: list[tuple[int, PendingEntry]] = []
+        for entry_id, region, number, owner, delivery_ms, deliveries in rows:
+            consumer = owners[owner]
+            entry = PendingEntry(entry_id, consumer, delivery_ms, deliveries, stamp, number)
+            stamp += 1
+            if consumer is None:
+                self.released[entry] = None
+            fresh.append((region, entry))
+        fresh.sort(key=_id_of_row)
+        for region, entry in fresh:
+            self.pending[region].add(entry)
+            consumer = entry.consumer
+            if consumer is not None:
+                own = consumer.pending.get(region)
+                if own is None:
+                    own = consumer.pending[region] = PendingList()
+                own.add(entry)
+        self.by_age = None  # made again when somebody claims
+
     def _detach(self, region: int, entry: PendingEntry) -> None:
         """Remove an entry from everything but the list of the group."""
         consumer = entry.consumer
@@ -278,6 +306,10 @@ class GroupPending:
             assert set(consumer.between(MIN_ID, MAX_ID)) == owned[name]
         if self.by_age is not None:
             assert len(self.by_age) == self.pending_count - len(self.released)
+
+
+def _id_of_row(row: tuple[int, PendingEntry]) -> int:
+    return row[1].entry_id
 
 
 def _leave_consumers(region: int, gone: list[PendingEntry]) -> None:

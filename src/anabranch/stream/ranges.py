@@ -110,6 +110,13 @@ class Ranges:
         return [edge for pair in self for edge in pair]
 
     @classmethod
+    def of_numbers(cls, numbers: Iterable[int]) -> Ranges:
+        """The set of some numbers, which ascend."""
+        twin = cls()
+        twin.add_numbers(numbers)
+        return twin
+
+    @classmethod
     def of_flat(cls, edges: list[int]) -> Ranges:
         """The set that :meth:`flat` has returned in this form."""
         twin = cls()

@@ -122,23 +122,42 @@ class RegionLog(BlockSequence):
             return None
         return block, index
 
+    def live_numbers(self, numbers: Sequence[int]) -> list[int]:
+        """Those of these numbers, which ascend, that live entries have; O(their blocks)."""
+        live: list[int] = []
+        low = 0
+        while low < len(numbers):
+            at, first = self._after(numbers[low] - 1)
+            if at == len(self.blocks):
+                break
+            block = self.blocks[at]
+            high = bisect_right(numbers, _last_number(block), low)
+            alive: set[int] = set()
+            for run in block.runs(first, min(block.index_above(numbers[high - 1]), block.count)):
+                alive.update(block.numbers_of(*run))
+            live += filter(alive.__contains__, numbers[low:high])
+            low = high
+        return live
+
     def numbers_of(self, ids: Sequence[int]) -> list[int]:
         """The numbers of live entries with these IDs, which ascend; O(their blocks)."""
         numbers: list[int] = []
-        while len(numbers) < len(ids):
-            rest = ids[len(numbers) :]
-            found = self.find(rest[0])
+        low = 0
+        while low < len(ids):
+            found = self.find(ids[low])
             assert found is not None
             block, first = found
-            stop = block.index_after(rest[-1])
+            stop = block.index_after(ids[-1])
             some = block.numbers_of(first, stop)
-            if (
-                stop - first == len(rest) and block.ids[stop - 1] == rest[-1]
-            ):  # all entries that follow
-                numbers += some
-            else:
-                number_of = dict(zip(block.ids[first:stop], some, strict=True))
-                numbers += [number_of[each] for each in rest[: stop - first] if each in number_of]
+            high = low + stop - first
+            if high <= len(ids) and ids[high - 1] == block.ids[stop - 1]:
+                numbers += some  # all entries that follow
+                low = high
+                continue
+            number_of = dict(zip(block.ids[first:stop], some, strict=True))
+            while low < len(ids) and (number := number_of.get(ids[low])) is not None:
+                numbers.append(number)
+                low += 1
         return numbers
 
     def number_upto(self, entry_id: int) -> int:

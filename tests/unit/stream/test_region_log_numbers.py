@@ -121,6 +121,9 @@ def test_a_random_life(seed: int) -> None:
         some = [each for each in wanted if rng.random() < 0.8]  # a group was given the others
         for these in (wanted, some):
             assert log.numbers_of([each[1] for each in these]) == [each[0] for each in these]
+        asked = [number for number in range(low, high + 1) if rng.random() < 0.7]
+        known = {each[0] for each in naive.live}
+        assert log.live_numbers(asked) == [number for number in asked if number in known]
     for number, entry_id, position in naive.live:
         assert log.number_upto(entry_id) == number
         assert log.id_upto(number) == entry_id
