@@ -129,8 +129,7 @@ class Block:
         """The count of entries, dead or live; does not open the block."""
         if self.parts is not None:
             return len(self.parts)
-        ends = self._ends  # takes less time than asking packed IDs for their length
-        return self._packed_count if ends is None else len(ends)
+        return self._packed_count if self._ends is None else len(self._ends)  # quicker than of IDs
 
     @property
     def is_open(self) -> bool:
