@@ -71,17 +71,20 @@ def database_index(ctx: Context, raw: bytes) -> int:
 
 def delete(ctx: Context, args: list[bytes]) -> bytes:
     """DEL and UNLINK: remove keys; returns how many existed."""
-    keys = args[1:]
     db = ctx.db
+    if len(args) == 2:
+        if ctx.lookup(args[1]) is None:
+            return ZERO
+        ctx.emit(kinds.Delete(db.index, args[1], False))
+        ctx.changes += 1
+        return ONE
+    keys = args[1:]
     if db.deadlines:
         ctx.lookup_all(keys)  # a key past its deadline is removed, and does not count
     if db.values.keys().isdisjoint(keys):
         return ZERO
     before = len(db.values)
-    if len(keys) == 1:
-        ctx.emit(kinds.Delete(db.index, keys[0], False))
-    else:
-        ctx.emit(kinds.DeleteKeys(db.index, keys))
+    ctx.emit(kinds.DeleteKeys(db.index, keys))
     removed = before - len(db.values)
     ctx.changes += removed
     return integer(removed)
