@@ -9,8 +9,8 @@ share everything but the entries themselves, so they become one :class:`kinds.Ad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice
-from operator import attrgetter, lt
+from itertools import groupby, islice, repeat
+from operator import attrgetter, eq, gt, sub
 from typing import Any, Final, cast
 
 import msgspec
@@ -90,14 +90,9 @@ def runs_of(ids: Sequence[int]) -> list[int]:
     while low < count:
         first = ids[low]
         step = ids[low + 1] - first if low + 1 < count else 1
-        if step == 1:
-            high = _end_of_run(ids, low)
-        else:
-            high = low + 2
-            while step == STEP and high < count and ids[high] - ids[high - 1] == step:
-                high += 1
-            if high == low + 2:  # two of them say less as runs of their own
-                high, step = low + 1, 1
+        high = _end_of_run(ids, low, step) if step in (1, STEP) else low + 1
+        if step != 1 and high < low + 3:  # two of them say less as runs of their own
+            high, step = low + 1, 1
         found += (first >> SEQ_BITS, first & MAX_SEQ, high - low)
         if step != 1:
             found[-1] = low - high
@@ -106,15 +101,18 @@ def runs_of(ids: Sequence[int]) -> list[int]:
     return found
 
 
-def _end_of_run(ids: Sequence[int], low: int) -> int:
-    """Where the IDs that follow one another end. Most ascend, but an effect may name any."""
+def _end_of_run(ids: Sequence[int], low: int, step: int) -> int:
+    """Where the IDs end that are a step apart. Most ascend, but an effect may name any."""
     count = len(ids)
-    ahead = ids[low] - low
-    if ids[-1] - count + 1 == ahead and all(map(lt, ids, islice(ids, 1, None))):
-        return count
-    high = low + 1
-    while high < count and ids[high] - high == ahead:
+    if ids[-1] - ids[low] == (count - 1 - low) * step:
+        pairs = islice(ids, low + 1, None), islice(ids, low, None)
+        is_run = map(gt, *pairs) if step == 1 else map(eq, map(sub, *pairs), repeat(step))
+        if all(is_run):
+            return count
+    high, follows = low + 1, ids[low] + step
+    while high < count and ids[high] == follows:
         high += 1
+        follows += step
     return high
 
 

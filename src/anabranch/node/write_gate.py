@@ -142,12 +142,13 @@ class WriteGate:
         if self._settings.clock_skew_action == "refuse":
             error_ms = replicator.clock_error()
         is_off = abs(error_ms) > self._settings.max_clock_skew_ms
-        context = self._region.context
-        if is_off == bool(context.ids.refusal):
+        ids = self._region.context.ids
+        if is_off == bool(ids.refusal):
             return
+        ids.begin()
         if is_off:
-            context.ids.refusal = CLOCK_IS_OFF
+            ids.refusal = CLOCK_IS_OFF
             self._report_event("clock_refused", ahead_ms=round(error_ms))
         else:
-            context.ids.refusal = ""
+            ids.refusal = ""
             self._report_event("clock_accepted")

@@ -129,6 +129,7 @@ class Merging:
         replica = self._region.keyspace.replica
         previous = replica.own
         replica.own = replica_id_of(replica.region, epoch)
+        self._region.context.ids.begin()
         self._region.effects.emit(kinds.OpenEpoch(previous))
 
     def maintain(self) -> None:

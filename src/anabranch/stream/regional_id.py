@@ -10,15 +10,17 @@ half of a sequence number is the epoch modulo 65536.
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 
-__all__ = ["MODULUS", "automatic_id", "next_sequence", "sequence_in"]
+__all__ = ["MODULUS", "automatic_id", "next_sequence", "sequence_in", "steps_below"]
 
-MODULUS = 256
+MODULUS: Final = 256
 """Fixed for a cluster: region numbers are below it."""
 
-_EPOCH_BITS = 32
-_EPOCHS = 65536
+_EPOCH_BITS: Final = 32
+_EPOCHS: Final = 65536
 """After so many epochs of a region a sequence number may be ambiguous."""
 
 
@@ -51,3 +53,12 @@ def automatic_id(own: int, now_ms: int, last: int) -> int:
     if not (after - own) % MODULUS and (after + MODULUS) >> _EPOCH_BITS == own >> 8:
         return last + MODULUS  # the usual case: an own ID follows an own ID
     return (ms << SEQ_BITS) + next_sequence(own, after)
+
+
+def steps_below(own: int, seq: int) -> int:
+    """Below which sequence number an own ID is followed by the one ``MODULUS`` above.
+
+    ``seq`` is that of an own ID. If it is not within those of the epoch, the result is 0.
+    """
+    begin = own >> 8 << _EPOCH_BITS
+    return begin + (1 << _EPOCH_BITS) - MODULUS if seq >= begin else 0

@@ -429,6 +429,39 @@ def test_wait_remembers_the_epoch_in_which_it_was_written(
     assert server.do("WAIT", "1", "0") == 1
 
 
+def test_ids_of_a_millisecond_are_a_step_apart_and_begin_anew_with_an_epoch(
+    server: Harness, others: FakeRegions
+) -> None:
+    now_ms = server.clock.us // 1000
+
+    def added(key: str = "s") -> str:
+        return str(server.do("XADD", key, "*", "f", "v").decode())
+
+    sequences = [1, 257, 513, 769, 1025, 1281]
+    assert [added() for _ in sequences] == [f"{now_ms}-{each}" for each in sequences]
+    assert added("t") == f"{now_ms}-1"
+    assert added() == f"{now_ms}-1537"
+    server.region.merging.open_epoch(2)
+    assert added() == f"{now_ms}-{(2 << 32) + 1}"
+    assert added() == f"{now_ms}-{(2 << 32) + 257}"
+    server.advance(1)
+    assert added() == f"{now_ms + 1}-{(2 << 32) + 1}"
+
+
+def test_ids_of_an_epoch_end_before_those_of_the_next_one(server: Harness) -> None:
+    now_ms = server.clock.us // 1000
+    server.settings.xadd_id_uniqueness_mode = "liberal"
+    server.do("XADD", "s", f"{now_ms}-{(1 << 32) - 512}", "f", "v")
+    server.do("XADD", "t", f"{now_ms}-{(1 << 32) + 5}", "f", "v")
+    last = 65536 << 32 | 1
+    for key, sequences in (
+        ("s", [(1 << 32) - 511, (1 << 32) - 255, last, last + 256]),
+        ("t", [last, last + 256]),
+    ):
+        for each in sequences:
+            assert server.do("XADD", key, "*", "f", "v") == b"%d-%d" % (now_ms, each)
+
+
 def test_wait_never_blocks_a_transaction(server: Harness, others: FakeRegions) -> None:
     server.do("MULTI")
     server.do("XADD", "s", "*", "f", "v")

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.stream.entry_id import SEQ_BITS
-from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in
+from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in, steps_below
 
 NOW = 1_700_000_000_000
 EPOCH_BITS, EPOCHS = 32, 65536
@@ -45,6 +45,18 @@ def test_the_next_id_is_the_smallest_of_ours_above_the_last(
     expected = smallest(region, epoch, sequence if ago <= 0 else -1)
     assert automatic_id(own, NOW, last) == (ms << SEQ_BITS) + expected
     assert sequence_in(own, ms, last) == (ms << SEQ_BITS) + expected
+
+
+@given(regions, epochs, sequences)
+def test_an_own_id_is_followed_a_step_above_within_the_epoch(
+    region: int, epoch: int, sequence: int
+) -> None:
+    own = epoch << 8 | region
+    sequence += (region - sequence) % MODULUS
+    last = (NOW << SEQ_BITS) + sequence
+    follows = automatic_id(own, NOW, last) == last + MODULUS
+    is_of_epoch = sequence >> EPOCH_BITS == epoch
+    assert (sequence < steps_below(own, sequence)) == (is_of_epoch and follows)
 
 
 @given(regions, regions, st.integers(0, 3), st.integers(0, 3), sequences)

@@ -110,7 +110,7 @@ class Context:
         self.now_ms = self.effects.now_ms = now_ms
         self.ids.now_ms = now_ms
         self.ids.first = now_ms << SEQ_BITS
-        self.ids.last = -1
+        self.ids.begin()
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.request.arguments import id_argument
 from anabranch.errors import CommandError
 from anabranch.keyspace.vector_token import write_token
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
-from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in
+from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in, steps_below
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
@@ -24,11 +24,16 @@ _BELOW_LAST = "ERR The ID specified in XSETID is smaller than the target stream 
 _BELOW_ADDED = "ERR The entries_added specified in XSETID is smaller than the current entries_added"
 _BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller than the current one"
 
+_SEQ_END: Final = 1 << 60  # far below the last one, and a short integer in machine code
+
 
 class IdRules:
     """The rules of Redis. Setting the time also sets the first ID of the millisecond."""
 
-    __slots__ = ("any_below", "first", "heads", "heads_ms", "last", "now_ms", "refusal", "seq")
+    __slots__ = (
+        *("any_below", "first", "heads", "heads_ms", "last", "now_ms", "refusal", "seq"),
+        *("seq_end", "step"),
+    )
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -36,12 +41,19 @@ class IdRules:
         self.any_below = MAX_ID
         """Above an ID below this one, any ID may be the next; XADD then applies no rules."""
         self.refusal = ""  # why the clock makes no IDs; usually empty
-        # XADD keeps the last automatic ID, and its distance from ``first``.
+        self.step = 1  # from an automatic ID to the next one
+        # XADD keeps the last automatic ID, and its distance from ``first`` if that is below
+        # ``seq_end``: then the next one is a step above it.
         self.last = -1
         self.seq = -1
+        self.seq_end = _SEQ_END
         # XADD keeps the first bytes of IDs of a millisecond in replies, by the length of the rest.
         self.heads_ms = -1
         self.heads: list[bytes | None] = []
+
+    def begin(self) -> None:
+        """The next automatic ID follows from the rules, not from the last one."""
+        self.last = -1
 
     def automatic(self, last: int) -> int:
         """The ID for ``*`` above ``last``."""
@@ -96,6 +108,7 @@ class RegionalIdRules(IdRules):
     def __init__(self, replica: Replica, settings: Settings) -> None:
         super().__init__()
         self.any_below = 0
+        self.step = MODULUS
         self._replica = replica
         self._settings = settings
 
@@ -103,7 +116,10 @@ class RegionalIdRules(IdRules):
         """As in Redis, but with a sequence number of this region."""
         if self.refusal:
             raise CommandError(self.refusal)
-        return automatic_id(self._replica.own, self.now_ms, last)
+        own = self._replica.own
+        entry_id = automatic_id(own, self.now_ms, last)
+        self.seq_end = steps_below(own, entry_id - self.first)
+        return entry_id
 
     def consecutive(self, last: int, count: int) -> range:
         """The same."""

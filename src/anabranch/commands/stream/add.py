@@ -47,7 +47,6 @@ _LENGTH_LINES: Final = [b"\r\n$%d\r\n" % length for length in range(256)]
 
 _SEQUENCE_SIZE: Final = 1024
 _SEQUENCE: Final = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
-_KEPT_SEQ_END: Final = 1 << 60  # far below the last one, and a short integer in machine code
 _SEQUENCE_TEXT_MAX: Final = 24  # twenty digits, the line end, and one because lengths begin at 0
 
 
@@ -229,8 +228,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         seq = entry_id - ids.first
     else:
         if last is ids.last:  # as it is in a pipeline: no arithmetic on long integers
-            entry_id = last + 1
-            seq = ids.seq + 1
+            entry_id = last + ids.step
+            seq = ids.seq + ids.step
         else:
             if last < ids.any_below:
                 entry_id = ids.first
@@ -239,7 +238,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             else:
                 entry_id = ids.automatic(last)
             seq = entry_id - ids.first
-        if ids.any_below and seq < _KEPT_SEQ_END:  # then the next ID is the next number
+        if seq < ids.seq_end:
             ids.last, ids.seq = entry_id, seq
     if 0 <= seq < _SEQUENCE_SIZE:  # the usual case, without arithmetic on long integers
         ms = now_ms
