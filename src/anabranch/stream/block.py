@@ -409,12 +409,11 @@ class Block:
 
     # -- removing -----------------------------------------------------------------------------
 
-    def kill(self, index: int) -> None:
-        """Remove one live entry; the caller drops the block when ``live`` reaches 0."""
-        self.kill_all([index])
-
     def kill_all(self, indexes: list[int]) -> None:
-        """Remove live entries, each named once; the result is that of removing them one by one."""
+        """Remove live entries, each named once; the result is that of removing them one by one.
+
+        The caller drops the block when ``live`` reaches 0.
+        """
         self.digest = None
         dead = self.dead
         if isinstance(dead, set):

@@ -304,16 +304,7 @@ class BlockSequence:
 
     def remove(self, block: Block, index: int) -> None:
         """Remove one live entry that :meth:`find` or :meth:`spans` named."""
-        if self._live_sums:
-            del self._live_sums[self._block_index(block.first_id) + 1 :]
-        if block.shared:
-            block = self._own(self._block_index(block.first_id))
-        if block is self.tail:
-            self._keep_newest()  # a rewrite may remove its slot
-        block.kill(index)
-        self._gone += 1
-        if not block.live:
-            self._drop(block)
+        self.remove_within(block, [index])
 
     def live_among(self, ids: Iterable[int]) -> list[int]:
         """Those of these IDs that live entries have, in the given order."""
@@ -332,12 +323,12 @@ class BlockSequence:
 
     def remove_within(self, block: Block, indexes: list[int]) -> None:
         """Remove live entries of one block, each named once; does not open the block."""
-        at = self._block_index(block.first_id)
-        del self._live_sums[at + 1 :]
+        if self._live_sums:
+            del self._live_sums[self._block_index(block.first_id) + 1 :]
         if block.shared:
-            block = self._own(at)
+            block = self._own(self._block_index(block.first_id))
         if block is self.tail:
-            self._keep_newest()
+            self._keep_newest()  # a rewrite may remove its slot
         block.kill_all(indexes)
         self._gone += len(indexes)
         if not block.live:

@@ -134,6 +134,10 @@ def acknowledge(at: int) -> str:
     return f"XACK read g {at % 400 + 1}-1"
 
 
+def delete(at: int) -> str:
+    return f"XDEL read {at + 1}-1"
+
+
 def ping(at: int) -> str:
     return "PING"
 
@@ -147,6 +151,7 @@ BUDGETS: Final[dict[Callable[[int], str], float]] = {
     read_back: 54,
     group_read: 98,
     acknowledge: 48.5,
+    delete: 78,
 }
 
 

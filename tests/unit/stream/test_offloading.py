@@ -77,7 +77,7 @@ def test_a_block_that_is_rewritten_goes_back_into_the_file() -> None:
     block.offload(cache)
     before = shelf.held
     for entry_id in ids[:120]:
-        block.kill(block.find(entry_id))
+        block.kill_all([block.find(entry_id)])
     assert isinstance(block.packed, Offloaded)
     assert 0 < shelf.held < before
     live = [index for index in range(block.count) if index not in block.dead]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
@@ -25,7 +25,7 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.scheduling import Steps
-from anabranch.stream.located import LOCATED_AT_ONCE, LocatedEntries
+from anabranch.stream.located import LOCATED_AT_ONCE, LocatedEntries, Share
 from anabranch.stream.references import Policy, References
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
@@ -69,8 +69,10 @@ def xdel(ctx: Context, args: list[bytes]) -> bytes | None:
     if len(args) > LOCATED_AT_ONCE:
         return ctx.in_slices(args, _xdel(ctx, args))
     ids = id_list(args[2:])
-    doomed = stream.live_among(ids if len(ids) == 1 else list(dict.fromkeys(ids)))
-    return _delete(ctx, args[1], stream, doomed, None)
+    if len(ids) == 1:  # the usual form: the entry is looked up once
+        shares = [(region, block, [at], ids) for region, block, at in stream.find_all(ids[0])]
+        return _delete(ctx, args[1], stream, ids if shares else [], shares)
+    return _delete(ctx, args[1], stream, stream.live_among(list(dict.fromkeys(ids))), None)
 
 
 def _xdel(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
@@ -79,16 +81,16 @@ def _xdel(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
     if found is None:
         return [ZERO]
     stream, located = found
-    return [_delete(ctx, args[1], stream, list(located.live), located)]
+    return [_delete(ctx, args[1], stream, list(located.live), located.shares)]
 
 
 def _delete(
-    ctx: Context, key: bytes, stream: Stream, doomed: list[int], located: LocatedEntries | None
+    ctx: Context, key: bytes, stream: Stream, doomed: list[int], shares: list[Share] | None
 ) -> bytes:
     if not doomed:
         return ZERO
     before = stream.length
-    _remove(ctx, key, doomed, Policy.KEEPREF, located)
+    _remove(ctx, key, doomed, Policy.KEEPREF, shares)
     removed = before - stream.length  # several regions may have used one ID
     ctx.changes += removed
     return integer_reply(removed)
@@ -112,9 +114,9 @@ def _located(
 
 
 def _remove(
-    ctx: Context, key: bytes, ids: list[int], policy: Policy, located: LocatedEntries | None
+    ctx: Context, key: bytes, ids: list[int], policy: Policy, shares: list[Share] | None
 ) -> None:
-    """Emit the explicit deletion of live entries."""
+    """Emit the explicit deletion of live entries; ``shares`` say where they are, if it is known."""
     if ids:
         effect = kinds.Remove(
             ctx.db.index,
@@ -124,9 +126,13 @@ def _remove(
             dereferenced=policy is Policy.DELREF,
             trimmed=False,
         )
-        if located is not None:
-            effect.located = located.among(ids)
+        if shares is not None:
+            effect.located = shares
         ctx.emit(effect)
+
+
+def _shares(located: LocatedEntries | None, ids: Iterable[int]) -> list[Share] | None:
+    return None if located is None else located.among(ids)
 
 
 def xdelex(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -184,7 +190,7 @@ def _delete_each(
         for entry_id in ghosts
         if any(group.find(entry_id) is not None for group in stream.groups.values())
     ]
-    _remove(ctx, key, list(doomed), policy, located)
+    _remove(ctx, key, list(doomed), policy, _shares(located, doomed))
     if purged:
         ctx.emit(kinds.Dereference(ctx.db.index, key, purged))
     ctx.changes += len(doomed) + len(purged)
@@ -240,7 +246,7 @@ def _acknowledge_each(
             doomed.append(entry_id)
         elif policy is Policy.DELREF:
             ghosts.append(entry_id)
-    _remove(ctx, key, doomed, policy, located)
+    _remove(ctx, key, doomed, policy, _shares(located, doomed))
     if ghosts:
         ctx.emit(kinds.Dereference(ctx.db.index, key, ghosts))
     ctx.changes += len(acked)
