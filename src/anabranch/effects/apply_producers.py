@@ -27,7 +27,10 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     """
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
-    held = _held_tag(replica, stream, effect) if replica.is_regional else None
+    if not replica.is_regional:
+        stream.producers.remember(effect.pid, effect.iid, effect.entry_id, effect.at_ms)
+        return
+    held = _held_tag(replica, stream, effect)
     stream.shared.remember(
         stream,
         (replica.replica_id, replica.number),
@@ -38,11 +41,10 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
         effect.yields,
         replica.knows,
     )
-    if held is not None:
-        if replica.replica_id != replica.own:
-            # the context of an own effect is everything that is here
-            replica.conflicts.detect(held, replica.resolves_for)
-        replica.conflicts.hold(held)
+    if replica.replica_id != replica.own:
+        # the context of an own effect is everything that is here
+        replica.conflicts.detect(held, replica.resolves_for)
+    replica.conflicts.hold(held)
 
 
 def _held_tag(replica: Replica, stream: Stream, effect: kinds.Remember) -> HeldTag:

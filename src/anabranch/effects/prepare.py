@@ -194,9 +194,9 @@ def _configure(writer: Writer, effect: kinds.ConfigureProducers) -> Iterator[kin
     yield effect
 
 
-def _remember(writer: Writer, effect: kinds.Remember) -> Iterator[kinds.Effect]:
+def _remember(writer: Writer, effect: kinds.Remember) -> Iterable[kinds.Effect]:
     effect.yields = writer.settings.idmp_conflict == "collapse"
-    yield effect
+    return (effect,)
 
 
 # -- groups -----------------------------------------------------------------------------------

@@ -357,19 +357,6 @@ class _Nothing(Shared):
     def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
         stream.producers.configure(limits.duration_s, limits.maxsize)
 
-    def remember(
-        self,
-        stream: Bearer,
-        dot: Dot,
-        pid: bytes,
-        iid: bytes,
-        entry_id: int,
-        at_ms: int,
-        yields: bool,
-        covered: Covered,
-    ) -> None:
-        stream.producers.remember(pid, iid, entry_id, at_ms)
-
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
         return record
 

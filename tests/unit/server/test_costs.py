@@ -114,6 +114,10 @@ def add_idempotent(at: int) -> str:
     return f"XADD s IDMP producer {at} * a 1"
 
 
+def add_by_content(at: int) -> str:
+    return f"XADD s IDMPAUTO producer * a {at} b 2 c 3"
+
+
 def add_trimmed(at: int) -> str:
     return "XADD s MAXLEN ~ 1000 * a 1"
 
@@ -146,7 +150,8 @@ BUDGETS: Final[dict[Callable[[int], str], float]] = {
     ping: 8.5,
     add: 27.5,
     add_trimmed: 53,
-    add_idempotent: 55,
+    add_idempotent: 40.5,
+    add_by_content: 58,
     read_range: 48.5,
     read_back: 54,
     group_read: 98,

@@ -291,12 +291,14 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         or len(tail.parts) + tail.gaps >= ctx.node_entries_max > 0
         or tail.weight + weight >= ctx.node_bytes_max > 0
     )
-    if effects.before is not None or effects.publisher.flags:
+    is_short = effects.before is None and not effects.publisher.flags
+    if not is_short:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     else:
         shift, position = 1, -1
         if effects.replica.is_regional:
             shift, position, log = _numbered(ctx, key, stream)
+            is_short = False  # a tag gets its number, and more, on the usual way
         append_entry(
             ctx.keyspace, database, key, stream, log, entry_id, fragment, weight, opens, shift
         )
@@ -308,9 +310,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     ctx.changes += 1
     if options is not None:
         if options.pid:
-            ctx.emit(
-                kinds.Remember(database.index, key, options.pid, options.iid, entry_id, now_ms)
-            )
+            _remember(ctx, key, stream, options, entry_id, is_short)
         if options.trim is not None:
             trim_stream(ctx, key, options.trim)
     return reply
@@ -328,6 +328,22 @@ def _numbered(ctx: Context, key: bytes, stream: Stream) -> tuple[int, int, Regio
     if position := log.next_position:
         return number - position, position, log
     return 0, number, log_at(stream, replica, number)[0]
+
+
+def _remember(
+    ctx: Context, key: bytes, stream: Stream, options: _AddOptions, entry_id: int, is_short: bool
+) -> None:
+    """Store the tag of a new entry; the short way is that of the entry."""
+    pid, iid, now_ms = options.pid, options.iid, ctx.now_ms
+    if not is_short:
+        ctx.emit(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, now_ms))
+        return
+    if not stream.is_due:
+        ctx.keyspace.account.changed(stream)
+    stream.producers.remember(pid, iid, entry_id, now_ms)
+    record = ctx.effects.record
+    if record is not None:
+        record(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, now_ms))
 
 
 def _answered(
