@@ -7,11 +7,12 @@ by xor, so their order does not matter and a pair given twice does not cancel it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from xxhash import xxh3_128_digest
+
+from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
@@ -22,9 +23,19 @@ _MASK: Final = (1 << 64) - 1
 _LENGTHS: Final = [length.to_bytes(8, "little") for length in range(256)]
 _halves: Final = Struct(">qq").unpack
 _joined: Final = Struct("<QQ").pack
+_joined_signed: Final = Struct("<qq").pack
 
 
-def content_id(words: Sequence[bytes], start: int = 0) -> bytes:
+def _word(data: bytes, begin: i64) -> i64:
+    """Eight bytes from an offset on as a signed number, for machine code."""
+    word: i64 = 0
+    for at in range(begin, begin + 8):
+        byte: i64 = data[at]
+        word = (word << 8) | byte
+    return word
+
+
+def content_id(words: list[bytes], start: int = 0) -> bytes:
     """The 16-byte ID of ``[field, value, field, value, ...]``, which begin at ``start``.
 
     Digests are two signed words. In machine code sums leave out what is above 64 bits; otherwise
@@ -38,9 +49,13 @@ def content_id(words: Sequence[bytes], start: int = 0) -> bytes:
         field = words[index]
         size = len(field)
         length = _LENGTHS[size] if size < 256 else size.to_bytes(8, "little")
-        halves: tuple[int, int] = _halves(xxh3_128_digest(field + length + words[index + 1]))
-        high: i64 = halves[0]
-        low: i64 = halves[1]
+        value = words[index + 1]
+        if IS_COMPILED:  # half the instructions of the other way, which is faster interpreted
+            digest: bytes = xxh3_128_digest(b"%b%b%b" % (field, length, value))
+            high: i64 = _word(digest, 0)
+            low: i64 = _word(digest, 8)
+        else:
+            high, low = _halves(xxh3_128_digest(field + length + value))
         high_sum += high
         low_sum += low
         high_xor ^= high
@@ -48,6 +63,8 @@ def content_id(words: Sequence[bytes], start: int = 0) -> bytes:
     # The words of the xor change places, each rotated left by one: doubled, and its sign comes back
     high_sign: i64 = 1 if high_xor < 0 else 0
     low_sign: i64 = 1 if low_xor < 0 else 0
-    low_out: int = low_sum ^ (high_xor + high_xor + high_sign)
-    high_out: int = high_sum ^ (low_xor + low_xor + low_sign)
+    low_out: i64 = low_sum ^ (high_xor + high_xor + high_sign)
+    high_out: i64 = high_sum ^ (low_xor + low_xor + low_sign)
+    if IS_COMPILED:
+        return _joined_signed(low_out, high_out)
     return _joined(low_out & _MASK, high_out & _MASK)
