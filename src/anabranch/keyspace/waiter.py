@@ -19,6 +19,7 @@ class Waiter(Struct, eq=False, weakref=True):
     ``wants`` returns for the present value of a signalled key (None: no such key) whether running
     the command again can end the wait. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms``
     (0: never) the command runs again although no key was signalled (a pending entry comes of age).
+    ``request`` is what a reading command has parsed, and does not parse again.
     ``fails_without_key`` is set for XREADGROUP, which fails when its key is removed. Timers, and
     tables of who waits for other things than keys, have weak references to it.
     """
@@ -31,3 +32,4 @@ class Waiter(Struct, eq=False, weakref=True):
     timeout_reply: bytes
     fails_without_key: bool = False
     recheck_ms: int = 0
+    request: Any = None

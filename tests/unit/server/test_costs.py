@@ -60,12 +60,17 @@ class Client:
     """A connection of a server without sockets."""
 
     def __init__(self) -> None:
-        server = Server(Settings(), clock=StandingClock())
+        self._server = Server(Settings(), clock=StandingClock())
+        self.sink = Sink()
+        self.connection = self.connect(self.sink)
+
+    def connect(self, sink: Sink) -> ClientConnection:
+        """Another connection."""
         place = Admission().admit(Kind.CLIENT, "127.0.0.1")
         assert place is not None
-        self.sink = Sink()
-        self.connection = ClientConnection(server.clients, server.node, place)
-        self.connection.connection_made(self.sink)
+        connection = ClientConnection(self._server.clients, self._server.node, place)
+        connection.connection_made(sink)
+        return connection
 
     def send(self, *requests: str) -> bytes:
         """Send a pipeline; what it answers."""
@@ -160,6 +165,10 @@ BUDGETS: Final[dict[Callable[[int], str], float]] = {
 }
 
 
+WAKING_MAX: Final = 86
+"""For each of many readers that one entry wakes."""
+
+
 @pytest.mark.parametrize("request_of", BUDGETS)
 def test_calls_of_a_command_in_a_pipeline(client: Client, request_of: Callable[[int], str]) -> None:
     for first in range(0, 2 * DEPTH, DEPTH):
@@ -168,6 +177,18 @@ def test_calls_of_a_command_in_a_pipeline(client: Client, request_of: Callable[[
         client.send("XREADGROUP GROUP g c COUNT 400 STREAMS read >")
     calls = client.calls(list(map(request_of, range(2 * DEPTH, 3 * DEPTH))))
     assert calls <= BUDGETS[request_of]
+
+
+def test_calls_of_waking_a_reader(client: Client) -> None:
+    """It runs its command again, and does not read its arguments again."""
+    sinks = [Sink() for _ in range(DEPTH)]
+    readers = [client.connect(sink) for sink in sinks]
+    for _ in range(2):
+        for reader in readers:
+            reader.data_received(encoded("XREAD BLOCK 0 STREAMS w $"))
+        calls = client.calls(["XADD w * a 1"]) / DEPTH
+    assert all(sink.replies.endswith(b"a\r\n$1\r\n1\r\n") for sink in sinks)
+    assert calls <= WAKING_MAX
 
 
 def test_objects_that_an_entry_takes(client: Client) -> None:

@@ -203,11 +203,13 @@ class Context:
         *,
         fails_without_key: bool = False,
         recheck_ms: int = 0,
+        request: object = None,
     ) -> None:
         """Make the connection wait for keys; the command function then returns None.
 
-        ``args`` is what runs again when a key is signalled (``$`` already resolved). A command
-        that runs again and calls this once more keeps its place and its deadline.
+        ``args`` is what runs again when a key is signalled (``$`` already resolved), ``request``
+        the same in parsed form, for the command. A command that runs again and calls this once
+        more keeps its place and its deadline.
         """
         waiters = self.keyspace.waiters
         if self.waiter is not None:
@@ -228,6 +230,7 @@ class Context:
             timeout_reply,
             fails_without_key,
             recheck_ms,
+            request,
         )
         session.waiter = waiter
         waiters.enqueue(waiter)

@@ -93,9 +93,12 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
 
 def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     """Entries of several streams behind an ID each; may wait for them."""
-    if len(args) == 6 and (reply := _read_one(ctx, args)) is not None:
-        return reply
-    request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
+    if ctx.waiter is not None:
+        request: ReadRequest = ctx.waiter.request
+    else:
+        if len(args) == 6 and (reply := _read_one(ctx, args)) is not None:
+            return reply
+        request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
     budget = ReplyBudget(request) if request.is_limited else None
     served: list[tuple[bytes, list[bytes], int]] = []
     for at in (0,) if len(request.keys) == 1 else _with_news(ctx, request):
@@ -141,6 +144,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
         request.deadline_ms(ctx.now_ms),
         _is_stream,
         null_array(ctx.resp3),
+        request=request,
     )
     return None
 
@@ -222,11 +226,10 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
     """The request in the form in which it runs again: ``$`` means the moment of blocking."""
-    ids = request.ids.copy()
     for at, raw in enumerate(request.ids):
         if raw == b"$":
-            ids[at] = ctx.ids.newest(ctx.stream(request.keys[at]))
-    return args[: len(args) - len(ids)] + ids
+            request.ids[at] = ctx.ids.newest(ctx.stream(request.keys[at]))
+    return args[: len(args) - len(request.ids)] + request.ids
 
 
 def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Span]:

@@ -40,7 +40,10 @@ _Row = tuple[int, int, int, int]
 
 def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     """Read as a consumer of a group; may wait for new entries."""
-    request = parse_read(args, grouped=True, now_ms=ctx.now_ms)
+    if ctx.waiter is None:
+        request = parse_read(args, grouped=True, now_ms=ctx.now_ms)
+    else:
+        request = ctx.waiter.request
     name = request.group
     assert name is not None
     plans: list[tuple[bytes, Stream, Group, int | None]] = []  # None: new entries
@@ -91,6 +94,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         null_array(ctx.resp3),
         fails_without_key=True,
         recheck_ms=_next_claim(ctx, plans, request),
+        request=request,
     )
     return None
 
