@@ -78,3 +78,16 @@ def test_attributes_that_are_read_from_a_class_are_declared_as_such() -> None:
                     if re.search(rf"\b{kind.name}\.{last_name(target)}\b", code)
                 ]
     assert undeclared == []
+
+
+def test_no_bound_of_a_slice_is_an_assignment() -> None:
+    """In ``data[low : (low := high)]`` mypyc reads ``low`` after the assignment: it is empty."""
+    assigned = [
+        f"{name}:{each.lineno}"
+        for name, tree in trees()
+        for bounds in ast.walk(tree)
+        if isinstance(bounds, ast.Slice)
+        for each in ast.walk(bounds)
+        if isinstance(each, ast.NamedExpr)
+    ]
+    assert assigned == []

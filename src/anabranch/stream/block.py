@@ -229,11 +229,8 @@ class Block:
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """The runs of live entries in ``[low, high)`` as pairs of indexes, ascending."""
-        if not self.dead:
-            if low < high:
-                yield low, high
-            return
-        for gap in sorted(index for index in self.dead if low <= index < high):
+        gaps = sorted(index for index in self.dead if low <= index < high) if self.dead else []
+        for gap in gaps:
             if low < gap:
                 yield low, gap
             low = gap + 1
@@ -254,9 +251,12 @@ class Block:
         if self.parts is not None:
             return self.parts[low:high]
         data = self.data
-        ends = self.ends[low:high]
-        begins = [self.ends[low - 1] if low else 0, *ends]
-        return [data[begin:end] for begin, end in zip(begins, ends, strict=False)]
+        begin = self.ends[low - 1] if low else 0
+        fragments: list[bytes] = []
+        for end in self.ends[low:high].tolist():
+            fragments.append(data[begin:end])
+            begin = end
+        return fragments
 
     def slice(self, low: int, high: int) -> bytes:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
