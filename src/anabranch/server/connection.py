@@ -343,13 +343,11 @@ class ClientConnection:
             if session.stalled and self._clients.output_limit_exceeded(self):
                 self.transport.abort()
                 return
-        if session.closing:
+        if session.closing or (self._finishing and (session.blocked or not self.has_more)):
             self.close()
         elif not session.backlog:
             self._held_bytes = 0
-            if self._finishing and not self._unread:
-                self.close()
-            elif not self._reading:
+            if not self._reading:
                 self._go_on_reading()
         elif not self._reading and session.blocked:
             self._go_on_reading()
@@ -422,8 +420,6 @@ class ClientConnection:
         self._finishing = True
         self._pause_reading()
         self.flush()
-        if self.session.blocked:
-            self.close()
 
     def close(self) -> None:
         """Close once everything is written; the wait for the disk is limited."""

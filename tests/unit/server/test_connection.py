@@ -60,3 +60,22 @@ def test_the_end_of_the_requests_does_not_drop_a_reply_that_is_not_written_yet()
     assert waiting.connection.eof_received()
     assert waiting.sink.written == b"*2\r\n$4\r\nlist\r\n$1\r\nx\r\n"
     assert waiting.sink.closed
+
+
+def test_a_request_that_blocks_after_the_end_of_the_requests_ends_the_connection() -> None:
+    """Also if others wait behind it: nobody will ever read their replies."""
+    server = Server(Settings())
+    scheduler = server.node.region.scheduler
+    scheduler.drive(lambda: None)
+    client = Client(server)
+    ping = b"*1\r\n$4\r\nPING\r\n"
+    client.connection.data_received(
+        ping * 20_000 + b"*3\r\n$5\r\nBLPOP\r\n$1\r\nl\r\n$1\r\n0\r\n" + ping
+    )
+    assert client.connection.eof_received()
+    assert not client.sink.closed
+    while len(scheduler):
+        scheduler.run_turn()
+        server.node.end_turn()
+    assert client.sink.written == b"+PONG\r\n" * 20_000
+    assert client.sink.closed
