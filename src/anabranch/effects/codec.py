@@ -45,6 +45,9 @@ SENT_ENTRIES_BYTES_MAX: Final = 32 << 20
 SENT_IDS_MAX: Final = 1 << 20
 """The most IDs that an effect for other regions names without adding entries."""
 
+_EARLY_RUNS: Final = 8
+"""For so many runs of IDs it is tried whether the rest of the IDs is one."""
+
 IDS_MAX: Final = 1 << 32
 """The most IDs in one effect; an effect whose runs say more is refused."""
 
@@ -86,11 +89,14 @@ def runs_of(ids: Sequence[int]) -> list[int]:
         run = [ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ]
         return [*run, count] if ids.step == 1 else [*run, -count, ids.step]
     found: list[int] = []
-    low = 0
+    low = at = 0
     while low < count:
         first = ids[low]
         step = ids[low + 1] - first if low + 1 < count else 1
-        high = _end_of_run(ids, low, step) if step in (1, STEP) else low + 1
+        high = low + 1
+        if step in (1, STEP):
+            high = _end_of_run(ids, low, step, is_early=at < _EARLY_RUNS)
+            at += 1
         if step != 1 and high < low + 3:  # two of them say less as runs of their own
             high, step = low + 1, 1
         found += (first >> SEQ_BITS, first & MAX_SEQ, high - low)
@@ -101,10 +107,14 @@ def runs_of(ids: Sequence[int]) -> list[int]:
     return found
 
 
-def _end_of_run(ids: Sequence[int], low: int, step: int) -> int:
-    """Where the IDs end that are a step apart. Most ascend, but an effect may name any."""
+def _end_of_run(ids: Sequence[int], low: int, step: int, *, is_early: bool) -> int:
+    """Where the IDs end that are a step apart. Most ascend, but an effect may name any.
+
+    The rest of the IDs is often one run. That is looked at as a whole if the run ``is_early``: with
+    very many runs it would take too long.
+    """
     count = len(ids)
-    if ids[-1] - ids[low] == (count - 1 - low) * step:
+    if is_early and ids[-1] - ids[low] == (count - 1 - low) * step:
         pairs = islice(ids, low + 1, None), islice(ids, low, None)
         is_run = map(gt, *pairs) if step == 1 else map(eq, map(sub, *pairs), repeat(step))
         if all(is_run):
