@@ -31,17 +31,22 @@ _PARTS: Final = 50
 _ENTRIES: Final = 500
 """The count of objects that are freed in one step."""
 
+_VALUES_MAX: Final = 1 << 18
+"""While more values wait, a command that removes several frees them itself."""
+
 
 class DeferredFree:
     """The values to free, in the order of their arrival."""
 
-    __slots__ = ("_orders", "_steps", "_things", "call")
+    __slots__ = ("_orders", "_settles_first", "_steps", "_things", "_waiting", "call")
 
     def __init__(self) -> None:
         self.call: Callable[[], None] | None = None
         """Called when there is something to sweep."""
         self._orders: deque[KeyOrder] = deque()
+        self._settles_first = False
         self._things: deque[_Thing] = deque()
+        self._waiting = 0  # the count of values in lists and dictionaries among them
         self._steps: Iterator[bool] | None = None
 
     def __len__(self) -> int:
@@ -50,9 +55,13 @@ class DeferredFree:
 
     def defer(self, thing: _Thing) -> None:
         """Free a value that only snapshots and readers of frozen views may still use."""
-        if self.call is not None and _is_large(thing):
-            self._things.append(thing)
-            self.call()
+        if self.call is None or not _is_large(thing):
+            return
+        if isinstance(thing, list) and self._waiting > _VALUES_MAX:
+            return
+        self._things.append(thing)
+        self._waiting += _values_in(thing)
+        self.call()
 
     def settle(self, order: KeyOrder) -> None:
         """Let the order of SCAN follow the keys."""
@@ -64,28 +73,47 @@ class DeferredFree:
             self.call()
 
     def sweep(self, is_over: Callable[[], bool], *, frees: bool = True) -> bool:
-        """Free values until the deadline, at least one step; returns whether work is left.
+        """Work until the deadline, at least one step; returns whether work is left.
 
-        Frees nothing while a reader uses a frozen view of the next value, or without ``frees``.
+        Orders come first in every other call, so that neither waits for the end of the other. Frees
+        nothing while a reader uses a frozen view of the next value, or without ``frees``.
         """
+        self._settles_first = not self._settles_first
+        is_cut = (
+            (self._settles_first and self._settle_some(is_over))
+            or (frees and self._free_some(is_over))
+            or self._settle_some(is_over)
+        )
+        return is_cut and len(self) > 0
+
+    def _settle_some(self, is_over: Callable[[], bool]) -> bool:
+        """Whether the deadline came."""
         while self._orders:
             if not self._orders[0].settle():
                 self._orders.popleft()
             if is_over():
-                return len(self) > 0
-        while frees:
+                return True
+        return False
+
+    def _free_some(self, is_over: Callable[[], bool]) -> bool:
+        """Whether the deadline came."""
+        while self._steps is not None or self._things:
             if self._steps is None:
-                if not self._things:
-                    return False
-                self._steps = _steps(self._things.popleft())
+                thing = self._things.popleft()
+                self._waiting -= _values_in(thing)
+                self._steps = _steps(thing)
             is_free = next(self._steps, None)
             if is_free is None:
                 self._steps = None
             elif not is_free:
                 return False
             if is_over():
-                return len(self) > 0
+                return True
         return False
+
+
+def _values_in(thing: _Thing) -> int:
+    return len(thing) if isinstance(thing, list | dict) else 0
 
 
 def _is_large(thing: _Thing) -> bool:

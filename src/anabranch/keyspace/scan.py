@@ -32,7 +32,7 @@ _UNSETTLED_MAX = 1 << 18  # keys that wait for that; beyond, who changes keys wa
 class KeyOrder:
     """The keys of one database in scanning order."""
 
-    __slots__ = ("_buckets", "_keys", "_unsettled", "_used", "_waiting")
+    __slots__ = ("_buckets", "_keys", "_unsettled", "_used", "_waiting", "changes")
 
     def __init__(self, keys: Collection[bytes]) -> None:
         """``keys`` are always the keys that exist."""
@@ -40,6 +40,8 @@ class KeyOrder:
         # Keys that were created or removed: their buckets are as they were before
         self._unsettled: deque[Iterator[bytes]] = deque()
         self._waiting = 0  # the count of those keys
+        self.changes = 0
+        """The count of changes of very many keys so far; the latest may be unsettled."""
         # Dictionaries, not lists: keys chosen to collide must not make removal slow.
         self._buckets: dict[int, dict[bytes, None]] = {}
         self._used = bytearray()  # 1 for each bucket with a key; empty before the first key
@@ -77,6 +79,7 @@ class KeyOrder:
             return
         self._unsettled.append(iter(keys))
         self._waiting += len(keys)
+        self.changes += 1
         while self._waiting > _UNSETTLED_MAX:
             self.settle()
 
@@ -84,6 +87,10 @@ class KeyOrder:
     def is_settled(self) -> bool:
         """Whether pages have all keys that exist, and no others."""
         return not self._unsettled
+
+    def is_settled_upto(self, changes: int) -> bool:
+        """The same as far as the first ``changes`` changes of very many keys can tell."""
+        return self.changes - len(self._unsettled) >= changes
 
     def settle(self) -> bool:
         """Put some keys into their buckets, or take them out; returns whether others are left."""
@@ -128,7 +135,7 @@ class KeyOrder:
     def any_key(self, random_below: Callable[[int], int]) -> bytes | None:
         """A random key; the probability depends on its bucket's size. None without keys.
 
-        Not before :attr:`is_settled`.
+        Unless :attr:`is_settled`, it may be a removed key, or None although there are keys.
         """
         if not self._buckets:
             return None

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from anabranch.commands.execution.session import Session
+from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.digest import keyspace_digest
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.scan import KeyOrder
+from anabranch.keyspace.values import StringValue, Value
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.scheduling import SLICE_NS
 from anabranch.stream.block import Block
@@ -360,6 +363,53 @@ def test_the_order_of_very_many_keys_follows_in_steps(
         reply = region.end(session)
         assert reply in ([b"0", [b"key:0"]], b"key:0")
     region.check()
+
+
+@pytest.mark.parametrize("order", [("SCAN", 0), ("RANDOMKEY",)])
+def test_who_changes_very_many_keys_all_the_time_keeps_nobody_waiting(
+    region: Driven, order: tuple[object, ...]
+) -> None:
+    keys = [f"key:{index}" for index in range(5000)]
+    changes = ("MSET", *[word for key in keys for word in (key, "v")]), ("DEL", *keys)
+    region.do("DEL", "s", session=region.other)
+    region.do(*changes[0], session=region.other)
+    session = region.begin(*order)
+    for turn in range(20):
+        region.do(*changes[(turn + 1) % 2], session=region.other)
+        region.region.scheduler.run_turn()
+        region.settle()
+    assert region.replies(session)
+
+
+def test_deleted_values_and_the_order_of_keys_do_not_wait_for_each_other() -> None:
+    keys = {b"key:%d" % index for index in range(5000)}
+    order = KeyOrder(keys)
+    free = DeferredFree()
+    free.call = lambda: None
+    order.changed(list(keys))
+    free.settle(order)
+    values: list[Value] = [StringValue(b"v")] * 1000
+    free.defer(values)
+    for _ in range(4):
+        assert free.sweep(lambda: True)
+    assert len(values) < 1000
+    assert not order.is_settled
+    while free.sweep(lambda: True):
+        pass
+    order.check()
+    assert not values
+
+
+def test_so_many_deleted_values_wait_and_no_more() -> None:
+    free = DeferredFree()
+    free.call = lambda: None
+    for _ in range(3):
+        free.defer([StringValue(b"v")] * 140_000)
+    assert len(free) == 2
+    while free.sweep(lambda: False):
+        pass
+    free.defer([StringValue(b"v")])
+    assert len(free) == 1
 
 
 # -- long replies --------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ Keys past their deadline do not exist for any of them, whether they have been re
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import scanning, texts
 from anabranch.commands.request.arguments import integer_or_none
@@ -20,6 +18,9 @@ __all__ = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb
 
 _REAPED_MAX = 1000
 """Keys past their deadline that DBSIZE removes before it counts; more wait for the background."""
+
+_DRAWS = 100
+"""Keys that RANDOMKEY draws in one step; those that do not exist any more do not count."""
 
 
 def keys(ctx: Context, args: list[bytes]) -> bytes:
@@ -40,11 +41,28 @@ def keys(ctx: Context, args: list[bytes]) -> bytes:
 def scan(ctx: Context, args: list[bytes]) -> bytes | None:
     """One page of an iteration over all keys."""
     cursor = scanning.cursor(args[1])
-    count, matches, type_name = scanning.scan_options(args[2:], over_keys=True)
+    options = scanning.scan_options(args[2:], over_keys=True)
+    if not ctx.db.order.is_settled:
+        return ctx.in_slices(args, _settled_page(ctx, cursor, options))
+    return _page(ctx, cursor, options)
+
+
+def _settled_page(ctx: Context, cursor: int, options: scanning.ScanOptions) -> Steps[list[bytes]]:
+    """The page when the order has followed what was changed before; a later change may be missing.
+
+    So others who change keys all the time do not keep the client waiting.
+    """
     order = ctx.db.order
-    if not order.is_settled:
-        return ctx.in_slices(args, _when_settled(ctx, args, scan))
-    cursor, candidates = order.page(cursor, count)
+    changes = order.changes
+    while not order.is_settled_upto(changes):
+        order.settle()
+        yield
+    return [_page(ctx, cursor, options)]
+
+
+def _page(ctx: Context, cursor: int, options: scanning.ScanOptions) -> bytes:
+    count, matches, type_name = options
+    cursor, candidates = ctx.db.order.page(cursor, count)
     found = []
     for key in candidates:
         if matches is not None and not matches(key):
@@ -53,17 +71,6 @@ def scan(ctx: Context, args: list[bytes]) -> bytes | None:
         if value is not None and (type_name is None or value.type_name == type_name):
             found.append(key)
     return ctx.reply([b"%d" % cursor, found])
-
-
-def _when_settled(
-    ctx: Context, args: list[bytes], command: Callable[[Context, list[bytes]], bytes | None]
-) -> Steps[list[bytes]]:
-    """Run a command when the order has followed all changes of keys."""
-    while ctx.db.order.settle():
-        yield
-    reply = command(ctx, args)
-    assert reply is not None
-    return [reply]
 
 
 def dbsize(ctx: Context, args: list[bytes]) -> bytes:
@@ -78,15 +85,21 @@ def dbsize(ctx: Context, args: list[bytes]) -> bytes:
 
 def randomkey(ctx: Context, args: list[bytes]) -> bytes | None:
     """Some key of the selected database."""
-    order = ctx.db.order
-    if not order.is_settled:
-        return ctx.in_slices(args, _when_settled(ctx, args, randomkey))
-    while True:
-        key = order.any_key(ctx.server.host.random_below)
-        if key is None:
-            return null(ctx.resp3)
-        if ctx.lookup(key) is not None:  # otherwise it was past its deadline and is removed now
-            return bulk(key)
+    return ctx.in_slices(args, _random_key(ctx))
+
+
+def _random_key(ctx: Context) -> Steps[list[bytes]]:
+    while ctx.db.values:
+        order = ctx.db.order
+        for _ in range(_DRAWS):
+            key = order.any_key(ctx.server.host.random_below)
+            if key is None:
+                break
+            if ctx.lookup(key) is not None:  # otherwise it was past its deadline and is removed now
+                return [bulk(key)]
+        order.settle()
+        yield
+    return [null(ctx.resp3)]
 
 
 def swapdb(ctx: Context, args: list[bytes]) -> bytes:
