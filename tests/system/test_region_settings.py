@@ -205,8 +205,10 @@ def test_a_region_may_take_no_writes_while_a_state_is_coming(pair: Pair) -> None
     pair.eu.config_set("oplog-max-bytes", 1, "region-cache-bytes", 0)
     _fall_behind(pair)
     pair.us.xadd("t", {"f": "v"})
-    pair.eu.execute_command("AB.LINK", "us", "RESUME")
-    pair.eu.execute_command("AB.LINK", "us", "RATE", "2000")
+    with pair.eu.pipeline() as slowly:  # in one turn: the state would come at once between the two
+        slowly.execute_command("AB.LINK", "us", "RESUME")
+        slowly.execute_command("AB.LINK", "us", "RATE", "500")
+        slowly.execute()
 
     def is_refused() -> bool:
         try:
