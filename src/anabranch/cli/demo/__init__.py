@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -30,6 +31,7 @@ LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
 
 INTERRUPTED: Final = 130
 PAGE_S: Final = 5.0
+LOOK_S: Final = 0.5
 
 
 def _latency(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
@@ -150,7 +152,11 @@ def _waiting(console: Console, *, interactive: bool, pace: float) -> Callable[[]
             time.sleep(pace)
             return
         console.print("  [dim]Enter goes on, Ctrl-C stops everything[/]", end=" ")
-        if not sys.stdin.readline():
+        with open(0, "rb", buffering=0, closefd=False) as keyboard:  # select sees what is unread
+            while not select.select([keyboard], [], [], LOOK_S)[0]:
+                pass  # Python sees a Ctrl-C that came just before a call only after the call
+            line = keyboard.readline()
+        if not line:
             raise KeyboardInterrupt
 
     return wait
