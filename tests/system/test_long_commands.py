@@ -22,7 +22,7 @@ from tests.system.test_fairness import WAIT_MS, best, canary_of
 ENTRIES = 100_000
 REGIONAL_ENTRIES = 60_000
 PIPELINE = 1000
-NAMES = 50_000
+NAMES = 25_000
 KEYS = 10_000
 PINGS_MIN = 5
 TIMEOUT_S = 60.0
