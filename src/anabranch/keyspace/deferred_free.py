@@ -68,7 +68,7 @@ class DeferredFree:
         if self.call is None:
             while order.settle():
                 pass
-        elif not order.is_settled:
+        elif not order.is_settled and order not in self._orders:
             self._orders.append(order)
             self.call()
 
