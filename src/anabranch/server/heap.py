@@ -18,7 +18,7 @@ _REST_SHARE: Final = 0.05
 """The server rests while it uses less than this share of a core."""
 _WORTH_CPU_S: Final = 0.2
 """After less work than this, no call is made."""
-_WORTH_BYTES: Final = 4 << 20
+_WORTH_BYTES: Final = 1 << 20
 """A call is made all the same if so much was freed since the last one."""
 _COST_SHARE: Final = 0.001
 """The greatest share of the time that the calls may take."""

@@ -40,7 +40,7 @@ def test_what_compression_has_freed_is_given_back() -> None:
     machine = Machine()
     machine.live(60, cpu_share=0.5)
     assert machine.live(20, cpu_share=0.001) == 1
-    for freed, times in ((5 << 20, 2), (8 << 20, 2), (10 << 20, 3)):
+    for freed, times in ((2 << 20, 2), (5 << 19, 2), (7 << 19, 3)):
         for _ in range(12):
             machine.now_s += 1
             machine.heap.tick(freed)
