@@ -257,6 +257,11 @@ def fingerprint(data: bytes) -> bytes:
     return data[_HEADER.size : HEADER_BYTES]
 
 
+def fingerprinted(data: bytes) -> bytes:
+    """As much of a batch as the fingerprint of its :func:`wire_form` is taken from."""
+    return data if data[_FLAGS_AT] & (CONTINUES | UNIT_CONTINUES) else data[:HEADER_BYTES]
+
+
 def saved_bytes(data: bytes) -> int:
     """The bytes that compression has saved in a batch, which is known to be whole."""
     if not data[_FLAGS_AT] & COMPRESSED:

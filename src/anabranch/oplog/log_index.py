@@ -1,8 +1,7 @@
 """An index of the effects of each replica ID in the log, from which peers get them.
 
-The newest batches are in memory, in the form in which they are sent. Of older batches one position
-is kept every so many bytes, and the log is read from there on. So a peer that lags costs a few
-numbers and no queue.
+The newest batches are in memory. Of older batches one position is kept every so many bytes, and the
+log is read from there on. So a peer that lags costs a few numbers and no queue.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from anabranch.oplog.ages import Ages
-from anabranch.oplog.batch import fingerprint, is_local, span, wire_form
+from anabranch.oplog.batch import fingerprint, fingerprinted, is_local, span, wire_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog, Segment
 from anabranch.oplog.storage import Storage
@@ -32,11 +31,11 @@ class _BatchIndex:
     def __init__(self, begin: int) -> None:
         self.begin = begin  # numbers up to this one are not in the log
         self.last = begin
-        self.fingerprint: bytes | None = None  # of the last batch
+        self.newest: bytes | None = None  # the last batch, or what its fingerprint is taken from
         self.durable = begin
         self.firsts = array("Q")  # first numbers of noted batches
         self.positions = array("Q")  # positions of noted batches
-        # (first number, last number, position behind it, bytes as they are sent)
+        # (first number, last number, position behind it, bytes in the log)
         self.recent: deque[tuple[int, int, int, bytes]] = deque()
 
 
@@ -69,9 +68,8 @@ class LogIndex:
             known.firsts.append(first)
             known.positions.append(position)
         known.last = last
-        sent = wire_form(data)
-        known.fingerprint = fingerprint(sent)
-        known.recent.append((first, last, end, sent))
+        known.newest = fingerprinted(data)
+        known.recent.append((first, last, end, data))
         self._order.append(replica_id)
         self._recent_bytes += len(data)
         self._unsynced.append((end, replica_id, last))
@@ -190,7 +188,7 @@ class LogIndex:
                 if end > visible or size >= max_bytes:
                     break
                 if last > after:
-                    found.append(data)
+                    found.append(wire_form(data))
                     size += len(data)
             return found
         return self._read_log(log, known, replica_id, after, max_bytes, visible)
@@ -201,7 +199,7 @@ class LogIndex:
         if known is None or not known.begin < number <= known.last:
             return None
         if number == known.last:
-            return known.fingerprint
+            return None if known.newest is None else fingerprint(wire_form(known.newest))
         batches = self.read(log, replica_id, number - 1, 1, log.end)
         if not batches:
             return None
