@@ -142,14 +142,6 @@ def _id_head(ms: int, seq_digits: int) -> bytes:
 # formatting takes a third of the time of joining, and interpreted twice as long. An argument too
 # long for the table of lengths raises IndexError.
 # fmt: off
-def _one_field(head: bytes, words: list[bytes]) -> bytes:
-    _, _, _, a, b = words
-    line = _LENGTH_LINES
-    if IS_COMPILED:
-        return b"*2\r\n%b*2%b%b%b%b\r\n" % (head, line[len(a)], a, line[len(b)], b)
-    return b"".join((b"*2\r\n", head, b"*2", line[len(a)], a, line[len(b)], b, b"\r\n"))
-
-
 def _two_fields(head: bytes, words: list[bytes]) -> bytes:
     _, _, _, a, b, c, d = words
     line = _LENGTH_LINES
@@ -261,7 +253,14 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     count = len(words) - 3
     try:
         if count == 2:
-            fragment = _one_field(reply, words)
+            a, b = words[3], words[4]
+            line = _LENGTH_LINES
+            if IS_COMPILED:
+                fragment = b"*2\r\n%b*2%b%b%b%b\r\n" % (reply, line[len(a)], a, line[len(b)], b)
+            else:
+                fragment = b"".join(
+                    (b"*2\r\n", reply, b"*2", line[len(a)], a, line[len(b)], b, b"\r\n")
+                )
         elif count == 6:
             fragment = _three_fields(reply, words)
         elif count == 4:
