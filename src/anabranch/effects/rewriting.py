@@ -229,8 +229,11 @@ _Views = dict[int, _View]
 
 def _views(source: Stream) -> _Views:
     """The entries of a stream at this moment; invalid after the next change."""
-    logs = ((replica_id, source.logs[replica_id]) for replica_id in source.ranked())
-    return {replica_id: _View(log.blocks, log.first_ids) for replica_id, log in logs}
+    views = {}
+    for replica_id in source.ranked():
+        log = source.logs[replica_id]
+        views[replica_id] = _View(log.blocks, log.first_ids)
+    return views
 
 
 def _numbers(blocks: list[Block], low: int, high: int) -> list[int]:

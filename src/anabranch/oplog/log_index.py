@@ -105,7 +105,7 @@ class LogIndex:
         before = self._indexes.get(replica_id)
         if before is not None and before.recent:
             self._recent_bytes -= sum(len(batch[3]) for batch in before.recent)
-            self._order = deque(each for each in self._order if each != replica_id)
+            self._order = deque([each for each in self._order if each != replica_id])
         known = self._indexes[replica_id] = _BatchIndex(number)
         return known
 
