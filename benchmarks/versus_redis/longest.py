@@ -240,7 +240,9 @@ def long_commands() -> list[LongCommand]:
             lambda _: [request("SELECT", SPARE_DB), request("FLUSHDB"), request("SELECT", 0)],
             lambda stage: stage.copy(SPARE_DB),
         ),
-        *map(_of_many_names, ("EXISTS", "MGET", "SADD", "MSET", "DEL", "SUBSCRIBE", "XREAD")),
+        *map(_of_many_names, ("EXISTS", "MGET", "SADD", "MSET")),
+        _of_many_names("MSET", kind="existing keys"),
+        *map(_of_many_names, ("DEL", "SUBSCRIBE", "XREAD")),
         LongCommand(
             "KEYS *, a tenth as many keys",
             lambda _: [request("SELECT", KEYS_DB), request("KEYS", "*"), request("SELECT", 0)],
@@ -286,8 +288,11 @@ def _of_many(name: str, *words: str | int) -> LongCommand:
     return LongCommand(f"{name} of a tenth of the IDs", timed, Stage.copy)
 
 
-def _of_many_names(name: str) -> LongCommand:
-    """A command with many arguments; the names are those of keys, with values for MSET."""
+def _of_many_names(name: str, kind: str = "names") -> LongCommand:
+    """A command with many arguments; the names are those of keys, with values for MSET.
+
+    ``kind`` is what they are in the row's name: "existing keys" are made before.
+    """
 
     def timed(stage: Stage) -> list[Request]:
         names = [f"key:{index}" for index in range(stage.many)]
@@ -303,12 +308,12 @@ def _of_many_names(name: str) -> LongCommand:
     def prepare(stage: Stage) -> None:
         stage.ask("SELECT", SPARE_DB)
         stage.ask("FLUSHDB")
-        if name in ("MGET", "DEL"):
+        if name in ("MGET", "DEL") or kind == "existing keys":
             keys = [request("SET", f"key:{index}", "v") for index in range(stage.many)]
             stage.connection.replay(windows(keys, 256))
         stage.ask("SELECT", 0)
 
-    return LongCommand(f"{name} of a tenth as many names", timed, prepare)
+    return LongCommand(f"{name} of a tenth as many {kind}", timed, prepare)
 
 
 def _restoring(name: str, source: str) -> LongCommand:
