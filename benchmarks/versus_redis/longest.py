@@ -240,9 +240,14 @@ def long_commands() -> list[LongCommand]:
             lambda _: [request("SELECT", SPARE_DB), request("FLUSHDB"), request("SELECT", 0)],
             lambda stage: stage.copy(SPARE_DB),
         ),
-        *map(_of_many_names, ("EXISTS", "MGET", "SADD", "MSET")),
-        _of_many_names("MSET", kind="existing keys"),
-        *map(_of_many_names, ("DEL", "SUBSCRIBE", "XREAD")),
+        _of_many_names("EXISTS"),
+        _of_many_names("MGET", keys_exist=True),
+        _of_many_names("SADD"),
+        _of_many_names("MSET"),
+        _of_many_names("MSET", "existing keys", keys_exist=True),
+        _of_many_names("DEL", keys_exist=True),
+        _of_many_names("SUBSCRIBE"),
+        _of_many_names("XREAD"),
         LongCommand(
             "KEYS *, a tenth as many keys",
             lambda _: [request("SELECT", KEYS_DB), request("KEYS", "*"), request("SELECT", 0)],
@@ -288,11 +293,8 @@ def _of_many(name: str, *words: str | int) -> LongCommand:
     return LongCommand(f"{name} of a tenth of the IDs", timed, Stage.copy)
 
 
-def _of_many_names(name: str, kind: str = "names") -> LongCommand:
-    """A command with many arguments; the names are those of keys, with values for MSET.
-
-    ``kind`` is what they are in the row's name: "existing keys" are made before.
-    """
+def _of_many_names(name: str, arguments: str = "names", *, keys_exist: bool = False) -> LongCommand:
+    """A command with many arguments; the names are those of keys, with values for MSET."""
 
     def timed(stage: Stage) -> list[Request]:
         names = [f"key:{index}" for index in range(stage.many)]
@@ -308,12 +310,12 @@ def _of_many_names(name: str, kind: str = "names") -> LongCommand:
     def prepare(stage: Stage) -> None:
         stage.ask("SELECT", SPARE_DB)
         stage.ask("FLUSHDB")
-        if name in ("MGET", "DEL") or kind == "existing keys":
+        if keys_exist:
             keys = [request("SET", f"key:{index}", "v") for index in range(stage.many)]
             stage.connection.replay(windows(keys, 256))
         stage.ask("SELECT", 0)
 
-    return LongCommand(f"{name} of a tenth as many {kind}", timed, prepare)
+    return LongCommand(f"{name} of a tenth as many {arguments}", timed, prepare)
 
 
 def _restoring(name: str, source: str) -> LongCommand:

@@ -257,8 +257,12 @@ def fingerprint(data: bytes) -> bytes:
     return data[_HEADER.size : HEADER_BYTES]
 
 
-def fingerprinted(data: bytes) -> bytes:
-    """As much of a batch as the fingerprint of its :func:`wire_form` is taken from."""
+def fingerprint_source(data: bytes) -> bytes:
+    """The bytes of a batch that :func:`wire_form` needs for the right fingerprint.
+
+    The whole batch if its flags change on the way to other regions, because the checksum covers
+    the flags; otherwise the header.
+    """
     return data if data[_FLAGS_AT] & (CONTINUES | UNIT_CONTINUES) else data[:HEADER_BYTES]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from anabranch.oplog.ages import Ages
-from anabranch.oplog.batch import fingerprint, fingerprinted, is_local, span, wire_form
+from anabranch.oplog.batch import fingerprint, fingerprint_source, is_local, span, wire_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog, Segment
 from anabranch.oplog.storage import Storage
@@ -31,7 +31,7 @@ class _BatchIndex:
     def __init__(self, begin: int) -> None:
         self.begin = begin  # numbers up to this one are not in the log
         self.last = begin
-        self.newest: bytes | None = None  # the last batch, or what its fingerprint is taken from
+        self.newest: bytes | None = None  # the fingerprint_source() of the last batch
         self.durable = begin
         self.firsts = array("Q")  # first numbers of noted batches
         self.positions = array("Q")  # positions of noted batches
@@ -68,7 +68,7 @@ class LogIndex:
             known.firsts.append(first)
             known.positions.append(position)
         known.last = last
-        known.newest = fingerprinted(data)
+        known.newest = fingerprint_source(data)
         known.recent.append((first, last, end, data))
         self._order.append(replica_id)
         self._recent_bytes += len(data)

@@ -15,7 +15,7 @@ from anabranch.oplog.compression import Compressor
 
 __all__ = ["Turn"]
 
-BATCH_EFFECTS_MAX: Final = 10_000
+BATCH_EFFECTS_MAX = 10_000  # not Final: tests of the compiled core lower it, too
 """The most effects of one batch; the turn continues in another batch."""
 
 BATCH_BYTES_MAX: Final = 32 << 20

@@ -7,7 +7,14 @@ from io import BytesIO
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.oplog.batch import CONTINUES, decode_batch, encode_batch, fingerprint, wire_form
+from anabranch.oplog.batch import (
+    CONTINUES,
+    UNIT_CONTINUES,
+    decode_batch,
+    encode_batch,
+    fingerprint,
+    wire_form,
+)
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
@@ -148,14 +155,15 @@ def _put(storage: Disk, name: str, data: bytes) -> None:
 def test_the_fingerprint_of_a_batch_is_that_of_what_is_sent(recent_bytes: int) -> None:
     written = Written(recent_bytes)
     sent: list[bytes] = []
-    for number in (1, 3, 5):
+    for number, flags in (1, CONTINUES), (3, CONTINUES | UNIT_CONTINUES), (5, 0):
         effects = [kinds.SetString(0, b"k", b"%d" % n) for n in (number, number + 1)]
-        data = encode_batch(
-            effects, region=1, epoch=0, first=number, wall_ms=1, flags=CONTINUES * (number < 5)
-        )
+        data = encode_batch(effects, region=1, epoch=0, first=number, wall_ms=1, flags=flags)
         written.index.record(data, written.log.end)
         written.log.append(data)
         sent.append(wire_form(data))
+        newest = written.index.fingerprint(written.log, 1, number + 1)
+        assert newest == fingerprint(sent[-1])
+        assert (fingerprint(data) != newest) == bool(flags)
     told = [written.index.fingerprint(written.log, 1, number) for number in range(8)]
     one, two, three = map(fingerprint, sent)
     assert told == [None, b"", one, b"", two, b"", three, None]
