@@ -258,6 +258,8 @@ def long_commands() -> list[LongCommand]:
             "a pipeline of a tenth as many XADD",
             lambda stage: [request("XADD", BULK, "*", "v", "1")] * stage.many,
         ),
+        _transaction("XADD", BULK, "*", "v", "1"),
+        _transaction("SET", BULK, "v"),
         _reading("AB.DIGEST", "AB.DIGEST", BASE, is_ours=True),
         LongCommand(
             "AB.EXPORT of all",
@@ -316,6 +318,13 @@ def _of_many_names(name: str, arguments: str = "names", *, keys_exist: bool = Fa
         stage.ask("SELECT", 0)
 
     return LongCommand(f"{name} of a tenth as many {arguments}", timed, prepare)
+
+
+def _transaction(*words: str) -> LongCommand:
+    def timed(stage: Stage) -> list[Request]:
+        return [request("MULTI"), *[request(*words)] * stage.many, request("EXEC")]
+
+    return LongCommand(f"a transaction of a tenth as many {words[0]}", timed)
 
 
 def _restoring(name: str, source: str) -> LongCommand:

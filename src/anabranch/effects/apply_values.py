@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from anabranch.effects import kinds
 from anabranch.effects.apply_keys import bind
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value, string_values
+from anabranch.keyspace.values import ListValue, SetValue, StringValue
 
 __all__ = [
     "add_members",
@@ -31,8 +29,7 @@ def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
 def set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> None:
     """See :class:`kinds.SetStrings`. Of equal keys the last one counts."""
     database = keyspace.databases[effect.db]
-    strings: dict[bytes, Value] = dict(zip(effect.keys, string_values(effect.data), strict=True))
-    keyspace.deferred_free.defer(database.put_all(strings))
+    keyspace.deferred_free.defer(database.put_strings(effect.keys, effect.data))
     keyspace.deferred_free.settle(database.order)
 
 
@@ -76,11 +73,15 @@ def remove_items(keyspace: Keyspace, effect: kinds.RemoveItems) -> None:
     """See :class:`kinds.RemoveItems`."""
     value = _list(keyspace, effect.db, effect.key)
     items = value.items
-    places = reversed(range(len(items))) if effect.count < 0 else range(len(items))
-    ordered = reversed(items) if effect.count < 0 else iter(items)
-    found = (at for at, item in zip(places, ordered, strict=True) if item == effect.item)
-    gone = set(islice(found, abs(effect.count)))
-    kept = [item for at, item in enumerate(items) if at not in gone]
+    left = abs(effect.count)
+    kept: list[bytes] = []
+    for item in reversed(items) if effect.count < 0 else items:
+        if left and item == effect.item:
+            left -= 1
+        else:
+            kept.append(item)
+    if effect.count < 0:
+        kept.reverse()
     items.clear()
     items.extend(kept)
     _shrunk(keyspace, effect.db, effect.key)

@@ -9,12 +9,12 @@ of a flag. Values that are not measured yet are extrapolated from those that wer
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from sys import getsizeof
 from typing import Final, Protocol
 
 from anabranch.keyspace.memory import KEY_BYTES, value_bytes
-from anabranch.keyspace.values import Value
+from anabranch.keyspace.values import StringValue, Value
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.stream import Stream
 
@@ -74,23 +74,22 @@ class Account:
         self._counted_bytes -= value.counted_bytes + KEY_BYTES + getsizeof(key)
         value.counted_bytes = UNBOUND
 
-    def bind_all(self, values: Mapping[bytes, Value]) -> None:
-        """The same as :meth:`bind` for several keys."""
-        empty = 0
-        for value in values.values():
-            value.counted_bytes = _EMPTY_STREAM_BYTES if type(value) is Stream else 0
-            empty += value.counted_bytes
-            if not value.is_due:
-                self.changed(value)
-        self._counted_bytes += empty + _bytes_of_keys(values)
+    def bind_strings(
+        self, new: Collection[bytes], strings: list[StringValue], older: Collection[Value]
+    ) -> None:
+        """New strings are bound to ``new`` keys and to those of ``older`` values.
+
+        Some of the strings may be among the older values.
+        """
+        for string in strings:
+            string.counted_bytes = 0
+            string.is_due = True
+        self._due.extend(strings)
+        self._counted_bytes += _bytes_of_keys(new) - _unbound_bytes(older)
 
     def unbind_all(self, keys: Collection[bytes], values: Collection[Value]) -> None:
         """The same as :meth:`unbind` for several keys."""
-        counted = 0
-        for value in values:
-            counted += value.counted_bytes
-            value.counted_bytes = UNBOUND
-        self._counted_bytes -= counted + _bytes_of_keys(keys)
+        self._counted_bytes -= _bytes_of_keys(keys) + _unbound_bytes(values)
 
     def changed(self, value: Value) -> None:
         """Measure the value later; call this only if ``value.is_due`` is false."""
@@ -142,6 +141,15 @@ class Account:
         )
         assert total == self._counted_bytes
         assert all(value.counted_bytes >= 0 for values in databases for value in values.values())
+
+
+def _unbound_bytes(values: Collection[Value]) -> int:
+    """The counted bytes of values that are unbound from their keys."""
+    counted = 0
+    for value in values:
+        counted += value.counted_bytes
+        value.counted_bytes = UNBOUND
+    return counted
 
 
 def _bytes_of_keys(keys: Collection[bytes]) -> int:

@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import ClassVar
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
 __all__ = ["ListValue", "SetValue", "StringValue", "Value", "string_values"]
 
 
+@mypyc_attr(acyclic=True)
 class StringValue:
     """A binary-safe string."""
 

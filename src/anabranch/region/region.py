@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from anabranch.commands.execution.command_entry import Entry
 from anabranch.commands.execution.context import Context
-from anabranch.commands.execution.dispatch import Entry, RequestRefused
+from anabranch.commands.execution.dispatch import RequestRefused
 from anabranch.commands.execution.queueing import end_transaction
 from anabranch.commands.execution.services import Services
 from anabranch.commands.execution.session import Session

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.dispatch import Entry
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.session import Session
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking

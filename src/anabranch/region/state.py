@@ -23,8 +23,8 @@ from anabranch.region.tiering import Tiering
 from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.dispatch import Entry
     from anabranch.commands.execution.host import Clock, Host
     from anabranch.commands.execution.services import Services
     from anabranch.commands.request.spec import Command

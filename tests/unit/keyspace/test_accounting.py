@@ -46,6 +46,7 @@ LINES = (
     *("XGROUP CREATE {k} g 0 MKSTREAM", "XREADGROUP GROUP g {c} COUNT 5 STREAMS {k} >"),
     *("XACK {k} g 1-1", "XDEL {k} 1-1", "XADD {k} IDMP p {c} * f v", "XGROUP DESTROY {k} g"),
     *("SET {s} {long}", "SET {s} v", "APPEND {s} more", "RPUSH {l} a b {long}", "LPOP {l}"),
+    *("MSET {s} v s0 {long} {s} {long}", "MSET {k} v {l} v {s} w", "MSETNX new v {s} v"),
     *("SADD {t} a {c} {long}", "DEL {k} {s}", "RENAME {k} {k2}", "COPY {k} {k2} REPLACE"),
     *(
         "MOVE {k} 1",

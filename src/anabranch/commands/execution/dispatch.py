@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from anabranch.commands.execution.command_entry import Entry
 from anabranch.commands.execution.queueing import end_transaction, queue
 from anabranch.commands.request import texts
 from anabranch.commands.request.unknown import unknown_command
 from anabranch.errors import CommandError
-from anabranch.metrics.stats import CommandStats
 from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
     from anabranch.commands.execution.withheld import Withheld
     from anabranch.commands.pubsub.channels import Channels
-    from anabranch.commands.request.spec import Command, CommandFunction
+    from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
 
-__all__ = ["Dispatcher", "Entry", "RequestRefused", "RunningScript"]
+__all__ = ["Dispatcher", "RequestRefused", "RunningScript"]
 
 _SUBSCRIBER_COMMANDS = frozenset(
     "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()
@@ -57,24 +57,6 @@ class RunningScript(Protocol):
 
 class RequestRefused(CommandError):
     """A request that is refused before its command runs: counts as rejected, not as a call."""
-
-
-class Entry(CommandStats):
-    """A command of this server: its row, its function, its statistics."""
-
-    __slots__ = ("command", "function", "high", "is_tame", "low", "subcommands")
-
-    def __init__(self, command: Command) -> None:
-        super().__init__()
-        self.command = command
-        self.function: CommandFunction | None = command.function
-        self.low = abs(command.arity)
-        self.high = command.arity if command.arity >= 0 else 1 << 31
-        if command.subcommands:  # no count fits: the dispatcher must look at the second word
-            self.low, self.high = 1 << 31, 0
-        self.subcommands: dict[bytes, Entry] = {}
-        # Works on streams only: it cannot change who the client is, nor what it may do next.
-        self.is_tame = command.group == "stream"
 
 
 class Dispatcher:
@@ -190,7 +172,7 @@ class Dispatcher:
             if "no_multi" in command.flags:
                 why = CommandError("ERR Command not allowed inside a transaction")
                 raise self.refused(session, entry, why)
-            return queue(session, command, args)
+            return queue(session, entry, args)
         assert entry.function is not None
         try:
             return entry.function(ctx, args)
@@ -246,7 +228,7 @@ class Dispatcher:
             command.is_write
             or (
                 command.name == "exec"
-                and any(each.is_write for each, _ in session.transaction or ())
+                and any(each.command.is_write for each, _ in session.transaction or ())
             )
         ):
             raise CommandError(refusal)

@@ -8,43 +8,50 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.dispatch import Entry
 
-__all__ = ["run_inside"]
+__all__ = ["Inside"]
 
 
-def run_inside(
-    ctx: Context,
-    entry: Entry,
-    args: list[bytes],
-    admit: Callable[[Entry, list[bytes]], None],
-) -> bytes:
-    """Run one request with its accounting; errors become replies.
+class Inside:
+    """Runs the requests within one request of a client."""
 
-    ``admit`` raises the reason if the request may not run. The reply is empty for a client that
-    wants none.
-    """
-    assert entry.function is not None
-    session = ctx.session
-    server = ctx.server
-    dispatcher = server.dispatcher
-    ticks = ctx.clock.ticks_ns
-    reply: bytes | None
-    started = ticks()
-    try:
-        admit(entry, args)
-        reply = entry.function(ctx, args)
-    except CommandError as refusal:
-        entry.failed += 1
-        reply = dispatcher.failed(refusal)
-    except Exception as mistake:
-        reply = server.runner.mistake(entry, args, mistake)
-    spent = ticks() - started
-    entry.total_ns += spent
-    entry.histogram[spent.bit_length()] += 1
-    if spent >= server.slowlog.threshold_ns or spent >= server.latency.threshold_ns:
-        server.runner.slow(session, entry, args, spent)
-    if dispatcher.monitors and not entry.command.skips_monitor:
-        dispatcher.feed_monitors(session, args)
-    return reply or b""
+    def __init__(self, ctx: Context, admit: Callable[[Entry, list[bytes]], None]) -> None:
+        """``admit`` raises the reason if a request may not run."""
+        server = ctx.server
+        self._ctx = ctx
+        self._admit = admit
+        self._dispatcher = server.dispatcher
+        self._runner = server.runner
+        self._slowlog = server.slowlog
+        self._latency = server.latency
+        self._ticks_ns = ctx.clock.ticks_ns
+
+    def run(self, entry: Entry, args: list[bytes]) -> bytes:
+        """Run one request with its accounting; errors become replies.
+
+        The reply is empty for a client that wants none.
+        """
+        ctx = self._ctx
+        session = ctx.session
+        function = entry.function
+        assert function is not None
+        reply: bytes | None
+        started = self._ticks_ns()
+        try:
+            self._admit(entry, args)
+            reply = function(ctx, args)
+        except CommandError as refusal:
+            entry.failed += 1
+            reply = self._dispatcher.failed(refusal)
+        except Exception as mistake:
+            reply = self._runner.mistake(entry, args, mistake)
+        spent = self._ticks_ns() - started
+        entry.total_ns += spent
+        entry.histogram[spent.bit_length()] += 1
+        if spent >= self._slowlog.threshold_ns or spent >= self._latency.threshold_ns:
+            self._runner.slow(session, entry, args, spent)
+        if self._dispatcher.monitors and not entry.command.skips_monitor:
+            self._dispatcher.feed_monitors(session, args)
+        return reply or b""

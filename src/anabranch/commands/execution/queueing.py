@@ -8,8 +8,8 @@ from anabranch.resp.encode import QUEUED
 from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
 
 if TYPE_CHECKING:
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.session import Session
-    from anabranch.commands.request.spec import Command
     from anabranch.keyspace.keyspace import Keyspace
 
 __all__ = ["end_transaction", "forget_watches", "queue"]
@@ -36,12 +36,12 @@ def end_transaction(keyspace: Keyspace, session: Session) -> None:
     session.refresh()
 
 
-def queue(session: Session, command: Command, args: list[bytes]) -> bytes:
+def queue(session: Session, entry: Entry, args: list[bytes]) -> bytes:
     """Keep a request for EXEC, unless it is certain by now that EXEC will run nothing."""
     requests = session.transaction
     assert requests is not None
     if session.transaction_error is None and not session.watch_broken:
-        requests.append((command, args))
+        requests.append((entry, args))
         session.transaction_bytes += REQUEST_BYTES + sum(
             [ARGUMENT_BYTES + len(arg) for arg in args]
         )

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from anabranch.commands.acl.rules import AclRegistry
-    from anabranch.commands.execution.dispatch import Dispatcher, Entry
+    from anabranch.commands.execution.command_entry import Entry
+    from anabranch.commands.execution.dispatch import Dispatcher
     from anabranch.commands.execution.host import Host
     from anabranch.commands.execution.session import Session
     from anabranch.commands.pubsub.channels import Channels

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
-    from anabranch.commands.request.spec import Command
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiter import Waiter
 
@@ -88,7 +88,7 @@ class Session:
         self.waiter: Waiter | None = None
         self.sliced: Sliced | None = None  # of the first request of the backlog, in progress
         # transactions
-        self.transaction: list[tuple[Command, list[bytes]]] | None = None
+        self.transaction: list[tuple[Entry, list[bytes]]] | None = None
         self.transaction_bytes = 0  # about how many bytes of memory its requests take
         self.transaction_error: str | None = None
         self.watched: set[tuple[int, bytes]] = set()

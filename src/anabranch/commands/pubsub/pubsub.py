@@ -13,8 +13,7 @@ from anabranch.commands.execution.session import Session
 from anabranch.commands.request.help import wrong_subcommand
 from anabranch.commands.request.spec import CommandFunction
 from anabranch.keyspace.pattern import compile_glob
-from anabranch.resp.encode import encode, integer
-from anabranch.resp.values import Push
+from anabranch.resp.encode import bulk, integer, null
 
 __all__ = [
     "PATTERNS",
@@ -35,11 +34,11 @@ _Registry = dict[bytes, dict[Session, None]]
 class Kind:
     """One of the three sorts of subscription: words, registry, and the session's own set."""
 
-    __slots__ = ("leave", "own", "registry", "verb")
+    __slots__ = ("joined", "left", "own", "registry")
 
     def __init__(self, prefix: str, registry: str, own: str) -> None:
-        self.verb = f"{prefix}subscribe".encode()
-        self.leave = f"{prefix}unsubscribe".encode()
+        self.joined = bulk(f"{prefix}subscribe".encode())
+        self.left = bulk(f"{prefix}unsubscribe".encode())
         self.registry = registry
         self.own = own
 
@@ -62,11 +61,17 @@ PATTERNS: Final[Kind] = Kind("p", "patterns", "patterns")
 SHARDS: Final[Kind] = Kind("s", "shards", "shard_channels")
 
 
-def _acknowledged(ctx: Context, messages: list[list[object]]) -> bytes:
+def _acknowledgement(session: Session, head: bytes, name: bytes | None, count: int) -> bytes:
+    """One name was added or removed; ``head`` says which."""
+    shown = null(session.resp3) if name is None else bulk(name)
+    return b"%b%b%b:%d\r\n" % (b">3\r\n" if session.resp3 else b"*3\r\n", head, shown, count)
+
+
+def _acknowledged(ctx: Context, acknowledgements: list[bytes]) -> bytes:
     """The acknowledgements as the reply; CLIENT REPLY OFF and SKIP do not silence them."""
     session = ctx.session
     session.refresh()
-    data = b"".join([encode(Push(message), session.resp3) for message in messages])
+    data = b"".join(acknowledgements)
     if session.reply_mode == "on" and not session.reply_skip:
         return data
     session.outbox.append(data)
@@ -80,14 +85,15 @@ def subscriber(kind: Kind) -> CommandFunction:
         session = ctx.session
         registry = kind.listeners(ctx)
         own = kind.names(session)
-        messages: list[list[object]] = []
+        acknowledged: list[bytes] = []
         if kind is PATTERNS:
             ctx.server.channels.learn(args[1:])  # which refuses one that is too long, and so all
         for name in args[1:]:
             own.add(name)
             registry.setdefault(name, {})[session] = None
-            messages.append([kind.verb, name, kind.count(session)])
-        return _acknowledged(ctx, messages)
+            count = kind.count(session)
+            acknowledged.append(_acknowledgement(session, kind.joined, name, count))
+        return _acknowledged(ctx, acknowledged)
 
     return run
 
@@ -99,13 +105,16 @@ def unsubscriber(kind: Kind) -> CommandFunction:
         session = ctx.session
         registry = kind.listeners(ctx)
         own = kind.names(session)
-        messages: list[list[object]] = []
+        acknowledged: list[bytes] = []
         for name in args[1:] or sorted(own):
             if name in own:
                 own.remove(name)
                 ctx.server.channels.leave(registry, (name,), session)
-            messages.append([kind.leave, name, kind.count(session)])
-        return _acknowledged(ctx, messages or [[kind.leave, None, kind.count(session)]])
+            count = kind.count(session)
+            acknowledged.append(_acknowledgement(session, kind.left, name, count))
+        if not acknowledged:
+            acknowledged.append(_acknowledgement(session, kind.left, None, kind.count(session)))
+        return _acknowledged(ctx, acknowledged)
 
     return run
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.execution.inside import run_inside
+from anabranch.commands.execution.inside import Inside
 from anabranch.commands.execution.session import Session
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.dispatch import Entry
     from anabranch.commands.scripting.machine import Machine
 
 __all__ = ["Calls"]
@@ -53,6 +53,7 @@ class Calls:
         self._is_memory_full = _is_memory_full(ctx)
         self.caller = ctx.session
         self.session = _session_like(ctx.session)
+        self._inside = Inside(ctx, self._admit)
         self.started_ns = ctx.clock.ticks_ns()
 
     def call(self, args: list[bytes]) -> bytes:
@@ -64,7 +65,7 @@ class Calls:
         except CommandError as refusal:
             return error(refusal.text)
         ctx.enter(self.session, ctx.now_ms)
-        reply = run_inside(ctx, entry, args, self._admit)
+        reply = self._inside.run(entry, args)
         assert self.session.waiter is None, "a command blocked inside a script"
         return reply
 

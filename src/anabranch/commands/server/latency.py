@@ -16,8 +16,8 @@ from anabranch.resp.values import Map, Verbatim
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.dispatch import Entry
 
 __all__ = ["doctor", "graph", "histogram", "history", "latest", "reset"]
 

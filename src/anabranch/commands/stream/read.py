@@ -162,7 +162,9 @@ def _with_news(ctx: Context, request: ReadRequest) -> Sequence[int]:
     missing = 0
     touched = not ctx.session.no_touch
     values = ctx.lookup_all(request.keys)
-    for at, (value, raw) in enumerate(zip(values, request.ids, strict=True)):
+    ids = request.ids
+    for at in range(len(ids)):  # machine code needs no tuple for it
+        value, raw = values[at], ids[at]
         if raw not in behind:
             behind[raw] = -1
             if len(raw) > 1:

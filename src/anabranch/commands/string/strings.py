@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.expiry import absolute_ms
 from anabranch.commands.generic.values import peek_as, read_as, write_as
@@ -81,6 +83,9 @@ class _Options:
         return _deadline(ctx, self._amount, per_unit, self._command, relative=relative)
 
 
+_NO_OPTIONS: Final = _Options([], "set")
+
+
 def _deadline(
     ctx: Context, raw: bytes, per_unit: int, command: str, *, relative: bool = True
 ) -> int:
@@ -116,7 +121,7 @@ def _shown(ctx: Context, value: StringValue | None) -> bytes:
 def set_string(ctx: Context, args: list[bytes]) -> bytes:
     """Bind a key to a string."""
     key = args[1]
-    options = _Options(args[3:], "set")
+    options = _NO_OPTIONS if len(args) == 3 else _Options(args[3:], "set")
     at_ms = options.deadline(ctx)
     refused = null(ctx.resp3)
     done = OK

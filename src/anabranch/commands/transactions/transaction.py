@@ -7,23 +7,19 @@ served afterwards. A command that fails does not stop those behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.commands.execution.inside import run_inside
+from anabranch.commands.execution.inside import Inside
 from anabranch.commands.execution.queueing import end_transaction, forget_watches
-from anabranch.commands.request.spec import Command
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
 
 if TYPE_CHECKING:
+    from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.dispatch import Entry
     from anabranch.commands.execution.session import Session
 
 __all__ = ["discard", "execute", "multi", "unwatch", "watch"]
-
-_Queue = list[tuple[Command, list[bytes]]]
 
 _OUT_OF_MEMORY = (
     "EXECABORT Transaction discarded because of: "
@@ -91,21 +87,18 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
         replies = []
         ctx.in_exec = True
         databases = ctx.keyspace.databases
-        find = ctx.server.dispatcher.find
-        admit = _admission(ctx, session)
+        inside = Inside(ctx, _Admission(ctx, session).check)
         try:
-            for _, queued in requests:
+            for entry, queued in requests:
                 if ctx.session is not session or ctx.db is not databases[session.db]:
                     ctx.enter(session, ctx.now_ms)  # after a script
-                entry = find(queued)
-                assert entry is not None
-                replies.append(run_inside(ctx, entry, queued, admit))
+                replies.append(inside.run(entry, queued))
                 assert session.waiter is None, "a command blocked inside a transaction"
         finally:
             ctx.in_exec = False
         return array_header(len(requests)) + b"".join(replies)
 
-    if any("script_runner" in command.flags for command, _ in requests):
+    if any("script_runner" in entry.command.flags for entry, _ in requests):
         try:
             machine = ctx.server.host.script_machine()
         except CommandError:  # without Lua the scripts fail, and the rest runs
@@ -114,24 +107,28 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     return work()
 
 
-def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:
+def _exceeds_memory(ctx: Context, requests: list[tuple[Entry, list[bytes]]]) -> bool:
     dispatcher = ctx.server.dispatcher
     return (
         "maxmemory" in dispatcher.guarded_by
-        and any(command.is_denyoom for command, _ in queue)
+        and any(entry.command.is_denyoom for entry, _ in requests)
         and dispatcher.memory_exceeded()
     )
 
 
-def _admission(ctx: Context, session: Session) -> Callable[[Entry, list[bytes]], None]:
-    """What refuses queued commands that may not run any more."""
+class _Admission:
+    """Refuses queued commands that may not run any more."""
 
-    def admit(entry: Entry, args: list[bytes]) -> None:
-        user = session.user
+    def __init__(self, ctx: Context, session: Session) -> None:
+        self._ctx = ctx
+        self._session = session
+        self._acl = ctx.server.acl
+        self._dispatcher = ctx.server.dispatcher
+
+    def check(self, entry: Entry, args: list[bytes]) -> None:
+        """Raise the reason if a command may not run now."""
+        user = self._session.user
         if user is not None and not user.is_unrestricted and not entry.command.is_noauth:
-            ctx.server.acl.check(ctx, entry.command, args)
-        if dispatcher.withheld is not None:
-            dispatcher.withheld.check(session, entry.command, args)
-
-    dispatcher = ctx.server.dispatcher
-    return admit
+            self._acl.check(self._ctx, entry.command, args)
+        if self._dispatcher.withheld is not None:
+            self._dispatcher.withheld.check(self._session, entry.command, args)

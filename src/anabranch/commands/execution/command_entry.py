@@ -1,0 +1,30 @@
+"""One command of a server, as the dispatcher finds it by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.metrics.stats import CommandStats
+
+if TYPE_CHECKING:
+    from anabranch.commands.request.spec import Command, CommandFunction
+
+__all__ = ["Entry"]
+
+
+class Entry(CommandStats):
+    """A command of this server: its row, its function, its statistics."""
+
+    __slots__ = ("command", "function", "high", "is_tame", "low", "subcommands")
+
+    def __init__(self, command: Command) -> None:
+        super().__init__()
+        self.command = command
+        self.function: CommandFunction | None = command.function
+        self.low = abs(command.arity)
+        self.high = command.arity if command.arity >= 0 else 1 << 31
+        if command.subcommands:  # no count fits: the dispatcher must look at the second word
+            self.low, self.high = 1 << 31, 0
+        self.subcommands: dict[bytes, Entry] = {}
+        # Works on streams only: it cannot change who the client is, nor what it may do next.
+        self.is_tame = command.group == "stream"
