@@ -73,6 +73,8 @@ def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
             database.deadlines.pop(effect.key, None)
         else:
             database.deadlines[effect.key] = at_ms
+        if not value.is_due:
+            keyspace.account.changed(value)
     database.touch(effect.key)
 
 
