@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from typing import Any, get_type_hints
 
 import msgspec
@@ -22,6 +23,7 @@ _FORMS = {
     repr(bytes | None): "bin or nil",
     repr(bool): "bool",
     repr(list[int]): "ints",
+    repr(Sequence[int]): "ints",
     repr(list[bytes]): "bins",
     repr(tuple[int, int]): "[int, int]",
     repr(list[tuple[int, int]]): "[[int, int]]",

@@ -11,6 +11,7 @@ A block that a :class:`FrozenLog` shares never changes, so the same block means 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -73,13 +74,14 @@ class Rewriting:
                 self._target = begun_stream(writer.keyspace, self._db, self._key)
                 self._floor = self._most()
             yield from self._fill(segments)
-            if writer.record is not None:
-                yield from self._encode()
 
     def release(self) -> None:
-        """Drop what was prepared."""
+        """Drop what was prepared, in slices."""
+        deferred_free = self._writer.keyspace.deferred_free
+        deferred_free.defer(_dropping(self._prepared))
         for frozen in self._frozen:
-            frozen.release()
+            deferred_free.defer(frozen.releasing())
+        self._prepared = []
         self._frozen = []
         target, self._target = self._target, None
         remembered = self._writer.keyspace.databases[self._db].remembered
@@ -106,38 +108,46 @@ class Rewriting:
 
     def _fill(self, segments: list[_Prepared | _Gap]) -> Steps[None]:
         before, self._frozen = self._frozen, []
+        self._prepared = []
+        position = self._begin(segments, self._most())
         views = {}
         for replica_id in self.source.ranked():
             frozen = FrozenLog(self.source.logs[replica_id])
             self._frozen.append(frozen)
             views[replica_id] = _View(frozen.blocks, [block.first_id for block in frozen.blocks])
         for each in before:
-            each.release()
-        self._prepared = []
+            self._writer.keyspace.deferred_free.defer(each.releasing())
         renumbering = Renumbering()
         for segment in segments:
             if isinstance(segment, _Prepared) and segment.fits(renumbering.last):
                 segment.remember(views)
                 self._prepared.append(segment)
                 renumbering.follow(segment.renumbering)
+                if self._encode(segment.effect, position):
+                    yield
+                position += len(segment.effect.ids)
                 continue
             low = segment.low
             for run in _runs(views, segment, renumbering):
-                self._prepared.append(_Prepared(run, low, views, self._db, self._key))
+                made = _Prepared(run, low, views, self._db, self._key)
+                self._prepared.append(made)
                 low = run.newest
                 yield
+                if self._encode(made.effect, position):
+                    yield
+                position += len(made.effect.ids)
 
-    def _encode(self) -> Steps[None]:
-        position = self._begin(self._prepared, self._most())
-        for each in self._prepared:
-            effect = each.effect
-            if effect.encoded is None or effect.position != position:
-                effect.position = position
-                self._writer.encode_ahead(effect)
-                # Python frees a million IDs in some ten milliseconds, packed IDs in no time.
-                effect.ids = cast("Sequence[int]", PackedIds.pack(effect.ids) or effect.ids)
-                yield
-            position += len(effect.ids)
+    def _encode(self, effect: kinds.AddRun, position: int) -> bool:
+        """Make the bytes that the log gets of an effect, unless they are there."""
+        if self._writer.record is None or (
+            effect.encoded is not None and effect.position == position
+        ):
+            return False
+        effect.position = position
+        _unpack(effect)
+        self._writer.encode_ahead(effect)
+        _pack(effect)
+        return True
 
     # -- at the moment ------------------------------------------------------------------------
 
@@ -154,6 +164,7 @@ class Rewriting:
             if effect.position != position:
                 effect.position = position
                 effect.encoded = None
+                _unpack(effect)
             position += len(effect.ids)
         if last is not None:
             if last.nodes:
@@ -282,6 +293,28 @@ class _Prepared:
     def fits(self, last: int) -> bool:
         """Whether its entries keep their new IDs if the entry before them got ``last``."""
         return last == self._last or (not self.renumbering.moved and last < self._oldest)
+
+
+def _dropping(prepared: list[_Prepared]) -> Iterator[bool]:
+    """Free effects, in steps."""
+    while prepared:
+        prepared.pop()
+        yield True
+
+
+def _pack(effect: kinds.AddRun) -> None:
+    """Make arrays of the columns: lists of a million numbers are visited by each collection."""
+    effect.ids = cast("Sequence[int]", PackedIds.pack(effect.ids) or effect.ids)
+    effect.sizes = array("Q", effect.sizes)
+    effect.weights = array("Q", effect.weights)
+    effect.opens = array("Q", effect.opens)
+
+
+def _unpack(effect: kinds.AddRun) -> None:
+    """Make lists of the columns, for the log."""
+    effect.sizes = list(effect.sizes)
+    effect.weights = list(effect.weights)
+    effect.opens = list(effect.opens)
 
 
 def _nodes(effect: kinds.AddRun) -> Iterator[Block]:

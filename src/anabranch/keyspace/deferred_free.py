@@ -25,7 +25,7 @@ from anabranch.stream.stream import Stream
 
 __all__ = ["DeferredFree"]
 
-_Thing = Value | Group | list[Block] | list[Value] | dict[bytes, Value]
+_Thing = Value | Group | list[Block] | list[Value] | dict[bytes, Value] | Iterator[bool]
 
 _PARTS: Final = 50
 _ENTRIES: Final = 500
@@ -54,7 +54,13 @@ class DeferredFree:
         return len(self._orders) + len(self._things) + (self._steps is not None)
 
     def defer(self, thing: _Thing) -> None:
-        """Free a value that only snapshots and readers of frozen views may still use."""
+        """Free a value that only snapshots and readers of frozen views may still use.
+
+        An iterator frees something with each step, and yields False where it has to wait.
+        """
+        if self.call is None and isinstance(thing, Iterator):
+            for _ in thing:
+                pass
         if self.call is None or not _is_large(thing):
             return
         if isinstance(thing, list) and self._waiting > _VALUES_MAX:
@@ -121,7 +127,9 @@ def _is_large(thing: _Thing) -> bool:
         return bool(thing.groups) or thing.node_count > _PARTS
     if isinstance(thing, Group):
         return thing.pending_count > 0
-    return isinstance(thing, list | dict) and len(thing) > 0
+    if isinstance(thing, list | dict):
+        return len(thing) > 0
+    return isinstance(thing, Iterator)
 
 
 def _steps(thing: _Thing) -> Iterator[bool]:
@@ -133,6 +141,8 @@ def _steps(thing: _Thing) -> Iterator[bool]:
             yield from _group(group)
     elif isinstance(thing, Group):
         yield from _group(thing)
+    elif isinstance(thing, Iterator):
+        yield from thing
     elif isinstance(thing, list | dict):
         count = 0
         while thing:

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
@@ -86,6 +86,8 @@ _HEADER: Final = struct.Struct("<2sBBBIQIQI")
 _FLAGS_AT: Final = 3
 """The byte of a header that holds the flags."""
 _CHECKSUM: Final = struct.Struct("<Q")
+_LARGE_BYTES: Final = 4096
+"""From this size on copying a body costs more than a second call of the hash function."""
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 
 NUMBER_MAX: Final = (1 << 63) - 1
@@ -227,7 +229,13 @@ def _sealed(
     header = _HEADER.pack(
         MAGIC, BATCH_VERSION, flags, region, epoch, first, count, wall_ms, len(body)
     )
-    return b"".join((header, _CHECKSUM.pack(xxh3_64_intdigest(header + body)), body))
+    if len(body) < _LARGE_BYTES:
+        checksum = xxh3_64_intdigest(header + body)
+    else:
+        digest = xxh3_64(header)
+        digest.update(body)
+        checksum = digest.intdigest()
+    return b"".join((header, _CHECKSUM.pack(checksum), body))
 
 
 def wire_form(data: bytes) -> bytes:

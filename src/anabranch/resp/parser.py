@@ -353,7 +353,12 @@ class CarefulParser:
         stop = start + self._bulk
         if len(self._buffer) < stop + 2:
             return -1
-        self._args.append(bytes(self._buffer[start:stop]))
+        if self._bulk < _PARTIAL_MAX:
+            argument = bytes(self._buffer[start:stop])
+        else:
+            with memoryview(self._buffer) as view:  # one copy of megabytes, not two
+                argument = bytes(view[start:stop])
+        self._args.append(argument)
         self._held += self._bulk + ARGUMENT_BYTES
         self._bulk = -1
         self._missing -= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import Final
 
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import RegionLog, Span
@@ -17,6 +18,9 @@ __all__ = ["FrozenLog"]
 
 
 _first_id = attrgetter("first_id")
+
+_BLOCKS: Final = 200
+"""Blocks that are released in one step."""
 
 
 class FrozenLog:
@@ -51,7 +55,14 @@ class FrozenLog:
 
     def release(self) -> None:
         """Release what was not read."""
-        for block in self._shared:
-            block.shared -= 1
-        self._shared = []
-        self.blocks = []
+        for _ in self.releasing():
+            pass
+
+    def releasing(self) -> Iterator[bool]:
+        """The same in short steps; each yields True."""
+        while self.blocks:
+            for block in self._shared[-_BLOCKS:]:
+                block.shared -= 1
+            del self._shared[-_BLOCKS:]
+            del self.blocks[-_BLOCKS:]
+            yield True

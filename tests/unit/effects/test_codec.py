@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, get_type_hints
 
@@ -38,6 +39,7 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     repr(bytes | None): st.none() | BYTES,
     repr(list[bytes]): st.lists(BYTES, max_size=4),
     repr(list[int]): st.lists(NUMBERS, max_size=4),
+    repr(Sequence[int]): st.lists(NUMBERS, max_size=4),
     repr(list[tuple[bytes, bytes, list[bytes]]]): st.lists(
         st.tuples(st.binary(max_size=4), st.binary(max_size=4), st.lists(st.binary(max_size=4))),
         max_size=3,

@@ -144,7 +144,10 @@ def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[b
         raise CommandError(_BAD_FORMAT) from None
     with rewriting(ctx.effects, value, effect.db, key) as prepare:
         yield from prepare
-        return _bind(ctx, effect, value, at_ms, options)
+        reply = _bind(ctx, effect, value, at_ms, options)
+    if ctx.effects.mode.rewrites:  # otherwise the key has this value
+        ctx.keyspace.deferred_free.defer(value)
+    return reply
 
 
 def _bind(

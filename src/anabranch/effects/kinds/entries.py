@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.effects.kinds.base import EntryId, EntryIds, KeyEffect
@@ -52,9 +53,9 @@ class AddRun(KeyEffect, tag=7, dict=True, gc=True):
 
     ids: EntryIds
     data: bytes
-    sizes: list[int]
-    weights: list[int]
-    opens: list[int]
+    sizes: Sequence[int]
+    weights: Sequence[int]
+    opens: Sequence[int]
     position: int = -1
 
     # Two attributes that are no fields: what was made of the effect beforehand. ``nodes`` are the
