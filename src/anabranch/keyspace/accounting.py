@@ -26,6 +26,9 @@ UNBOUND: Final = -1
 _EMPTY_STREAM_BYTES: Final = value_bytes(Stream(0, 0))
 _SAMPLES: Final = 5
 
+_BYTES_BESIDE_NAME: Final = KEY_BYTES + getsizeof(b"")
+"""The estimated bytes of a key without the bytes of its name."""
+
 
 class _Ticks(Protocol):
     def __call__(self) -> int:
@@ -65,13 +68,13 @@ class Account:
     def bind(self, key: bytes, value: Value) -> None:
         """A key is bound to a value that no other key is bound to."""
         value.counted_bytes = _EMPTY_STREAM_BYTES if type(value) is Stream else 0
-        self._counted_bytes += value.counted_bytes + KEY_BYTES + getsizeof(key)
+        self._counted_bytes += value.counted_bytes + _BYTES_BESIDE_NAME + len(key)
         if not value.is_due:
             self.changed(value)
 
     def unbind(self, key: bytes, value: Value) -> None:
         """A key is unbound from its value."""
-        self._counted_bytes -= value.counted_bytes + KEY_BYTES + getsizeof(key)
+        self._counted_bytes -= value.counted_bytes + _BYTES_BESIDE_NAME + len(key)
         value.counted_bytes = UNBOUND
 
     def bind_strings(
@@ -153,4 +156,4 @@ def _unbound_bytes(values: Collection[Value]) -> int:
 
 
 def _bytes_of_keys(keys: Collection[bytes]) -> int:
-    return (KEY_BYTES + getsizeof(b"")) * len(keys) + sum(map(len, keys))
+    return _BYTES_BESIDE_NAME * len(keys) + sum(map(len, keys))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from anabranch.keyspace.scan import KeyOrder
-from anabranch.keyspace.values import Value
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.stream.block import Block
 from anabranch.stream.group import Group
 from anabranch.stream.pending import PendingList
@@ -123,13 +123,15 @@ def _values_in(thing: _Thing) -> int:
 
 
 def _is_large(thing: _Thing) -> bool:
+    if isinstance(thing, (StringValue, ListValue, SetValue)):  # with "|" it takes longer
+        return False
     if isinstance(thing, Stream):
         return bool(thing.groups) or thing.node_count > _PARTS
     if isinstance(thing, Group):
         return thing.pending_count > 0
     if isinstance(thing, list | dict):
         return len(thing) > 0
-    return isinstance(thing, Iterator)
+    return True
 
 
 def _steps(thing: _Thing) -> Iterator[bool]:
