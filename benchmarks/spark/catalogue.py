@@ -18,6 +18,7 @@ def catalogue() -> list[Measurement]:
         Measurement("serving", serving.cost),
         Measurement("stalls", serving.stalls),
         Measurement("reading", reading.batch),
+        Measurement("reading more", reading.more),
         Measurement("fallback", reading.fallback),
         Measurement("writing", writing.batch),
         Measurement("exactly once", writing.exactly_once),
