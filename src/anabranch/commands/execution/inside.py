@@ -17,21 +17,22 @@ __all__ = ["Inside"]
 class Inside:
     """Runs the requests within one request of a client."""
 
-    def __init__(self, ctx: Context, admit: Callable[[Entry, list[bytes]], None]) -> None:
-        """``admit`` raises the reason if a request may not run."""
+    def __init__(self, ctx: Context) -> None:
         server = ctx.server
         self._ctx = ctx
-        self._admit = admit
         self._dispatcher = server.dispatcher
         self._runner = server.runner
         self._slowlog = server.slowlog
         self._latency = server.latency
         self._ticks_ns = ctx.clock.ticks_ns
 
-    def run(self, entry: Entry, args: list[bytes]) -> bytes:
+    def run(
+        self, entry: Entry, args: list[bytes], admit: Callable[[Entry, list[bytes]], None]
+    ) -> bytes:
         """Run one request with its accounting; errors become replies.
 
-        The reply is empty for a client that wants none.
+        ``admit`` raises the reason if the request may not run. The reply is empty for a client that
+        wants none.
         """
         ctx = self._ctx
         session = ctx.session
@@ -40,7 +41,7 @@ class Inside:
         reply: bytes | None
         started = self._ticks_ns()
         try:
-            self._admit(entry, args)
+            admit(entry, args)
             reply = function(ctx, args)
         except CommandError as refusal:
             entry.failed += 1

@@ -53,7 +53,7 @@ class Calls:
         self._is_memory_full = _is_memory_full(ctx)
         self.caller = ctx.session
         self.session = _session_like(ctx.session)
-        self._inside = Inside(ctx, self._admit)
+        self._inside = Inside(ctx)
         self.started_ns = ctx.clock.ticks_ns()
 
     def call(self, args: list[bytes]) -> bytes:
@@ -65,7 +65,7 @@ class Calls:
         except CommandError as refusal:
             return error(refusal.text)
         ctx.enter(self.session, ctx.now_ms)
-        reply = self._inside.run(entry, args)
+        reply = self._inside.run(entry, args, self._admit)
         assert self.session.waiter is None, "a command blocked inside a script"
         return reply
 

@@ -87,12 +87,13 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
         replies = []
         ctx.in_exec = True
         databases = ctx.keyspace.databases
-        inside = Inside(ctx, _Admission(ctx, session).check)
+        run = Inside(ctx).run
+        admit = _Admission(ctx, session).check
         try:
             for entry, queued in requests:
                 if ctx.session is not session or ctx.db is not databases[session.db]:
                     ctx.enter(session, ctx.now_ms)  # after a script
-                replies.append(inside.run(entry, queued))
+                replies.append(run(entry, queued, admit))
                 assert session.waiter is None, "a command blocked inside a transaction"
         finally:
             ctx.in_exec = False
