@@ -63,6 +63,7 @@ test: setup redis onlookers ## all tests, fast ones first
 # the tests. Whatever is a test of the process runs on the interpreted ones alone.
 COMPILED := $(CURDIR)/build/compiled
 CORE_TESTS := $(addprefix tests/unit/,resp stream effects region oplog) \
+  tests/unit/commands/test_garbage.py \
   $(addprefix tests/differential/test_,differential.py small_values.py scripts.py) \
   'tests/active_active/test_histories.py::test_histories[101]'
 test-compiled: setup redis ## the tests of the core on compiled modules; needs a C compiler

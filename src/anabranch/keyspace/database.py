@@ -109,10 +109,7 @@ class Database:
         return value
 
     def put_strings(self, keys: list[bytes], data: list[bytes]) -> list[Value]:
-        """Bind keys to strings, one after the other, as :meth:`put` does.
-
-        Returns the older values. Many keys take a third of the time of as many calls of ``put``.
-        """
+        """Bind keys to strings, one after the other, as :meth:`put` does; returns older values."""
         values = self.values
         strings = string_values(data)
         new: list[bytes] = []
