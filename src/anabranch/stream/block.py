@@ -50,10 +50,10 @@ class Block:
     """Up to a few hundred consecutive entries of one region log."""
 
     __slots__ = (
+        "_closed_count",
         "_data",
         "_ends",
         "_ids",
-        "_packed_count",
         "cache",
         "dead",
         "digest",
@@ -92,10 +92,9 @@ class Block:
         # Digest of the live entries, see keyspace/agreement.py; None: not computed, or entries were
         # added.
         self.digest: int | None = None
-        # While the block is compressed: its contents, its count of entries, and the cache of opened
-        # blocks.
+        self._closed_count = 0  # of entries, once closed
+        # While the block is compressed: its contents, and the cache of opened blocks.
         self.packed: bytes | Offloaded | None = None
-        self._packed_count = 0
         self.cache: BlockCache | None = None
 
     @property
@@ -129,7 +128,7 @@ class Block:
         """The count of entries, dead or live; does not open the block."""
         if self.parts is not None:
             return len(self.parts)
-        return self._packed_count if self._ends is None else len(self._ends)  # quicker than of IDs
+        return self._closed_count
 
     @property
     def is_open(self) -> bool:
@@ -313,6 +312,7 @@ class Block:
     def hold(self, ids: list[int] | PackedIds, ends: array[int], data: bytes) -> None:
         """Take these contents as a closed block."""
         self._ids, self._ends, self._data = ids, ends, data
+        self._closed_count = len(ends)
         self.parts = None
         self.open_ids = _NO_IDS
 
@@ -343,7 +343,6 @@ class Block:
         packed = cache.compress(ids, self.ends, self.data, if_smaller=if_smaller)
         if packed is None:
             return False
-        self._packed_count = len(ids)
         self.packed = packed
         self.cache = cache
         self.shut()
@@ -466,7 +465,7 @@ class Block:
             other.parts = None
             other.open_ids = _NO_IDS
             other.packed = self.packed
-            other._packed_count = self._packed_count
+            other._closed_count = self._closed_count
             other.cache = self.cache
         other.dead = self.dead if self.dead is _NONE else set(self.dead)
         other.gaps = self.gaps
