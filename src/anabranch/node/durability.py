@@ -179,6 +179,7 @@ class Durability:
 
     def _write_turn(self, log: OpLog, turn: Turn) -> None:
         """Write the recorded effects behind the bytes that already wait."""
+        batches: list[bytes] = []
         if turn.effects:
             batches = turn.drain_batches(
                 self._region.clock.now_us() // 1000,
@@ -186,11 +187,12 @@ class Durability:
             )
             if self.on_taken is not None:
                 self.on_taken(batches, log.end + len(self._unwritten))
-            data = batches[0] if len(batches) == 1 else b"".join(batches)
-            self._unwritten = self._unwritten + data if self._unwritten else data
-            self.replies.turn_ends(log.end + len(self._unwritten))
-        if self._unwritten and not self.broken and self._retry is None:
-            self._write(log)
+            self.replies.turn_ends(log.end + len(self._unwritten) + sum(map(len, batches)))
+        waiting = [self._unwritten, *batches] if self._unwritten else batches
+        if self.is_behind:
+            self._unwritten = b"".join(waiting)
+        elif waiting:
+            self._write(log, waiting)
 
     def append(self, data: bytes) -> int:
         """Append batches of another region behind all own effects; returns their position.
@@ -208,13 +210,15 @@ class Durability:
         """Whether bytes could not be written and wait for another attempt."""
         return self.broken or self._retry is not None
 
-    def _write(self, log: OpLog) -> None:
+    def _write(self, log: OpLog, batches: list[bytes]) -> None:
         try:
-            log.append(self._unwritten)
+            log.append(*batches)
         except SyncFailedError as problem:
+            self._unwritten = b"".join(batches)
             self._break(problem)
             return
         except OSError as problem:
+            self._unwritten = b"".join(batches)
             self.disk.report(problem.strerror or str(problem), len(self._unwritten))
             self._retry = self._driver.call_later(RETRY_S, self._try_again)
             return

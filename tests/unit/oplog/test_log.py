@@ -94,6 +94,25 @@ def test_what_could_be_written_of_a_turn_is_cut_before_the_next(keep: int) -> No
     assert (report.batches, report.cut) == (2, None)
 
 
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_long_turn_is_written_whole_or_not_at_all(after: int) -> None:
+    storage = MemoryStorage()
+    log = new_log(storage, segment_bytes=1 << 20)
+    log.append(batch(1))
+    end = log.end
+    turn = [batch(number, 10_000) for number in range(2, 20)]  # written in three pieces
+    storage.faults = [Fault("write", errno.ENOSPC, after=after, keep=10)]
+    with pytest.raises(OSError, match="No space"):
+        log.append(*turn)
+    assert log.end == log.size == end
+    log.append(*turn)
+    assert log.end == log.size == end + sum(map(len, turn))
+    log.record_end()
+    assert [data for _, data in log.batches_from(0)] == [batch(1), *turn]
+    _, report = recovered(storage)
+    assert (report.batches, report.cut) == (19, None)
+
+
 def test_a_log_that_cannot_be_cut_writes_nothing_behind_the_remains() -> None:
     storage = MemoryStorage()
     log = new_log(storage, segment_bytes=1 << 20)
