@@ -29,6 +29,11 @@ def test_nobody_was_told_what_a_crash_takes_back() -> None:
         assert reached[what], f"this was to be tested: {what}"
 
 
+def test_what_was_made_when_a_sync_failed_is_not_told() -> None:
+    """With appendfsync everysec a reply needs no sync, but a reader must not be told of a loss."""
+    assert run_crashes(1, seed=261216)["crash after a failed sync"]
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mistake_is_found(name: str) -> None:
     assert crashes_until_found(MISTAKES[name], FOUND_WITHIN)

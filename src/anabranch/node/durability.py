@@ -138,7 +138,9 @@ class Durability:
 
     def _unsafe_end(self) -> int:
         """The position for which replies of a turn without effects wait; 0 if they need not."""
-        return self.position if self._holding or self._unwritten else 0
+        log = self.log
+        may_be_lost = self.broken and log is not None and log.synced < log.end
+        return self.position if self._holding or self._unwritten or may_be_lost else 0
 
     @property
     def trouble(self) -> str | None:
