@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.spark.entries import Parsed, parse_fragments
-from anabranch.spark.exports import Export, Ints, PayloadError
+from anabranch.spark.exports import Alike, Export, Ints, PayloadError
 
 __all__ = ["Block"]
 
@@ -70,18 +70,25 @@ class _Group:
     at: Ints  # where the next field begins
     left: Ints  # how many fields follow
     names: list[bytes]
-    spans: list[tuple[Ints, Ints, Ints, Ints]]  # name start, end, value start, end of each field
+    spans: list[tuple[Ints, Ints]]  # where the value of each field begins and ends
 
 
 class Block:
     """Entries as wire bytes, decoded by vectors when asked."""
 
     def __init__(
-        self, ms: Ints, seq: npt.NDArray[np.uint64], positions: Ints | None, ends: Ints, data: bytes
+        self,
+        ms: Ints,
+        seq: npt.NDArray[np.uint64],
+        positions: Ints | None,
+        ends: Ints,
+        data: bytes,
+        tables: Sequence[Alike] = (),
     ) -> None:
         """`data` holds the fragments one behind the other and then some bytes of padding.
 
-        Raises `PayloadError` for more than Arrow can hold.
+        Entries of `tables` are no fragments, see `Export`. Raises `PayloadError` for more than
+        Arrow can hold.
         """
         if len(data) > _BYTES_MAX:
             raise PayloadError("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
@@ -90,16 +97,17 @@ class Block:
         self.positions = positions
         self._ends = ends
         self._data = data
+        self._tables = tables
         self._bytes: Bytes = np.frombuffer(data, np.uint8)
         self._words = self._at_each("<u8")
-        self._walked: list[_Group] | None = None
+        self._walked: list[Alike] | None = None
         self._parsed: Parsed | None = None
 
     @classmethod
     def of_export(cls, export: Export) -> Block:
         """The entries of a reply of AB.EXPORT; those that are broken are found when decoded."""
         data = b"".join([*export.data, _PADDING])
-        return cls(export.ms, export.seq, export.positions, export.ends, data)
+        return cls(export.ms, export.seq, export.positions, export.ends, data, export.tables)
 
     @classmethod
     def of_xrange(cls, data: bytes | memoryview) -> Block:
@@ -117,7 +125,7 @@ class Block:
         block._ends = np.append(begins[1:], len(data))
         try:
             block._walked = block._walk(None)
-            text = block._gather(*block._id_spans()).cast(pa.string())
+            text = block._gather(*block._id_spans(np.arange(len(block)))).cast(pa.string())
             halves = pc.split_pattern(text, "-", max_splits=1).flatten().cast(pa.uint64())
         except (_TooManyShapesError, pa.ArrowInvalid):
             raise PayloadError("these entries are to be parsed one by one") from None
@@ -143,27 +151,26 @@ class Block:
             return self._parsed.values(names)
         return [self._column(groups, name) for name in names]
 
-    def _groups(self, wanted: frozenset[bytes] | None) -> list[_Group]:
-        """As `_walk`; with too many shapes hiredis parses all entries from now on."""
+    def _groups(self, wanted: frozenset[bytes] | None) -> list[Alike]:
+        """The tables, and as `_walk`; with too many shapes hiredis parses all from now on."""
         if self._walked is not None:
             return self._walked
         if self._parsed is None:
             try:
-                return self._walk(wanted)
+                return [*self._tables, *self._walk(wanted)]
             except _TooManyShapesError:
                 self._parsed = self._parse()
         return []
 
-    def _column(self, groups: Sequence[_Group], name: bytes) -> pa.Array:
+    def _column(self, groups: Sequence[Alike], name: bytes) -> pa.Array:
         """The values of one field, null in groups without it."""
         if len(groups) == 1 and name in groups[0].names:
-            _, _, begin, end = groups[0].spans[groups[0].names.index(name)]
-            return self._gather(begin, end)
+            return self._gather(*groups[0].spans[groups[0].names.index(name)])
         begins = np.full(len(self), -1, np.int64)
         ends = np.zeros(len(self), np.int64)
         for group in groups:
             if name in group.names:
-                _, _, begin, end = group.spans[group.names.index(name)]
+                begin, end = group.spans[group.names.index(name)]
                 begins[group.rows] = begin
                 ends[group.rows] = end
         return self._gather(begins, ends, begins < 0)
@@ -178,26 +185,60 @@ class Block:
             counts[group.rows] = len(group.names)
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
-        spans = np.empty((4, int(offsets[-1])), np.int64)
+        # Values are gathered field by field, because so their places ascend, and then put in order.
+        known: list[bytes] = []
+        name_of = np.empty(int(offsets[-1]), np.int32)
+        place_of = np.empty(int(offsets[-1]), np.int32)
+        values: list[pa.Array] = []
+        done = 0
         for group in groups:
-            for number, span in enumerate(group.spans):
-                spans[:, offsets[group.rows] + number] = span
-        return offsets, self._gather(spans[0], spans[1]), self._gather(spans[2], spans[3])
+            at = offsets[group.rows]
+            for number, (name, span) in enumerate(zip(group.names, group.spans, strict=True)):
+                name_of[at + number] = len(known)
+                known.append(name)
+                place_of[at + number] = np.arange(done, done + len(at), dtype=np.int32)
+                done += len(at)
+                values.append(self._gather(*span))
+        joined = pa.concat_arrays(values) if values else pa.array([], pa.binary())
+        names = pa.array(known, pa.binary()).take(pa.array(name_of))
+        return offsets, names, joined.take(pa.array(place_of))
 
     def _parse(self) -> Parsed:
-        end = int(self._ends[-1]) if len(self) else 0
-        rows = [each[1] for each in parse_fragments(self._data[:end], len(self))]
+        rows: list[list[bytes]] = [[] for _ in range(len(self))]
+        fragments = self._fragment_rows()
+        starts, ends = self._starts()[fragments].tolist(), self._ends[fragments].tolist()
+        data = b"".join(map(self._data.__getitem__, map(slice, starts, ends)))
+        for row, entry in zip(fragments.tolist(), parse_fragments(data, len(starts)), strict=True):
+            rows[row] = entry[1]
+        for table in self._tables:
+            for name, span in zip(table.names, table.spans, strict=True):
+                for row, value in zip(
+                    table.rows.tolist(), self._gather(*span).to_pylist(), strict=True
+                ):
+                    rows[row] += name, value
         return Parsed(self.ms, self.seq, self.positions, rows)
 
-    def _walk(self, wanted: frozenset[bytes] | None) -> list[_Group]:
-        """Groups of entries, with the spans of the first of each wanted field, or of all."""
-        if not len(self):
+    def _fragment_rows(self) -> Ints:
+        """The entries that are fragments."""
+        is_fragment = np.ones(len(self), np.bool_)
+        for table in self._tables:
+            is_fragment[table.rows] = False
+        return np.flatnonzero(is_fragment)
+
+    def _starts(self) -> Ints:
+        """Where each fragment begins."""
+        return np.concatenate(([0], self._ends[:-1]))
+
+    def _walk(self, wanted: frozenset[bytes] | None) -> list[Alike]:
+        """Groups of fragments, with the values of each wanted field, or of all."""
+        rows = self._fragment_rows()
+        if not len(rows):
             return []
-        words, at = self._number(self._id_spans()[1], b"\r\n*")
+        words, at = self._number(self._id_spans(rows)[1], b"\r\n*")
         if (words % 2).any():
             raise PayloadError("an entry has a field without a value")
         done: list[_Group] = []
-        todo = [_Group(np.arange(len(self)), at - len(_CRLF), words // 2, [], [])]
+        todo = [_Group(rows, at - len(_CRLF), words // 2, [], [])]
         shapes = 1
         while todo:
             group = todo.pop()
@@ -221,12 +262,12 @@ class Block:
             if shapes > SHAPES_MAX:
                 raise _TooManyShapesError
             todo += steps
-        return done
+        return [Alike(group.rows, group.names, group.spans) for group in done]
 
-    def _id_spans(self) -> tuple[Ints, Ints]:
-        """Where each entry's ID begins and ends."""
-        starts = np.concatenate(([0], self._ends[:-1]))
-        first = _HEAD.match(self._data)
+    def _id_spans(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Where the ID of each of these fragments begins and ends."""
+        starts = self._starts()[rows]
+        first = _HEAD.match(self._data, int(starts[0]))
         if first and self._equal(starts, first[0]).all():  # IDs are equally long
             begins = starts + len(first[0])
             return begins, begins + int(first[1])
@@ -243,34 +284,31 @@ class Block:
         # because such an entry may end before.
         is_near = int(group.at.max()) + len(text) + _WORD <= len(self._data)
         if first and len(text) <= _NAME_MAX and is_near and self._equal(group.at, text).all():
-            spans = self._value(group.at + len(first[0]), group.at + len(text))
+            span = self._value(group.at + len(text))
             names = [*group.names, self._data[first.end() : name_end]]
-            return [_Group(group.rows, spans[3], group.left - 1, names, [*group.spans, spans])]
+            return [_Group(group.rows, span[1], group.left - 1, names, [*group.spans, span])]
         return self._split(group)
 
-    def _value(self, name_start: Ints, name_end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """The spans of fields whose names are known."""
+    def _value(self, name_end: Ints) -> tuple[Ints, Ints]:
+        """Where the values of fields begin and end whose names are known."""
         length, start = self._number(name_end, b"\r\n$")
-        return name_start, name_end, start, start + length
+        return start, start + length
 
     def _split(self, group: _Group) -> list[_Group]:
         """Advance over one field of a group, by names."""
         length, name_start = self._number(group.at, b"\r\n$")
-        name_end = name_start + length
-        spans = self._value(name_start, name_end)
-        at = spans[3]
-        left = group.left - 1
+        span = self._value(name_start + length)
+        whole = _Group(group.rows, span[1], group.left - 1, group.names, [*group.spans, span])
         found: list[_Group] = []
         rest = np.arange(len(group.rows))
         while len(rest):
-            begin, end = int(name_start[rest[0]]), int(name_end[rest[0]])
-            name = self._data[begin:end]
-            same = (name_end - name_start)[rest] == len(name)
+            begin = int(name_start[rest[0]])
+            name = self._data[begin : begin + int(length[rest[0]])]
+            same = length[rest] == len(name)
             same[same] = self._equal(name_start[rest[same]], name)
-            taken = rest[same]
-            parts = [_take(each, taken) for each in (*group.spans, spans)]
-            names = [*group.names, name]
-            found.append(_Group(group.rows[taken], at[taken], left[taken], names, parts))
+            part = _part(whole, rest[same])
+            part.names = [*group.names, name]
+            found.append(part)
             if len(found) > SHAPES_MAX:
                 raise _TooManyShapesError
             rest = rest[~same]
@@ -361,15 +399,12 @@ class Block:
         return laid.take(pa.array(np.arange(1, 2 * count, 2)))
 
 
-def _take(span: tuple[Ints, Ints, Ints, Ints], rows: Any) -> tuple[Ints, Ints, Ints, Ints]:
-    return span[0][rows], span[1][rows], span[2][rows], span[3][rows]
-
-
-def _part(group: _Group, mask: npt.NDArray[np.bool_]) -> _Group:
+def _part(group: _Group, some: npt.NDArray[Any]) -> _Group:
+    """Some of the entries, by a mask or by index."""
     return _Group(
-        group.rows[mask],
-        group.at[mask],
-        group.left[mask],
+        group.rows[some],
+        group.at[some],
+        group.left[some],
         group.names,
-        [_take(each, mask) for each in group.spans],
+        [(begins[some], ends[some]) for begins, ends in group.spans],
     )

@@ -17,7 +17,7 @@ import zstandard
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Export", "Ints", "PayloadError", "parse_export"]
+__all__ = ["Alike", "Export", "Ints", "PayloadError", "parse_export"]
 
 _VERSION: Final = 2
 _NONE, _ZSTD = 0, 1
@@ -25,10 +25,13 @@ _HEADER: Final = struct.Struct("<BBHIQ")
 _CHUNK: Final = struct.Struct("<IBBBBqQQQ")
 _PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
+_WORD_BYTES: Final = 8
 _NODE_HEAD: Final = struct.Struct("<QQIB?")
+_SHORT: Final = struct.Struct("<H")
 _SEQ_BITS: Final = 24
 _SIZES: Final = {ord("B"): 1, ord("H"): 2, ord("Q"): 8}
 """Bytes of a size, by its type."""
+_COLUMNS: Final = ord("C")
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,8 +41,26 @@ class PayloadError(AnabranchError):
 
 
 @dataclass(frozen=True, slots=True)
+class Alike:
+    """Entries with the same names; where the values of each field begin and end."""
+
+    rows: Ints
+    names: list[bytes]
+    spans: list[tuple[Ints, Ints]]
+
+    def of(self, mask: npt.NDArray[np.bool_]) -> Alike:
+        """Some of them."""
+        spans = [(begins[mask], ends[mask]) for begins, ends in self.spans]
+        return Alike(self.rows[mask], self.names, spans)
+
+
+@dataclass(frozen=True, slots=True)
 class Export:
-    """One reply of AB.EXPORT, with decoded arrays and joined fragments."""
+    """One reply of AB.EXPORT, with decoded arrays and joined fragments.
+
+    Entries of `tables` are not fragments: the names are known, and `data` has the values. For these
+    `ends` says where their node ends.
+    """
 
     next_position: int
     ms: Ints
@@ -47,9 +68,22 @@ class Export:
     positions: Ints
     ends: Ints
     data: list[memoryview]
+    tables: list[Alike]
 
     def __len__(self) -> int:
         return len(self.ms)
+
+    def first(self, count: int) -> Export:
+        """So many entries from the first on."""
+        return Export(
+            self.next_position,
+            self.ms[:count],
+            self.seq[:count],
+            self.positions[:count],
+            self.ends[:count],
+            self.data,
+            [table.of(table.rows < count) for table in self.tables],
+        )
 
 
 def parse_export(payload: bytes) -> Export:
@@ -105,7 +139,13 @@ def _parse_export(payload: memoryview) -> Export:
     sizes = np.cumsum([len(each) for each in data], dtype=np.int64)
     if (ends[np.cumsum(counts, dtype=np.int64) - 1] != sizes).any():
         raise PayloadError(_DISAGREE)
-    return Export(next_position, ms, seq, positions, ends, data)
+    tables: list[Alike] = []
+    row = 0
+    for run, (first, *_) in zip(runs, columns, strict=True):
+        if isinstance(run, _Nodes):
+            tables += run.tables(row)
+        row += len(first)
+    return Export(next_position, ms, seq, positions, ends, data, tables)
 
 
 def _expanded(smaller: memoryview) -> bytes:
@@ -179,62 +219,140 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._decompress = zstandard.ZstdDecompressor().decompress
-        self._alike: list[_Alike] = []
-        self._joined = 0
+        self._alike: list[_AlikeNodes] = []
+        self._rows = 0
 
     def add(self, frame: memoryview, count: int, first: int, joined: int) -> memoryview:
-        """Collect a node; returns its entries, which have `joined` bytes of others before them."""
+        """Collect a node; returns its entries, which have `joined` bytes of others before them.
+
+        These are fragments, or columns without their schema and sizes.
+        """
         whole = memoryview(self._decompress(frame, allow_extra_data=False))
         base_ms, word, known, code, is_run = _NODE_HEAD.unpack_from(whole)
-        size = _SIZES.get(code)
-        if size is None or known != count:
+        if known != count or not (code in _SIZES or code == _COLUMNS):
             raise PayloadError(_DISAGREE)
-        form = count, size, is_run
-        if not self._alike:
-            self._joined = joined
-        if not self._alike or self._alike[-1].form != form:
-            self._alike.append(_Alike(form, [], [], []))
-        alike = self._alike[-1]
-        alike.facts.append((base_ms, word, first))
-        at = _NODE_HEAD.size
-        alike.sizes.append(whole[at : (at := at + count * size)])
+        planes_at = at = _NODE_HEAD.size
         if not is_run:
-            alike.planes.append(whole[at : (at := at + 8 * count)])
-        return whole[at:]
+            at += _WORD_BYTES * count
+        planes = whole[planes_at:at]
+        schema = b""
+        if code == _COLUMNS:
+            schema_at = at + _SHORT.size
+            at = schema_at + _SHORT.unpack_from(whole, at)[0]
+            schema = whole[schema_at:at].tobytes()
+        form = count, code, is_run, schema
+        if not self._alike or self._alike[-1].form != form:
+            self._alike.append(_AlikeNodes(form))
+        alike = self._alike[-1]
+        end = at + alike.sizes_bytes
+        entries = whole[end:]
+        alike.add((base_ms, word, first, joined, len(entries)), self._rows, planes, whole[at:end])
+        self._rows += count
+        return entries
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """Milliseconds, sequence numbers, positions and ends."""
-        columns = [each.columns() for each in self._alike]
-        ms, seq, positions, sizes = map(np.concatenate, zip(*columns, strict=True))
-        return ms, seq, positions, np.cumsum(sizes) + self._joined
+        return tuple(
+            map(np.concatenate, zip(*[each.columns() for each in self._alike], strict=True))
+        )
+
+    def tables(self, first_row: int) -> list[Alike]:
+        """Those entries that are columns; so many rows are before all of them."""
+        return [each.table(first_row) for each in self._alike if each.form[1] == _COLUMNS]
 
 
-@dataclass(frozen=True, slots=True)
-class _Alike:
-    """Neighbouring nodes of one form: how many entries, bytes of a size, whether IDs are a run."""
+class _AlikeNodes:
+    """Neighbouring nodes of one form."""
 
-    form: tuple[int, int, bool]
-    facts: list[tuple[int, int, int]]
-    """Base of milliseconds, first word, first position."""
-    sizes: list[memoryview]
-    planes: list[memoryview]
-    """Of the words all first bytes, then all second ones, and so on; nothing if IDs are a run."""
+    def __init__(self, form: tuple[int, int, bool, bytes]) -> None:
+        """How many entries, type of the sizes or columns, whether IDs are a run, the schema."""
+        self.form = form
+        count, code, _, schema = form
+        self._names, self._widths = _names_of(schema)
+        self.sizes_bytes = count * _SIZES.get(code, 0)
+        if code == _COLUMNS:
+            self.sizes_bytes = sum([count * width or _SHORT.size for width in self._widths])
+        self._facts: list[tuple[int, int, int, int, int]] = []
+        self._sizes: list[memoryview] = []
+        self._planes: list[memoryview] = []
+        self._first_row = 0
+
+    def add(
+        self,
+        facts: tuple[int, int, int, int, int],
+        row: int,
+        planes: memoryview,
+        sizes: memoryview,
+    ) -> None:
+        """Collect a node.
+
+        `facts`: base of milliseconds, first word, first position, bytes of entries before its own,
+        bytes of its own. `planes`: of the words all first bytes, then all second ones, and so on;
+        nothing if IDs are a run.
+        """
+        if not self._facts:
+            self._first_row = row
+        self._facts.append(facts)
+        self._planes.append(planes)
+        self._sizes.append(sizes)
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """Milliseconds, sequence numbers, positions and sizes."""
-        count, size, is_run = self.form
-        base_ms, word, first = (each[:, None] for each in np.array(self.facts, np.uint64).T)
+        """Milliseconds, sequence numbers, positions and ends."""
+        count, code, is_run, _ = self.form
+        facts = np.array(self._facts, np.uint64).T
+        base_ms, word, first, joined, size = (each[:, None] for each in facts)
         rank = np.arange(count, dtype=np.uint64)
         if is_run:
             words = word + rank
         else:
-            planes = np.frombuffer(b"".join(self.planes), np.uint8).reshape(-1, 8, count)
+            planes = np.frombuffer(b"".join(self._planes), np.uint8).reshape(-1, _WORD_BYTES, count)
             words = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
         ms = (words >> np.uint64(_SEQ_BITS)) + base_ms
         seq = words & np.uint64((1 << _SEQ_BITS) - 1)
-        sizes = np.frombuffer(b"".join(self.sizes), f"<u{size}")
-        some = ms.astype(np.int64), seq, (first + rank).astype(np.int64)
-        return (*(each.ravel() for each in some), sizes.astype(np.int64))
+        if code == _COLUMNS:
+            ends = np.repeat(joined + size, count, axis=1)
+        else:
+            sizes = np.frombuffer(b"".join(self._sizes), f"<u{_SIZES[code]}")
+            ends = joined + np.cumsum(sizes.reshape(-1, count), axis=1, dtype=np.uint64)
+        some = ms.astype(np.int64), seq, (first + rank).astype(np.int64), ends.astype(np.int64)
+        return tuple(each.ravel() for each in some)
+
+    def table(self, first_row: int) -> Alike:
+        """The entries, if they are columns."""
+        count = self.form[0]
+        plain = np.frombuffer(b"".join(self._sizes), np.uint8).reshape(-1, self.sizes_bytes)
+        facts = np.array(self._facts, np.int64).T
+        end = facts[3][:, None]
+        at = 0
+        spans = []
+        for width in self._widths:
+            upto = at + (count * width or _SHORT.size)
+            some = np.ascontiguousarray(plain[:, at:upto]).view(f"<u{width or _SHORT.size}")
+            at = upto
+            sizes = np.broadcast_to(some, (len(plain), count)).astype(np.int64)
+            ends = np.cumsum(sizes, axis=1) + end
+            spans.append(((ends - sizes).ravel(), ends.ravel()))
+            end = ends[:, -1:]
+        if (end[:, 0] != facts[3] + facts[4]).any():
+            raise PayloadError(_DISAGREE)
+        first_row += self._first_row
+        return Alike(np.arange(first_row, first_row + plain.shape[0] * count), self._names, spans)
+
+
+def _names_of(schema: bytes) -> tuple[list[bytes], list[int]]:
+    """The names in a schema, and the width of the sizes of each."""
+    names: list[bytes] = []
+    widths: list[int] = []
+    at = 0
+    while at < len(schema):
+        name_at = at + _SHORT.size
+        at = name_at + _SHORT.unpack_from(schema, at)[0]
+        names.append(schema[name_at:at])
+        widths.append(schema[at] if at < len(schema) else -1)
+        if widths[-1] not in (0, 1, 2):
+            raise PayloadError(_DISAGREE)
+        at += 1
+    return names, widths
 
 
 def _concatenated(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -102,13 +101,7 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
     """The entries that do not lie behind an ID."""
     ms, seq = export.ms, export.seq
     count = int(((ms < upto[0]) | ((ms == upto[0]) & (seq <= np.uint64(upto[1])))).sum())
-    return replace(
-        export,
-        ms=ms[:count],
-        seq=seq[:count],
-        positions=export.positions[:count],
-        ends=export.ends[:count],
-    )
+    return export.first(count)
 
 
 def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptions) -> None:

@@ -1,11 +1,12 @@
 """Compressed blocks, and a bounded cache of those that were opened to be read.
 
-Each block is compressed alone, at a fast level and without a dictionary. Measured on the entries of
-the benchmark: 16 blocks together, or a dictionary for a stream, save 5 to 15 % of the compressed
-size, and a read of one entry would have to open all of them.
+Each block is compressed alone, at a fast level and without a dictionary, see
+docs/decisions/0020-each-block-is-compressed-alone.md.
 
-Sizes of fragments compress better than offsets. IDs that ascend by one are not written at all;
-others are written byte by byte, all first bytes of the words, then all second ones.
+IDs that ascend by one are not written at all; others are written byte by byte, all first bytes of
+the words, then all second ones. Entries with the same field names are written as columns
+(:mod:`anabranch.stream.columnar`), others as they are, with their sizes, which compress better than
+offsets.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 import zstandard
 
+from anabranch.stream.columnar import from_columns, to_columns
 from anabranch.stream.packed_ids import PackedIds
+from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
     from anabranch.stream.block import Block
@@ -28,7 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["BlockCache", "compressed", "expanded"]
 
 _HEAD: Final = Struct("=QQI1s?")
-"""First millisecond, first word, how many entries, type of the sizes, whether IDs ascend by one."""
+"""First millisecond, first word, how many entries, form, whether IDs ascend by one.
+
+The form is :data:`_COLUMNS`, or the type of the sizes of fragments."""
+
+_COLUMNS: Final = b"C"
 
 _WORD_BYTES: Final = 8
 _GAIN_MIN: Final = 1.2
@@ -45,25 +52,31 @@ def compressed(
     data: bytes,
     compressor: zstandard.ZstdCompressor,
     *,
+    as_columns: bool = True,
     if_smaller: bool = True,
 ) -> bytes | None:
     """IDs, end offsets and fragments of a block in one piece.
 
-    None if that saves little, unless ``if_smaller`` is false.
+    With ``as_columns`` fragments are written as columns if that is possible. None if all this saves
+    little, unless ``if_smaller`` is false.
     """
-    sizes = list(map(sub, ends, [0, *ends]))
-    widest = max(sizes)
-    form = "B" if widest < 1 << 8 else "H" if widest < 1 << 16 else "Q"
+    columns = to_columns(ids, ends, data) if as_columns else None
+    if columns is None:
+        sizes = list(map(sub, ends, [0, *ends]))
+        widest = max(sizes)
+        type_of_sizes = "B" if widest < 1 << 8 else "H" if widest < 1 << 16 else "Q"
+        form, contents = type_of_sizes.encode(), [array(type_of_sizes, sizes).tobytes(), data]
+    else:
+        form, contents = _COLUMNS, [columns]
     words = ids.words
     is_run = words[-1] - words[0] == len(words) - 1
-    head = _HEAD.pack(ids.base_ms, words[0], len(words), form.encode(), is_run)
+    head = _HEAD.pack(ids.base_ms, words[0], len(words), form, is_run)
     planes = []
     if not is_run:
         plain = words.tobytes()
         planes = [plain[at::_WORD_BYTES] for at in range(_WORD_BYTES)]
-    whole = b"".join((head, array(form, sizes).tobytes(), *planes, data))
-    smaller: bytes = compressor.compress(whole)
-    if if_smaller and len(smaller) * _GAIN_MIN >= len(whole):
+    smaller: bytes = compressor.compress(b"".join((head, *planes, *contents)))
+    if if_smaller and len(smaller) * _GAIN_MIN >= len(data):
         return None
     return bytes(memoryview(smaller))  # a copy, because the buffer has the size of the worst case
 
@@ -72,9 +85,7 @@ def expanded(packed: bytes) -> _Contents:
     """The arguments that :func:`compressed` was called with."""
     whole: bytes = _decompress(packed)
     base_ms, first, count, form, is_run = _HEAD.unpack_from(whole)
-    sizes = array(form.decode())
-    at = _HEAD.size + count * sizes.itemsize
-    sizes.frombytes(whole[_HEAD.size : at])
+    at = _HEAD.size
     if is_run:
         ids = PackedIds.run(base_ms, first, count)
     else:
@@ -85,7 +96,12 @@ def expanded(packed: bytes) -> _Contents:
         words = array("Q")
         words.frombytes(plain)
         ids = PackedIds(base_ms, words)
-    data = whole[at:]
+    if form == _COLUMNS:
+        return ids, *from_columns(ids, whole[at:])
+    sizes = array(form.decode())
+    data_at = at + count * sizes.itemsize
+    sizes.frombytes(whole[at:data_at])
+    data = whole[data_at:]
     return ids, array("H" if len(data) < 1 << 16 else "Q", list(accumulate(sizes))), data
 
 
@@ -97,6 +113,7 @@ class BlockCache:
     """
 
     __slots__ = (
+        "_as_columns",
         "_compressor",
         "_level",
         "_opened",
@@ -110,9 +127,13 @@ class BlockCache:
         "saved",
     )
 
-    def __init__(self, bytes_max: int = 0, level: int = 1) -> None:
+    def __init__(
+        self, bytes_max: int = 0, level: int = 1, *, as_columns: bool = IS_COMPILED
+    ) -> None:
         self.bytes_max = bytes_max
         """The limit of bytes in opened blocks; the block that was opened last always stays open."""
+        self._as_columns = as_columns
+        """Not if interpreted: a read of such a block would take ten times as long."""
         self._level = level
         self._compressor = zstandard.ZstdCompressor(level=level)
         self._opened: OrderedDict[Block, tuple[int, int]] = OrderedDict()  # size, count of opens
@@ -143,7 +164,9 @@ class BlockCache:
         self, ids: PackedIds, ends: array[int], data: bytes, *, if_smaller: bool = True
     ) -> bytes | None:
         """The contents of a block in one piece, as :func:`compressed` makes it."""
-        packed = compressed(ids, ends, data, self._compressor, if_smaller=if_smaller)
+        packed = compressed(
+            ids, ends, data, self._compressor, as_columns=self._as_columns, if_smaller=if_smaller
+        )
         if packed is not None:
             self.compressions += 1
             self.saved += len(data) + ids.packed_bytes - len(packed)

@@ -15,9 +15,11 @@ from typing import Final, overload
 
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 
-__all__ = ["PackedIds", "between", "index_of"]
+__all__ = ["WORD_SEQ_BITS", "PackedIds", "between", "index_of"]
 
-_SEQ_BITS: Final = 24
+WORD_SEQ_BITS: Final = 24
+"""Of a word, the low bits with the sequence number; the others are milliseconds."""
+
 _SEQ_END: Final = 1 << 24
 _MS_END: Final = 1 << 40
 _SMALL = 1 << 14
@@ -58,7 +60,7 @@ class PackedIds:
             array(
                 "Q",
                 [
-                    ((entry_id >> SEQ_BITS) - base_ms << _SEQ_BITS) | seq
+                    ((entry_id >> SEQ_BITS) - base_ms << WORD_SEQ_BITS) | seq
                     for entry_id, seq in zip(ids, sequences, strict=True)
                 ],
             ),
@@ -75,7 +77,7 @@ class PackedIds:
             first, last = ids[low] - first_ms, ids[high - 1] - first_ms
             if last >= _SEQ_END:
                 return None
-            word = (first_ms >> SEQ_BITS) - base_ms << _SEQ_BITS
+            word = (first_ms >> SEQ_BITS) - base_ms << WORD_SEQ_BITS
             if last - first == high - low - 1:
                 words.extend(range(word + first, word + last + 1))
             else:
@@ -117,7 +119,7 @@ class PackedIds:
 
     def unpack(self, word: int) -> int:
         """The ID of a word."""
-        return ((word >> _SEQ_BITS) + self.base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
+        return ((word >> WORD_SEQ_BITS) + self.base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -143,7 +145,7 @@ class PackedIds:
         """
         seq = entry_id & MAX_SEQ
         ms = (entry_id >> SEQ_BITS) - self.base_ms
-        return (ms << _SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
+        return (ms << WORD_SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
 
 
 def index_of(ids: list[int] | PackedIds, entry_id: int) -> int:
@@ -170,8 +172,8 @@ def between(ids: list[int] | PackedIds, low: int, high: int) -> list[int]:
     unpacked: list[int] = []
     ms, first = -1, 0
     for word in ids.words[low:high].tolist():
-        if word >> _SEQ_BITS != ms:
-            ms = word >> _SEQ_BITS
+        if word >> WORD_SEQ_BITS != ms:
+            ms = word >> WORD_SEQ_BITS
             first = ms + ids.base_ms << SEQ_BITS
         unpacked.append(first + (word & _SEQ_END - 1))
     return unpacked

@@ -48,19 +48,38 @@ def chunk(
 
 
 def node(entries: Sequence[Entry], *, kind: str, run: bool) -> bytes:
-    """A whole node in its compressed form; `kind` is the type of its sizes.
+    """A whole node in its compressed form; `kind` is the type of its sizes, or C for columns.
 
-    With `run` its IDs must be of one millisecond and ascend by one.
+    With `run` its IDs must be of one millisecond and ascend by one. Columns need the same names in
+    all entries.
     """
     parts = [fragment(ms, seq, fields) for _, ms, seq, fields in entries]
     base_ms = entries[0][1]
     words = [(ms - base_ms) << 24 | seq for _, ms, seq, _ in entries]
     head = struct.pack("<QQIcB", base_ms, words[0], len(entries), kind.encode(), run)
-    sizes = struct.pack(f"<{len(parts)}{kind}", *map(len, parts))
+    if kind == "C":
+        contents = columns([fields for *_, fields in entries])
+    else:
+        contents = struct.pack(f"<{len(parts)}{kind}", *map(len, parts)) + b"".join(parts)
     planes = b"".join(bytes(word >> 8 * byte & 255 for word in words) for byte in range(8))
-    frame = zstandard.compress(head + sizes + (b"" if run else planes) + b"".join(parts))
+    frame = zstandard.compress(head + (b"" if run else planes) + contents)
     facts = (len(entries), 2, 0, 0, 0, 0, entries[0][0], 0, len(frame))
     return struct.pack("<IBBBBqQQQ", *facts) + frame
+
+
+def columns(rows: Sequence[Sequence[tuple[bytes, bytes]]]) -> bytes:
+    """Entries with the same names as columns."""
+    schema, sizes, values = b"", b"", b""
+    for number, (name, _) in enumerate(rows[0]):
+        column = [fields[number][1] for fields in rows]
+        assert all(fields[number][0] == name for fields in rows)
+        lengths = [len(value) for value in column]
+        width = 0 if len(set(lengths)) == 1 else 1 if max(lengths) < 256 else 2
+        schema += struct.pack("<H", len(name)) + name + bytes([width])
+        sizes += struct.pack(f"<{'HBH'[width]}", lengths[0]) if not width else b""
+        sizes += struct.pack(f"<{len(rows)}{'HBH'[width]}", *lengths) if width else b""
+        values += b"".join(column)
+    return struct.pack("<H", len(schema)) + schema + sizes + values
 
 
 def payload(chunks: Sequence[bytes], next_position: int) -> bytes:

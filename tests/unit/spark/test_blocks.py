@@ -37,6 +37,14 @@ def exported(rows, rng):
     while at < len(entries):
         some = entries[at : at + rng.randrange(1, 15)]
         at += len(some)
+        if rng.random() < 0.3:  # columns: as many as have the same names
+            names = [name for name, _ in some[0][3]]
+            alike = 1
+            while alike < len(some) and [name for name, _ in some[alike][3]] == names:
+                alike += 1
+            at -= len(some) - alike
+            chunks.append(node(some[:alike], kind="C", run=False))
+            continue
         if rng.random() < 0.5:
             if run := rng.random() < 0.5:
                 where = range(at - len(some), at)

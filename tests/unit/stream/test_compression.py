@@ -15,6 +15,7 @@ from anabranch.stream.compression import BlockCache, compressed, expanded
 from anabranch.stream.entry_id import make
 from anabranch.stream.packed_ids import PackedIds
 from tests.support.compressing import whatever_it_gains
+from tests.unit.spark.exports import fragment
 
 COMPRESSOR = zstandard.ZstdCompressor(level=1)
 MS = 1_700_000_000_000
@@ -49,10 +50,7 @@ def test_what_is_expanded_is_what_was_compressed(steps: list[int], size: int, ex
 def block_of(count: int, first_ms: int = MS) -> Block:
     """Entries that compress well."""
     ids = [make(first_ms, at) for at in range(count)]
-    fragments = [
-        b"*2\r\n$15\r\n%d-%d\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n" % (first_ms, at)
-        for at in range(count)
-    ]
+    fragments = [fragment(first_ms, at, [(b"f", b"v")]) for at in range(count)]
     ends = list(accumulate(map(len, fragments)))
     return full_block(ids, b"".join(fragments), ends, 10 * count)
 

@@ -1,0 +1,331 @@
+"""The entries of a block as columns: the field names once, then the values field by field.
+
+Fragments repeat in each entry what a block knows already (the ID) or could know once (the names and
+the framing). Columns leave that out, so they take about half of the room when both are compressed.
+They are for entries with the same names in the same order: :func:`to_columns` refuses others, and
+whatever it could not write again byte for byte.
+
+Columns are, with all numbers little-endian::
+
+    bytes of the schema (2); the schema: of each field bytes of its name (2), the name, a width (1);
+    of each field: all sizes of values in so many bytes each, with width 0 one size (2) for all;
+    of each field: all values
+"""
+
+from __future__ import annotations
+
+from array import array
+from sys import byteorder
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter, read_i64_le
+
+from anabranch.stream.packed_ids import WORD_SEQ_BITS, PackedIds
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64, u8  # an int in a register of the processor, once compiled
+
+__all__ = ["from_columns", "to_columns"]
+
+_BYTES_END: Final = 1 << 16
+"""Fragments and values are smaller, so that sizes and offsets fit into two bytes."""
+
+_WORD_END: Final = 1 << 62
+_SEQ_MASK: Final = (1 << WORD_SEQ_BITS) - 1
+_FIELDS_MAX: Final = 100
+_SHORT: Final = 24
+"""So many bytes are copied one by one, because a slice of them would be an object."""
+
+_CR: Final = 13
+_LF: Final = 10
+_ZERO: Final = 48
+
+# Pieces of text that many fragments have.
+_TAIL_END: Final = 1000
+_TAILS: Final[list[bytes]] = [b"%03d-" % number for number in range(_TAIL_END)]
+_FIRST_TAILS: Final[list[bytes]] = [b"%d-" % number for number in range(_TAIL_END)]
+_NUMBERS: Final[list[bytes]] = [b"%d" % number for number in range(1 << 12)]
+
+
+class _UnfitError(Exception):
+    """The entries cannot be columns."""
+
+
+class _Texts:
+    """Writes what fragments begin with: ``*2``, ``$`` and the size of the ID, the ID."""
+
+    __slots__ = ("_begin", "_ends_size", "_head_ms")
+
+    def __init__(self) -> None:
+        self._begin: bytes = b""
+        self._head_ms: i64 = -1
+        self._ends_size: i64 = 0
+
+    def pieces(self, ms: i64, seq: i64) -> tuple[bytes, bytes, bytes]:
+        """The text in pieces; neighbours usually share the first one."""
+        head_ms = ms // _TAIL_END
+        tail = (_TAILS if head_ms else _FIRST_TAILS)[ms - head_ms * _TAIL_END]
+        number = _NUMBERS[seq] if seq < len(_NUMBERS) else b"%d" % seq
+        ends_size: i64 = len(tail) + len(number)
+        if head_ms != self._head_ms or ends_size != self._ends_size:
+            self._head_ms = head_ms
+            self._ends_size = ends_size
+            head = b"%d" % head_ms if head_ms else b""
+            self._begin = b"*2\r\n$%d\r\n%b" % (len(head) + ends_size, head)
+        return self._begin, tail, number
+
+
+# -- from fragments -------------------------------------------------------------------------------
+
+
+def to_columns(ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
+    """The fragments that end at ``ends`` in ``data`` as columns; None if they cannot be columns."""
+    if (
+        len(data) >= _BYTES_END
+        or ids.base_ms >= _WORD_END
+        or ids.words[-1] >= _WORD_END
+        or byteorder != "little"
+    ):
+        return None
+    try:
+        return _columns(ids, ends.tolist(), data)
+    except (_UnfitError, IndexError):  # an index is behind the end if a fragment breaks off
+        return None
+
+
+def _columns(ids: PackedIds, ends: list[int], data: bytes) -> bytes:
+    names = _names(data)
+    before = _texts_before(names)
+    fields: i64 = len(names)
+    base_ms: i64 = ids.base_ms
+    words = ids.words.tobytes()
+    texts = _Texts()
+    sizes = [BytesWriter() for _ in names]
+    values = [BytesWriter() for _ in names]
+    at: i64 = 0
+    word_at: i64 = 0
+    end: i64
+    for end in ends:
+        word = read_i64_le(words, word_at)
+        word_at += 8
+        begin, tail, number = texts.pieces(base_ms + (word >> WORD_SEQ_BITS), word & _SEQ_MASK)
+        at = _behind(data, _behind(data, _behind(data, at, begin), tail), number)
+        field: i64 = 0
+        while field < fields:
+            size, at = _size_at(data, _behind(data, at, before[field]))
+            _write_short(sizes[field], size)
+            _copy(values[field], data, at, at + size)
+            at += size
+            field += 1
+        at += len(b"\r\n")
+        if at != end or data[at - 2] != _CR or data[at - 1] != _LF:
+            raise _UnfitError
+    schema = BytesWriter()
+    packed: list[bytes] = []
+    for name, each in zip(names, sizes, strict=True):
+        width, plain = _packed_sizes(each.getvalue())
+        packed.append(plain)
+        _write_short(schema, len(name))
+        schema.write(name)
+        schema.write(width)
+    writer = BytesWriter()
+    _write_short(writer, len(schema))
+    writer.write(schema.getvalue())
+    writer.write(b"".join(packed))
+    for column in values:
+        writer.write(column.getvalue())
+    return writer.getvalue()
+
+
+def _names(data: bytes) -> list[bytes]:
+    """The names of the first fragment."""
+    size, at = _size_at(data, len(b"*2\r\n$"))
+    words, at = _size_at(data, at + size + len(b"\r\n*"))
+    if not 0 < words <= 2 * _FIELDS_MAX or words % 2:
+        raise _UnfitError
+    at -= len(b"\r\n")
+    names: list[bytes] = []
+    while words:
+        size, at = _size_at(data, at + len(b"\r\n$"))
+        names.append(data[at : at + size])
+        size, at = _size_at(data, at + size + len(b"\r\n$"))
+        at += size
+        words -= 2
+    return names
+
+
+def _texts_before(names: list[bytes]) -> list[bytes]:
+    """What stands between the ID or a value and the size of the next value."""
+    texts = [b"\r\n$%d\r\n%b\r\n$" % (len(name), name) for name in names]
+    texts[0] = b"\r\n*%d%b" % (2 * len(names), texts[0])
+    return texts
+
+
+def _behind(data: bytes, at: i64, text: bytes) -> i64:
+    """Where a text ends that is expected at this place."""
+    size: i64 = len(text)
+    if at + size > len(data):
+        raise _UnfitError
+    done: i64 = 0
+    while done + 8 <= size:
+        if read_i64_le(data, at + done) != read_i64_le(text, done):
+            raise _UnfitError
+        done += 8
+    while done < size:
+        if data[at + done] != text[done]:
+            raise _UnfitError
+        done += 1
+    return at + size
+
+
+def _size_at(data: bytes, at: i64) -> tuple[i64, i64]:
+    """A size in decimal digits, and where the bytes begin that have it."""
+    first = at
+    size: i64 = 0
+    byte: i64 = data[at]
+    while byte != _CR:
+        byte -= _ZERO
+        if not 0 <= byte <= 9 or (size == 0 and at > first):
+            raise _UnfitError
+        size = 10 * size + byte
+        if size >= _BYTES_END:
+            raise _UnfitError
+        at += 1
+        byte = data[at]
+    if at == first or data[at + 1] != _LF or at + 2 + size > len(data):
+        raise _UnfitError
+    return size, at + 2
+
+
+def _packed_sizes(sizes: bytes) -> tuple[bytes, bytes]:
+    """The width of a size, and the sizes, which are given in two bytes each."""
+    if sizes == sizes[:2] * (len(sizes) // 2):
+        return b"\0", sizes[:2]
+    high = sizes[1::2]
+    if high.count(0) < len(high):
+        return b"\2", sizes
+    return b"\1", sizes[::2]
+
+
+def _write_short(writer: BytesWriter, number: i64) -> None:
+    whole: int = number
+    low: u8 = whole & 255
+    high: u8 = whole >> 8
+    writer.append(low)
+    writer.append(high)
+
+
+def _copy(writer: BytesWriter, data: bytes, at: i64, end: i64) -> None:
+    if end - at > _SHORT:
+        writer.write(data[at:end])
+        return
+    while at < end:
+        byte: u8 = data[at]
+        writer.append(byte)
+        at += 1
+
+
+# -- to fragments ---------------------------------------------------------------------------------
+
+
+class _Column:
+    """The values of one field, to be read in their order."""
+
+    __slots__ = ("_before", "_columns", "_sizes_at", "_texts", "_values_at", "_width")
+
+    def __init__(self, before: bytes, columns: bytes, width: i64, sizes_at: i64) -> None:
+        self._before = before
+        self._columns = columns
+        self._width: i64 = width
+        self._sizes_at: i64 = sizes_at
+        self._values_at: i64 = 0
+        self._texts: list[bytes] = [b""] * 256  # in front of values, by the size of those
+
+    def sizes_end(self, count: i64) -> i64:
+        """Where so many sizes end."""
+        return self._sizes_at + (count * self._width if self._width else 2)
+
+    def begin(self, values_at: i64, count: i64) -> i64:
+        """Begin to read values there; returns where so many end."""
+        self._values_at = values_at
+        if not self._width:
+            return values_at + count * _short_at(self._columns, self._sizes_at)
+        sizes_at = self._sizes_at
+        while count:
+            values_at += self._next_size()
+            count -= 1
+        self._sizes_at = sizes_at
+        return values_at
+
+    def _next_size(self) -> i64:
+        at = self._sizes_at
+        self._sizes_at = at + self._width
+        if self._width == 1:
+            size: i64 = self._columns[at]
+            return size
+        return _short_at(self._columns, at)
+
+    def write_next(self, writer: BytesWriter) -> None:
+        """Write the next value behind its name and size."""
+        size = self._next_size()
+        text = self._texts[size] if size < 256 else b""
+        if not text:
+            text = b"%b%d\r\n" % (self._before, size)
+            if size < 256:
+                self._texts[size] = text
+        writer.write(text)
+        end = self._values_at + size
+        _copy(writer, self._columns, self._values_at, end)
+        self._values_at = end
+
+
+def _short_at(data: bytes, at: i64) -> i64:
+    low: i64 = data[at]
+    high: i64 = data[at + 1]
+    return low | high << 8
+
+
+def _table(columns: bytes, count: i64) -> list[_Column]:
+    """All fields, ready to be read from the first value on."""
+    at: i64 = 2
+    sizes_at = at + _short_at(columns, 0)
+    names: list[bytes] = []
+    widths: list[i64] = []
+    while at < sizes_at:
+        name_at = at + 2
+        at = name_at + _short_at(columns, at)
+        names.append(columns[name_at:at])
+        widths.append(columns[at])
+        at += 1
+    table: list[_Column] = []
+    for before, width in zip(_texts_before(names), widths, strict=True):
+        column = _Column(before, columns, width, at)
+        at = column.sizes_end(count)
+        table.append(column)
+    for column in table:
+        at = column.begin(at, count)
+    return table
+
+
+def from_columns(ids: PackedIds, columns: bytes) -> tuple[array[int], bytes]:
+    """End offsets and fragments, as :func:`to_columns` was called with."""
+    words = ids.words.tobytes()
+    table = _table(columns, len(ids))
+    base_ms: i64 = ids.base_ms
+    texts = _Texts()
+    writer, ends = BytesWriter(), BytesWriter()
+    word_at: i64 = 0
+    while word_at < len(words):
+        word = read_i64_le(words, word_at)
+        word_at += 8
+        begin, tail, number = texts.pieces(base_ms + (word >> WORD_SEQ_BITS), word & _SEQ_MASK)
+        writer.write(begin)
+        writer.write(tail)
+        writer.write(number)
+        for column in table:
+            column.write_next(writer)
+        writer.write(b"\r\n")
+        _write_short(ends, len(writer))
+    offsets = array("H")
+    offsets.frombytes(ends.getvalue())
+    return offsets, writer.getvalue()
