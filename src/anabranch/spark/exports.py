@@ -34,6 +34,8 @@ _SIZES: Final = {ord("B"): 1, ord("H"): 2, ord("Q"): 8}
 _COLUMNS: Final = ord("C")
 
 Ints = npt.NDArray[np.int64]
+_KINDS: Final = (np.int64, np.uint64, np.int64, np.int64)
+"""Types of milliseconds, sequence numbers, positions and ends."""
 
 
 class PayloadError(AnabranchError):
@@ -134,7 +136,7 @@ def _parse_export(payload: memoryview) -> Export:
     columns = [each.columns() for each in runs]
     ms, seq, positions, ends = (
         _concatenated([each[number] for each in columns], kind)
-        for number, kind in enumerate((np.int64, np.uint64, np.int64, np.int64))
+        for number, kind in enumerate(_KINDS)
     )
     sizes = np.cumsum([len(each) for each in data], dtype=np.int64)
     if (ends[np.cumsum(counts, dtype=np.int64) - 1] != sizes).any():
@@ -214,12 +216,12 @@ class _Run:
 class _Nodes:
     """Neighbouring chunks that are nodes as the server holds them, each in one zstd frame.
 
-    Nodes of one form are computed together, as chunks are in `_Run`.
+    Nodes of one form are computed together, wherever they are, as chunks are in `_Run`.
     """
 
     def __init__(self) -> None:
         self._decompress = zstandard.ZstdDecompressor().decompress
-        self._alike: list[_AlikeNodes] = []
+        self._alike: dict[tuple[int, int, bool, bytes], _AlikeNodes] = {}
         self._rows = 0
 
     def add(self, frame: memoryview, count: int, first: int, joined: int) -> memoryview:
@@ -241,28 +243,33 @@ class _Nodes:
             at = schema_at + _SHORT.unpack_from(whole, at)[0]
             schema = whole[schema_at:at].tobytes()
         form = count, code, is_run, schema
-        if not self._alike or self._alike[-1].form != form:
-            self._alike.append(_AlikeNodes(form))
-        alike = self._alike[-1]
+        alike = self._alike.get(form)
+        if alike is None:
+            alike = self._alike[form] = _AlikeNodes(form)
         end = at + alike.sizes_bytes
         entries = whole[end:]
-        alike.add((base_ms, word, first, joined, len(entries)), self._rows, planes, whole[at:end])
+        facts = base_ms, word, first, joined, len(entries), self._rows
+        alike.add(facts, planes, whole[at:end])
         self._rows += count
         return entries
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """Milliseconds, sequence numbers, positions and ends."""
-        return tuple(
-            map(np.concatenate, zip(*[each.columns() for each in self._alike], strict=True))
-        )
+        columns = tuple(np.empty(self._rows, kind) for kind in _KINDS)
+        for alike in self._alike.values():
+            rows = alike.rows()
+            for whole, part in zip(columns, alike.columns(), strict=True):
+                whole[rows] = part
+        return columns
 
     def tables(self, first_row: int) -> list[Alike]:
         """Those entries that are columns; so many rows are before all of them."""
-        return [each.table(first_row) for each in self._alike if each.form[1] == _COLUMNS]
+        some = self._alike.values()
+        return [each.table(first_row) for each in some if each.form[1] == _COLUMNS]
 
 
 class _AlikeNodes:
-    """Neighbouring nodes of one form."""
+    """Nodes of one form."""
 
     def __init__(self, form: tuple[int, int, bool, bytes]) -> None:
         """How many entries, type of the sizes or columns, whether IDs are a run, the schema."""
@@ -272,35 +279,31 @@ class _AlikeNodes:
         self.sizes_bytes = count * _SIZES.get(code, 0)
         if code == _COLUMNS:
             self.sizes_bytes = sum([count * width or _SHORT.size for width in self._widths])
-        self._facts: list[tuple[int, int, int, int, int]] = []
+        self._facts: list[tuple[int, ...]] = []
         self._sizes: list[memoryview] = []
         self._planes: list[memoryview] = []
-        self._first_row = 0
 
-    def add(
-        self,
-        facts: tuple[int, int, int, int, int],
-        row: int,
-        planes: memoryview,
-        sizes: memoryview,
-    ) -> None:
+    def add(self, facts: tuple[int, ...], planes: memoryview, sizes: memoryview) -> None:
         """Collect a node.
 
         `facts`: base of milliseconds, first word, first position, bytes of entries before its own,
-        bytes of its own. `planes`: of the words all first bytes, then all second ones, and so on;
-        nothing if IDs are a run.
+        bytes of its own, rows before its own. `planes`: of the words all first bytes, then all
+        second ones, and so on; nothing if IDs are a run.
         """
-        if not self._facts:
-            self._first_row = row
         self._facts.append(facts)
         self._planes.append(planes)
         self._sizes.append(sizes)
+
+    def rows(self) -> Ints:
+        """The rows of the entries."""
+        firsts = np.array([facts[-1] for facts in self._facts])
+        return (firsts[:, None] + np.arange(self.form[0])).ravel()
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """Milliseconds, sequence numbers, positions and ends."""
         count, code, is_run, _ = self.form
         facts = np.array(self._facts, np.uint64).T
-        base_ms, word, first, joined, size = (each[:, None] for each in facts)
+        base_ms, word, first, joined, size, _ = (each[:, None] for each in facts)
         rank = np.arange(count, dtype=np.uint64)
         if is_run:
             words = word + rank
@@ -314,8 +317,7 @@ class _AlikeNodes:
         else:
             sizes = np.frombuffer(b"".join(self._sizes), f"<u{_SIZES[code]}")
             ends = joined + np.cumsum(sizes.reshape(-1, count), axis=1, dtype=np.uint64)
-        some = ms.astype(np.int64), seq, (first + rank).astype(np.int64), ends.astype(np.int64)
-        return tuple(each.ravel() for each in some)
+        return tuple(each.ravel() for each in (ms, seq, first + rank, ends))
 
     def table(self, first_row: int) -> Alike:
         """The entries, if they are columns."""
@@ -335,8 +337,7 @@ class _AlikeNodes:
             end = ends[:, -1:]
         if (end[:, 0] != facts[3] + facts[4]).any():
             raise PayloadError(_DISAGREE)
-        first_row += self._first_row
-        return Alike(np.arange(first_row, first_row + plain.shape[0] * count), self._names, spans)
+        return Alike(self.rows() + first_row, self._names, spans)
 
 
 def _names_of(schema: bytes) -> tuple[list[bytes], list[int]]:

@@ -38,8 +38,8 @@ The form is :data:`_COLUMNS`, or the type of the sizes of fragments."""
 _COLUMNS: Final = b"C"
 
 _WORD_BYTES: Final = 8
-_GAIN_MIN: Final = 1.2
-"""A block stays as it is if it does not get smaller by this factor."""
+_GAIN_MIN = 1.2
+"""A block stays as it is if it does not get smaller by this factor. Tests change it."""
 
 _Contents = tuple[PackedIds, "array[int]", bytes]
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from itertools import repeat
 from operator import add, rshift
+from typing import Final
 
-__all__ = ["entry_weight", "entry_weights"]
+__all__ = ["entry_weight", "entry_weights", "fragments_bytes"]
+
+_ID_BYTES: Final = 40  # of a fragment: the ID and the framing
 
 
 def entry_weight(fields_bytes: int, words: int) -> int:
@@ -26,3 +29,11 @@ def entry_weights(sizes: list[int], words: int | list[int]) -> list[int]:
     if words == 2:
         return [size - 4 for size in sizes]
     return list(map(rshift, map(add, sizes, repeat(4 - 4 * words)), repeat(1)))
+
+
+def fragments_bytes(weight: int, count: int) -> int:
+    """About how long the fragments of so many entries with this weight are.
+
+    Half too little if names are long.
+    """
+    return weight + count * _ID_BYTES

@@ -38,6 +38,7 @@ from anabranch.stream.region_log import RegionLog
 from anabranch.stream.rows import Rows
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
+from anabranch.stream.weight import fragments_bytes
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
@@ -207,7 +208,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
             packed = block.packed
             if codec == _NODES and packed is not None and _is_whole(block, stop - first):
                 frame = frame_of(packed)
-                size += zstandard.frame_content_size(frame)
+                size += fragments_bytes(block.weight, stop)
                 length += len(frame)
                 position = base + block.first_position
                 parts += (pack(stop, _NODE, 0, 0, 0, 0, position, 0, len(frame)), frame)
