@@ -15,6 +15,7 @@ import zstandard
 
 from anabranch.region.maintenance import RECORDS_MAX
 from anabranch.scheduling import TURN_NS
+from anabranch.stream.compression import BlockCache
 from tests.support.compressing import compress_all, whatever_it_gains
 from tests.support.streams import Streams
 
@@ -72,18 +73,47 @@ def _node(whole: bytes, count: int, first: int) -> Iterator[Row]:
     """The entries of a chunk of form 2."""
     base_ms, word, known, kind, run = struct.unpack_from("<QQIcB", whole)
     assert known == count
-    sizes = struct.unpack_from(f"<{count}{kind.decode()}", whole, at := 22)
-    at += struct.calcsize(f"<{count}{kind.decode()}")
+    at = 22
     words = range(word, word + count)
     if not run:
         planes = [whole[at + count * byte :][:count] for byte in range(8)]
         words = [int.from_bytes(some, "little") for some in zip(*planes, strict=True)]
         at += 8 * count
-    for position, (size, word) in enumerate(zip(sizes, words, strict=True), first):
-        entry_id = b"%d-%d" % (base_ms + (word >> 24), word & 0xFFFFFF)
-        yield position, entry_id, _fields(whole[at : at + size], entry_id)
-        at += size
+    ids = [b"%d-%d" % (base_ms + (word >> 24), word & 0xFFFFFF) for word in words]
+    if kind == b"C":
+        rows = _columns(whole[at:], count)
+    else:
+        sizes = struct.unpack_from(f"<{count}{kind.decode()}", whole, at)
+        at += struct.calcsize(f"<{count}{kind.decode()}")
+        bounds = pairwise(accumulate(sizes, initial=at))
+        rows = [
+            _fields(whole[low:high], each) for each, (low, high) in zip(ids, bounds, strict=True)
+        ]
+        assert at + sum(sizes) == len(whole)
+    yield from zip(range(first, first + count), ids, rows, strict=True)
+
+
+def _columns(whole: bytes, count: int) -> list[list[bytes]]:
+    """The fields of entries with the same names."""
+    (end,) = struct.unpack_from("<H", whole)
+    schema, at = whole[2 : 2 + end], 2 + end
+    names, sizes = [], []
+    while schema:
+        (size,) = struct.unpack_from("<H", schema)
+        name, width = schema[2 : 2 + size], schema[2 + size]
+        schema = schema[3 + size :]
+        names.append(name)
+        kind = f"<{count}{' BH'[width]}" if width else "<H"
+        some = struct.unpack_from(kind, whole, at)
+        sizes.append(some if width else some * count)
+        at += struct.calcsize(kind)
+    rows: list[list[bytes]] = [[] for _ in range(count)]
+    for name, column in zip(names, sizes, strict=True):
+        for row, size in zip(rows, column, strict=True):
+            row += name, whole[at : at + size]
+            at += size
     assert at == len(whole)
+    return rows
 
 
 def _fields(fragment: bytes, entry_id: bytes) -> list[bytes]:
@@ -385,16 +415,17 @@ def test_an_export_is_compressed_if_that_makes_it_smaller(server: Streams) -> No
     assert len(smaller) < len(whole) / 4
 
 
-def test_compressed_nodes_are_exported_as_they_are_held(server: Streams) -> None:
+@pytest.mark.parametrize("as_columns", [True, False])
+def test_compressed_nodes_are_exported_as_they_are_held(server: Streams, as_columns: bool) -> None:
     for number in range(1, 251):
-        server.do("XADD", "s", f"{number}-{number % 3}", "sensor", "one and the same")
-    keyspace = server.region.keyspace
+        what = ("sensor", "one and the same" * (number % 30), "x", number % 9)
+        server.do("XADD", "s", f"{number}-{number % 3}", *what)
     plain = exported(server, "s", "", 0, 250)
     assert server.do("AB.EXPORT", "s", "", 0, 250, "CODEC", "nodes")[16 + 4] == 0
-    assert compress_all(keyspace, keyspace.block_cache) == 35
-    opened = keyspace.block_cache.opens
+    cache = BlockCache(1 << 20, as_columns=as_columns)
+    assert compress_all(server.region.keyspace, cache) == 35
     assert exported(server, "s", "", 0, 250, "CODEC", "nodes") == plain
-    assert keyspace.block_cache.opens == opened
+    assert cache.opens == 0
     limited = exported(server, "s", "", 0, 250, "MAXBYTES", 1, "CODEC", "nodes")
     assert limited == (7, plain[1][:7])
     assert exported(server, "s", "", 50, 250, "CODEC", "nodes") == (250, plain[1][50:])

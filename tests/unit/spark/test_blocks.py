@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from anabranch.spark.blocks import SHAPES_MAX, Block
 from anabranch.spark.entries import Parsed
 from anabranch.spark.exports import PayloadError, parse_export
-from tests.unit.spark.exports import chunk, fragment, node, payload
+from tests.unit.spark.exports import chunk, columns, fragment, node, payload
 
 hostile = st.one_of(
     st.sampled_from([b"", b"\r\n", b"$3\r\nabc\r\n", b"*2\r\n$3\r\n1-1\r\n", b"a", b"$", b"\x00"]),
@@ -131,6 +133,39 @@ def test_many_shapes_are_decoded_too(shapes):
     assert block.values([b"x", b"f0"])[0].to_pylist() == [b"%d" % at for at in range(400)]
     assert block.values([b"f0"])[0].to_pylist() == first_values(rows, b"f0")
     assert lossless(block) == rows
+
+
+@pytest.mark.parametrize("shapes", [1, SHAPES_MAX + 1])
+def test_columns_beside_many_shapes_are_decoded_too(shapes):
+    rows = [[(b"f%d" % (at // 20 * 20 % shapes), b"v%d" % at), (b"x", b"")] for at in range(200)]
+    rows += [[(b"f%d" % (at % shapes), b"v%d" % at), (b"x", b"1")] for at in range(200)]
+    entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
+    nodes = [node(entries[at : at + 20], kind="C", run=False) for at in range(0, 200, 20)]
+    rest = chunk(entries[200:], packed=True, width=8, explicit=False, base=0)
+    export = parse_export(payload([*nodes, rest], 400))
+    for some, wanted in [
+        (export, rows),
+        (export.first(250), rows[:250]),
+        (export.first(5), rows[:5]),
+    ]:
+        block = Block.of_export(some)
+        assert lossless(block) == wanted
+        assert block.values([b"f0"])[0].to_pylist() == first_values(wanted, b"f0")
+        assert block.values([b"x"])[0].to_pylist() == first_values(wanted, b"x")
+        assert some.positions.tolist() == list(range(len(wanted)))
+
+
+@given(st.integers(0, 10**9), st.integers(0, 255))
+def test_damaged_columns_are_refused_or_harmless(place, byte):
+    rows = [[(b"sensor", b"s%d" % (at % 200)), (b"", b"x" * (at % 3))] for at in range(30)]
+    whole = bytearray(columns(rows))
+    whole[place % len(whole)] = byte
+    contents = struct.pack("<QQIcB", 7, 0, 30, b"C", 1) + whole[: len(whole) - byte % 2]
+    frame = zstandard.compress(contents)
+    chunk_of = struct.pack("<IBBBBqQQQ", 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
+    with suppress(PayloadError):
+        block = Block.of_export(parse_export(payload([chunk_of], 30)))
+        assert len(block) == len(block.values([b"sensor"])[0]) == len(lossless(block)) == 30
 
 
 @pytest.mark.parametrize("size", [7, 40, 64, 65, 300, 100_000])
