@@ -33,7 +33,7 @@ _BYTES_END: Final = 1 << 16
 _WORD_END: Final = 1 << 62
 _SEQ_MASK: Final = (1 << WORD_SEQ_BITS) - 1
 _FIELDS_MAX: Final = 100
-_SHORT: Final = 24
+_FEW_BYTES: Final = 24
 """So many bytes are copied one by one, because a slice of them would be an object."""
 
 _CR: Final = 13
@@ -216,7 +216,7 @@ def _write_short(writer: BytesWriter, number: i64) -> None:
 
 
 def _copy(writer: BytesWriter, data: bytes, at: i64, end: i64) -> None:
-    if end - at > _SHORT:
+    if end - at > _FEW_BYTES:
         writer.write(data[at:end])
         return
     while at < end:
