@@ -50,7 +50,8 @@ def test_what_is_expanded_is_what_was_compressed(steps: list[int], size: int, ex
 def block_of(count: int, first_ms: int = MS) -> Block:
     """Entries that compress well."""
     ids = [make(first_ms, at) for at in range(count)]
-    fragments = [fragment(first_ms, at, [(b"f", b"v")]) for at in range(count)]
+    values = [b"%03d" % (at * 7919 % 1000) for at in range(count)]
+    fragments = [fragment(first_ms, at, [(b"f", value)]) for at, value in enumerate(values)]
     ends = list(accumulate(map(len, fragments)))
     return full_block(ids, b"".join(fragments), ends, 10 * count)
 
