@@ -152,7 +152,7 @@ class Block:
         return [self._column(groups, name) for name in names]
 
     def _groups(self, wanted: frozenset[bytes] | None) -> list[Alike]:
-        """The tables, and as `_walk`; with too many shapes hiredis parses all from now on."""
+        """The tables and what `_walk` finds. With too many shapes, hiredis parses all entries."""
         if self._walked is not None:
             return self._walked
         if self._parsed is None:
@@ -185,7 +185,8 @@ class Block:
             counts[group.rows] = len(group.names)
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
-        # Values are gathered field by field, because so their places ascend, and then put in order.
+        # `_gather` needs places that ascend, as they do within a field. So values are gathered
+        # field by field, and then put into the order of the entries.
         known: list[bytes] = []
         name_of = np.empty(int(offsets[-1]), np.int32)
         place_of = np.empty(int(offsets[-1]), np.int32)

@@ -32,6 +32,8 @@ _SEQ_BITS: Final = 24
 _SIZES: Final = {ord("B"): 1, ord("H"): 2, ord("Q"): 8}
 """Bytes of a size, by its type."""
 _COLUMNS: Final = ord("C")
+_COLUMNS_MAX: Final = (1 << 16) // 29
+"""So many entries are columns at most: their fragments have less than 64 KB, and each 29 bytes."""
 
 Ints = npt.NDArray[np.int64]
 _KINDS: Final = (np.int64, np.uint64, np.int64, np.int64)
@@ -231,7 +233,8 @@ class _Nodes:
         """
         whole = memoryview(self._decompress(frame, allow_extra_data=False))
         base_ms, word, known, code, is_run = _NODE_HEAD.unpack_from(whole)
-        if known != count or not (code in _SIZES or code == _COLUMNS):
+        is_known = count <= _COLUMNS_MAX if code == _COLUMNS else code in _SIZES
+        if known != count or not is_known:
             raise PayloadError(_DISAGREE)
         planes_at = at = _NODE_HEAD.size
         if not is_run:

@@ -76,7 +76,8 @@ def compressed(
         plain = words.tobytes()
         planes = [plain[at::_WORD_BYTES] for at in range(_WORD_BYTES)]
     smaller: bytes = compressor.compress(b"".join((head, *planes, *contents)))
-    if if_smaller and len(smaller) * _GAIN_MIN >= len(data):
+    held = len(data) + len(words) * (_WORD_BYTES + ends.itemsize)
+    if if_smaller and len(smaller) * _GAIN_MIN >= held:
         return None
     return bytes(memoryview(smaller))  # a copy, because the buffer has the size of the worst case
 

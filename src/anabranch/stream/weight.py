@@ -32,8 +32,8 @@ def entry_weights(sizes: list[int], words: int | list[int]) -> list[int]:
 
 
 def fragments_bytes(weight: int, count: int) -> int:
-    """About how long the fragments of so many entries with this weight are.
+    """An estimate of the bytes in the fragments of so many entries with this weight.
 
-    Half too little if names are long.
+    The real size may be twice as large if entries have several fields with long names.
     """
     return weight + count * _ID_BYTES

@@ -155,6 +155,14 @@ def test_columns_beside_many_shapes_are_decoded_too(shapes):
         assert some.positions.tolist() == list(range(len(wanted)))
 
 
+def test_columns_of_more_entries_than_fit_are_refused():
+    contents = struct.pack("<QQIcB", 7, 0, 1 << 30, b"C", 1) + columns([[(b"a", b"")]])
+    frame = zstandard.compress(contents)
+    chunk_of = struct.pack("<IBBBBqQQQ", 1 << 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
+    with pytest.raises(PayloadError, match="lengths disagree"):
+        parse_export(payload([chunk_of], 1 << 30))
+
+
 @given(st.integers(0, 10**9), st.integers(0, 255))
 def test_damaged_columns_are_refused_or_harmless(place, byte):
     rows = [[(b"sensor", b"s%d" % (at % 200)), (b"", b"x" * (at % 3))] for at in range(30)]
