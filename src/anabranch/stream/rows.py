@@ -206,12 +206,15 @@ def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:
 
 
 def _size_line(size: int) -> bytes:
-    """The first bytes of a text of that size, if it is a value with its own size before it."""
+    """The first bytes of a text of that size, if it is a value with its own size before it.
+
+    More bytes than the text has, if there is no such value: no text begins with them.
+    """
     for digits in range(1, len(str(size)) + 1):
         value = size - digits - len(_LINE_END)
         if value >= 0 and len(str(value)) == digits:
             return b"%d\r\n" % value
-    return b"-"  # None: no size begins so.
+    return bytes(size + 1)
 
 
 _SIZE_LINES: Final = [_size_line(size) for size in range(1024)]

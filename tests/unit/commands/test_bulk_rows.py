@@ -184,6 +184,39 @@ def test_each_row_has_as_many_words_as_it_says(
     assert accepted(list(accumulate(map(len, rows))), b"".join(rows)) is None
 
 
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        b"*2\r\n$1\r\na\r\n$01\r\nb\r\n",
+        b"*02\r\n$1\r\na\r\n$1\r\nb\r\n",
+        b"*2\r\n$1\r\na\r\n$00\r\n\r\n",
+        b"*2\r\n$1\r\na\r\n$\r\n\r\n",
+        b"*2\r\n$1\r\na\r\n$-1\r\n",
+        b"*2\r\n$1\r\na\r\n$1\rxb\r\n",
+        b"*2\r\n$1\r\na\r\n$1\r\nbx\n",
+        b"*2\r\n$1\r\na\r\n$1\r\nb\rx",
+        b"*2\r\n$1\r\na\r\n:1\r\nb\r\n",
+        b"*2\r\n$1\r\na\r\n$9999999999\r\nb\r\n",
+        b"*2\r\n$1\r\na\r\n$99999999999999999999\r\nb\r\n",
+        b"*1\r\n$1\r\na\r\n",
+        b"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+        b"*0\r\n",
+        b"*\r\n",
+        b"*-2\r\n",
+        b"$2\r\n$1\r\na\r\n$1\r\nb\r\n",
+        b"*2",
+        b"*",
+    ],
+)
+@pytest.mark.parametrize("good", [0, 1, 6])
+def test_a_malformed_row_is_refused_wherever_it_stands(malformed: bytes, good: int) -> None:
+    assert words_in(malformed) is None
+    rows = [row_of([b"a", b"b"])] * good
+    for at in {0, good}:
+        some = [*rows[:at], malformed, *rows[at:]]
+        assert accepted(list(accumulate(map(len, some))), b"".join(some)) is None
+
+
 class Refusing:
     """A reader of replies that must not be asked."""
 
