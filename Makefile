@@ -62,8 +62,8 @@ test: setup redis onlookers ## all tests, fast ones first
 # The tests of the core on compiled modules. They are not optimized, because that takes longer than
 # the tests. Whatever is a test of the process runs on the interpreted ones alone.
 COMPILED := $(CURDIR)/build/compiled
-CORE_TESTS := $(addprefix tests/unit/,resp stream effects region oplog) \
-  tests/unit/commands/test_garbage.py \
+CORE_TESTS := $(addprefix tests/unit/,resp stream effects region replication oplog) \
+  $(addprefix tests/unit/commands/test_,bulk.py bulk_rows.py garbage.py) \
   $(addprefix tests/differential/test_,differential.py small_values.py scripts.py) \
   'tests/active_active/test_histories.py::test_histories[101]'
 test-compiled: setup redis ## the tests of the core on compiled modules; needs a C compiler

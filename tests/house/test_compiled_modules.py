@@ -18,8 +18,8 @@ TARGETS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["too
 NAMES: list[str] = TARGETS["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
 
 EAGER = frozenset(
-    "Ranges SortedList all any dict extend frozenset join list max min next set sorted sum tuple "
-    "update".split()
+    "Ranges SortedList all any dict extend frozenset fromkeys join list max min next set sorted "
+    "sum tuple update".split()
 )
 """What takes all items of its argument at once; for ``next`` mypyc writes a loop."""
 
@@ -91,3 +91,19 @@ def test_no_bound_of_a_slice_is_an_assignment() -> None:
         if isinstance(each, ast.NamedExpr)
     ]
     assert assigned == []
+
+
+def test_exceptions_of_different_types_have_different_names() -> None:
+    """In ``except A as it`` and later ``except B as it`` mypyc expects an A both times."""
+    shared = []
+    for name, tree in trees():
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            kinds: dict[str, str] = {}
+            for each in ast.walk(function):
+                if isinstance(each, ast.ExceptHandler) and each.name and each.type:
+                    kind = ast.unparse(each.type)
+                    if kinds.setdefault(each.name, kind) != kind:
+                        shared.append(f"{name}:{each.lineno}")
+    assert shared == []

@@ -215,12 +215,11 @@ class Durability:
     def _write(self, log: OpLog, batches: list[bytes]) -> None:
         try:
             log.append(*batches)
-        except SyncFailedError as problem:
-            self._unwritten = b"".join(batches)
-            self._break(problem)
-            return
         except OSError as problem:
             self._unwritten = b"".join(batches)
+            if isinstance(problem, SyncFailedError):
+                self._break(problem)
+                return
             self.disk.report(problem.strerror or str(problem), len(self._unwritten))
             self._retry = self._driver.call_later(RETRY_S, self._try_again)
             return

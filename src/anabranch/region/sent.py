@@ -9,9 +9,8 @@ replica ID.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from operator import lt
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -111,9 +110,33 @@ class SentUnit:
                 f"database {db} where there are {len(self._keyspace.databases)}: set databases "
                 "alike in all regions"
             )
-        check = self._checks.get(kind)
-        if check is not None:
-            check(self, effect)
+        self._check_more(effect)
+
+    def _check_more(self, effect: kinds.Effect) -> None:
+        """Check what only this kind of effect has."""
+        match effect:
+            case kinds.Add():
+                self._add(effect)
+            case kinds.AddRun():
+                self._add_run(effect)
+            case kinds.RemoveNumbers():
+                self._remove_numbers(effect)
+            case kinds.AcknowledgeRuns():
+                self._acknowledge_runs(effect)
+            case kinds.Remember():
+                self._remember(effect)
+            case kinds.Delete():
+                self._delete(effect)
+            case kinds.CreateGroup():
+                self._create_group(effect)
+            case kinds.ResolveConflict():
+                self._resolve_conflict(effect)
+            case kinds.ConfigureProducers():
+                self._configure(effect)
+            case kinds.AddRegion():
+                self._add_region(effect)
+            case kinds.RemoveRegion():
+                self._remove_region(effect)
 
     def _knows(self, replica_id: int, number: int) -> bool:
         """Whether another effect is in the context of this one."""
@@ -229,20 +252,6 @@ class SentUnit:
         _check_region(effect.region)
         if effect.epoch > EPOCH_MAX:
             raise _Malformed(f"epoch {effect.epoch}")
-
-    _checks: ClassVar[dict[type[kinds.Effect], Callable[[SentUnit, Any], None]]] = {
-        kinds.Add: _add,
-        kinds.AddRun: _add_run,
-        kinds.Delete: _delete,
-        kinds.RemoveNumbers: _remove_numbers,
-        kinds.CreateGroup: _create_group,
-        kinds.AcknowledgeRuns: _acknowledge_runs,
-        kinds.ResolveConflict: _resolve_conflict,
-        kinds.ConfigureProducers: _configure,
-        kinds.Remember: _remember,
-        kinds.AddRegion: _add_region,
-        kinds.RemoveRegion: _remove_region,
-    }
 
 
 class _Malformed(Exception):

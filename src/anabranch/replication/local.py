@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
+from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.equality import Digests
@@ -83,6 +84,7 @@ class Journal(Protocol):
         """The region has effects: they are to be written soon."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RegionLocal:
     """See :class:`anabranch.replication.interface.Local`."""
 

@@ -64,7 +64,7 @@ FEW_NUMBERS: Final = 8
 GATHERED_UNITS: Final = 32
 """The most units that wait only for what has arrived behind them."""
 
-TOGETHER_NUMBERS: Final = 64
+TOGETHER_NUMBERS = 64  # not Final: a test of the compiled core lowers it, too
 """Waiting units of one replica ID are applied together while all have at most so many numbers.
 
 A log entry, waiting clients and the checks of a unit then cost about as much as for one unit."""
@@ -293,8 +293,8 @@ class Receiver:
                 return True
             self._keep(units)
             return False
-        except (OSError, AnabranchError) as problem:
-            self.refused = str(problem)
+        except (OSError, AnabranchError) as trouble:  # compiled, a name has one type
+            self.refused = str(trouble)
             self._links.report_once("not_applied", 0, now_ms, why=self.refused)
             self._keep(units)
             return True

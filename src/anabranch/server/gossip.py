@@ -69,8 +69,8 @@ class Fault:
 NO_FAULT: Final = Fault()
 
 
-class _Link(asyncio.Protocol):
-    """One connection."""
+class _Link:
+    """One connection; an :class:`asyncio.Protocol` that mypyc can compile."""
 
     def __init__(
         self, gossip: Gossip, dialled: tuple[str, int] | None, place: Place | None = None
@@ -147,6 +147,16 @@ class _Link(asyncio.Protocol):
         self._is_silent = False
         self._buffer += data
         self._begin_reading()
+
+    def eof_received(self) -> bool:
+        """The other side sends no more: close the connection."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Nothing to do: :meth:`_write` looks at how much is unsent."""
+
+    def resume_writing(self) -> None:
+        """See :meth:`pause_writing`."""
 
     def _begin_reading(self) -> None:
         """Process frames for a slice of time, and the rest in later turns."""
@@ -314,7 +324,7 @@ class Gossip:
         self._acceptor = Acceptor(
             self._admission,
             Kind.STRANGER,
-            lambda place: _Link(self, None, place),
+            lambda place: self._link(None, place),
             tls=lambda: None if self.tls is None else self.tls.accepting,
             handshake_s=handshake_s,
             on_failure=lambda address, problem: self.handshake_failed((address, 0), problem),
@@ -387,6 +397,11 @@ class Gossip:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _link(
+        self, dialled: tuple[str, int] | None, place: Place | None = None
+    ) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", _Link(self, dialled, place))
+
     async def _dial(self, host: str, port: int) -> None:
         if self._is_cut(host, port):
             self.replicator.dial_failed(host, port, self.now_ms(), "the link is cut")
@@ -395,7 +410,7 @@ class Gossip:
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await self.loop.create_connection(
-                    lambda: _Link(self, (host, port)), host, port, ssl=context
+                    lambda: self._link((host, port)), host, port, ssl=context
                 )
         except (OSError, TimeoutError) as problem:
             self.replicator.dial_failed(host, port, self.now_ms(), _why_not(problem))

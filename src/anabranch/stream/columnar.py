@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, read_i64_le
 
 from anabranch.stream.packed_ids import WORD_SEQ_BITS, PackedIds
+from anabranch.stream.scanning import CR, LF, ScanError, behind, number_at
 
 if TYPE_CHECKING:
     from mypy_extensions import i64, u8  # an int in a register of the processor, once compiled
@@ -36,19 +37,11 @@ _FIELDS_MAX: Final = 100
 _FEW_BYTES: Final = 24
 """So many bytes are copied one by one, because a slice of them would be an object."""
 
-_CR: Final = 13
-_LF: Final = 10
-_ZERO: Final = 48
-
 # Pieces of text that many fragments have.
 _TAIL_END: Final = 1000
 _TAILS: Final[list[bytes]] = [b"%03d-" % number for number in range(_TAIL_END)]
 _FIRST_TAILS: Final[list[bytes]] = [b"%d-" % number for number in range(_TAIL_END)]
 _NUMBERS: Final[list[bytes]] = [b"%d" % number for number in range(1 << 12)]
-
-
-class _UnfitError(Exception):
-    """The entries cannot be columns."""
 
 
 class _Texts:
@@ -89,7 +82,7 @@ def to_columns(ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
         return None
     try:
         return _columns(ids, ends.tolist(), data)
-    except (_UnfitError, IndexError):  # an index is behind the end if a fragment breaks off
+    except (ScanError, IndexError):  # an index is behind the end if a fragment breaks off
         return None
 
 
@@ -109,17 +102,17 @@ def _columns(ids: PackedIds, ends: list[int], data: bytes) -> bytes:
         word = read_i64_le(words, word_at)
         word_at += 8
         begin, tail, number = texts.pieces(base_ms + (word >> WORD_SEQ_BITS), word & _SEQ_MASK)
-        at = _behind(data, _behind(data, _behind(data, at, begin), tail), number)
+        at = behind(data, behind(data, behind(data, at, begin), tail), number)
         field: i64 = 0
         while field < fields:
-            size, at = _size_at(data, _behind(data, at, before[field]))
+            size, at = _size_at(data, behind(data, at, before[field]))
             _write_short(sizes[field], size)
             _copy(values[field], data, at, at + size)
             at += size
             field += 1
         at += len(b"\r\n")
-        if at != end or data[at - 2] != _CR or data[at - 1] != _LF:
-            raise _UnfitError
+        if at != end or data[at - 2] != CR or data[at - 1] != LF:
+            raise ScanError
     schema = BytesWriter()
     packed: list[bytes] = []
     for name, each in zip(names, sizes, strict=True):
@@ -142,7 +135,7 @@ def _names(data: bytes) -> list[bytes]:
     size, at = _size_at(data, len(b"*2\r\n$"))
     words, at = _size_at(data, at + size + len(b"\r\n*"))
     if not 0 < words <= 2 * _FIELDS_MAX or words % 2:
-        raise _UnfitError
+        raise ScanError
     at -= len(b"\r\n")
     names: list[bytes] = []
     while words:
@@ -161,40 +154,12 @@ def _texts_before(names: list[bytes]) -> list[bytes]:
     return texts
 
 
-def _behind(data: bytes, at: i64, text: bytes) -> i64:
-    """Where a text ends that is expected at this place."""
-    size: i64 = len(text)
-    if at + size > len(data):
-        raise _UnfitError
-    done: i64 = 0
-    while done + 8 <= size:
-        if read_i64_le(data, at + done) != read_i64_le(text, done):
-            raise _UnfitError
-        done += 8
-    while done < size:
-        if data[at + done] != text[done]:
-            raise _UnfitError
-        done += 1
-    return at + size
-
-
 def _size_at(data: bytes, at: i64) -> tuple[i64, i64]:
     """A size in decimal digits, and where the bytes begin that have it."""
-    first = at
-    size: i64 = 0
-    byte: i64 = data[at]
-    while byte != _CR:
-        byte -= _ZERO
-        if not 0 <= byte <= 9 or (size == 0 and at > first):
-            raise _UnfitError
-        size = 10 * size + byte
-        if size >= _BYTES_END:
-            raise _UnfitError
-        at += 1
-        byte = data[at]
-    if at == first or data[at + 1] != _LF or at + 2 + size > len(data):
-        raise _UnfitError
-    return size, at + 2
+    size, at = number_at(data, at)
+    if size >= _BYTES_END or at + size > len(data):
+        raise ScanError
+    return size, at
 
 
 def _packed_sizes(sizes: bytes) -> tuple[bytes, bytes]:

@@ -1,10 +1,11 @@
 r"""Checks the names and values of entries that come from outside, and reads them.
 
 A row is ``*2n\r\n$5\r\nfield\r\n$5\r\nvalue\r\n...``. Readers are sent these bytes as they are, so
-all of them are checked. Row by row that would cost more than everything else; here a fixed number
-of calls goes over all rows. Rows of a table have the same names in the same order, so they become
-columns when the bytes are cut at their sizes. Rows that differ are cut at their line ends. Rows are
-parsed one by one only if neither works, or if they are too few.
+all of them are checked. The compiled core scans them byte by byte. Interpreted that would cost more
+than everything else. There a fixed number of calls goes over all rows. Rows of a table have the
+same names in the same order, so they become columns when the bytes are cut at their sizes. Other
+rows are cut at their line ends. Rows are parsed one by one only if neither works, or if they are
+too few. All these ways accept the same rows.
 
 A *fragment* is a whole entry: ``*2\r\n$3\r\n1-0\r\n`` and a row.
 """
@@ -17,12 +18,16 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, compress, pairwise, repeat
 from operator import add
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hiredis import ProtocolError, Reader, pack_command
-from msgspec import Struct
 
-from anabranch.stream.entry_id import SEQ_BITS, text
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
+from anabranch.stream.scanning import ScanError, behind, number_at, pairs_at
+from anabranch.version import IS_COMPILED
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
 __all__ = ["RowError", "Rows", "check_fragments", "rows_in"]
 
@@ -45,17 +50,26 @@ class RowError(ValueError):
     """The bytes are no rows."""
 
 
-class Rows(Struct):
+class Rows:
     """Checked rows."""
 
-    sizes: list[int]
-    """Bytes of each."""
-    words: int | list[int]
-    """The count of names and values: one number for all rows, or one for each."""
-    cuts: list[bytes]
-    """The bytes before, between and behind the pieces of every row."""
-    columns: list[list[bytes]]
-    """The pieces: each row has one less than there are cuts."""
+    __slots__ = ("columns", "cuts", "sizes", "words")
+
+    def __init__(
+        self,
+        sizes: list[int],
+        words: int | list[int],
+        cuts: list[bytes],
+        columns: list[list[bytes]],
+    ) -> None:
+        self.sizes = sizes
+        """Bytes of each."""
+        self.words = words
+        """The count of names and values: one number for all rows, or one for each."""
+        self.cuts = cuts
+        """The bytes before, between and behind the pieces of every row."""
+        self.columns = columns
+        """The pieces: each row has one less than there are cuts."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -66,6 +80,9 @@ def check_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> No
 
     There is at least one, the IDs ascend, and ``sizes`` are above 0 and add up to the length.
     """
+    if IS_COMPILED:
+        _scan_fragments(ids, sizes, data)
+        return
     if len(ids) > _FEW and _are_tabular(ids, sizes, data):
         return
     rows = []
@@ -168,6 +185,8 @@ def _id_pieces(ids: Sequence[int], front: bytes) -> list[bytes]:
 
 def rows_in(ends: array[int], data: bytes) -> Rows:
     """At least one row, checked; :class:`RowError` if a row is malformed."""
+    if IS_COMPILED:
+        return _scanned(ends, data)
     return _tabular(ends, data) or _mixed(ends, data) or _parsed(ends, data)
 
 
@@ -292,3 +311,66 @@ def _holds_words(row: bytes, at: int, words: int) -> bool:
         if row[end:at] != _LINE_END:
             return False
     return at == len(row)
+
+
+# -- byte by byte ---------------------------------------------------------------------------------
+
+_SEQ_END: Final = 10**18
+"""Sequence numbers below are compared as numbers."""
+
+
+def _scan_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> None:
+    """See :func:`check_fragments`."""
+    first_id = -1  # the lowest ID of the millisecond
+    head = b""  # what fragments of that millisecond begin with, down to the sequence number
+    head_digits: i64 = 0
+    at: i64 = 0
+    end: i64 = 0
+    try:
+        for entry_id, size in zip(ids, sizes, strict=True):
+            end += size
+            seq = entry_id - first_id
+            if first_id < 0 or seq > MAX_SEQ:
+                first_id = entry_id >> SEQ_BITS << SEQ_BITS
+                seq = entry_id - first_id
+                head_digits = 0
+            digits = _digits_of(seq) if seq < _SEQ_END else 0
+            if digits == 0:
+                shown = text(entry_id)
+                at = behind(data, at, b"*2\r\n$%d\r\n%b\r\n" % (len(shown), shown))
+            else:
+                if digits != head_digits:
+                    head_digits = digits
+                    shown = b"%d-" % (first_id >> SEQ_BITS)
+                    head = b"*2\r\n$%d\r\n%b" % (len(shown) + digits, shown)
+                number, at = number_at(data, behind(data, at, head))
+                if number != seq:
+                    raise ScanError
+            pairs_at(data, at, end)
+            at = end
+    except (ScanError, IndexError):
+        raise RowError("bytes that are no entries with these IDs") from None
+
+
+def _digits_of(number: i64) -> i64:
+    digits: i64 = 1
+    while number >= 10:
+        number //= 10
+        digits += 1
+    return digits
+
+
+def _scanned(ends: array[int], data: bytes) -> Rows:
+    """Any rows; :class:`RowError` if they are malformed."""
+    rows: list[bytes] = []
+    words: list[int] = []
+    low: i64 = 0
+    high: i64
+    try:
+        for high in ends.tolist():
+            words.append(pairs_at(data, low, high))
+            rows.append(data[low:high])
+            low = high
+    except (ScanError, IndexError):
+        raise RowError("rows that are not names and values") from None
+    return _whole(rows, words)

@@ -60,10 +60,20 @@ def words_in(row: bytes) -> list[bytes] | None:
 
 
 def accepted(ends: list[int], data: bytes) -> Rows | None:
-    try:
-        return rows_in(array("I", ends), data)
-    except RowError:
-        return None
+    """The rows; the scan of the compiled core must find the same."""
+    found: list[Rows | None] = []
+    for find in (rows_in, rows_module._scanned):
+        try:
+            found.append(find(array("I", ends), data))
+        except RowError:
+            found.append(None)
+    assert (found[0] is None) == (found[1] is None), (ends, data)
+    if found[0] is not None and found[1] is not None:
+        assert found[0].sizes == found[1].sizes
+        assert isinstance(found[1].words, list)
+        assert found[0].words in (found[1].words, found[1].words[0])
+        assert found[1].columns == [[data[low:high] for low, high in pairwise([0, *ends])]]
+    return found[0]
 
 
 def table(rng: random.Random, rows: int, *, cunning: bool = False) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Entries of another region are checked as a table where they are one, with the same result."""
+"""Entries of another region are checked as a table or byte by byte, with the same result."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ def entries(rng: random.Random, count: int) -> tuple[list[int], list[bytes]]:
 
 
 def accepts(ids: list[int], sizes: list[int], data: bytes) -> bool:
-    try:
-        check_fragments(ids, sizes, data)
-    except RowError:
-        return False
-    return True
+    """Whether the fragments are accepted: as interpreted or compiled, and by a scan."""
+    found = []
+    for check in (check_fragments, rows._scan_fragments):
+        try:
+            check(ids, sizes, data)
+        except RowError:
+            found.append(False)
+        else:
+            found.append(True)
+    assert found[0] == found[1], (ids, sizes, data)
+    return found[0]
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 6, 100])
@@ -43,6 +49,28 @@ def test_entries_of_a_table_are_accepted(count: int) -> None:
     for _ in range(20):
         ids, found = entries(rng, count)
         assert accepts(ids, list(map(len, found)), b"".join(found))
+
+
+@pytest.mark.parametrize("seq", [0, 9, 10, 10**18 - 1, 10**18, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("ms", [0, 7, 1_700_000_000_000, (1 << 64) - 1])
+def test_ids_of_any_size_are_compared(ms: int, seq: int) -> None:
+    entry_id = (ms << SEQ_BITS) + seq
+    whole = fragment(entry_id, b"f", b"v")
+    assert accepts([entry_id], [len(whole)], whole)
+    for other in (entry_id - 1, entry_id + 1, entry_id + (1 << SEQ_BITS)):
+        if 0 <= other < 1 << 2 * SEQ_BITS:
+            assert not accepts([other], [len(whole)], whole)
+
+
+def test_sizes_that_lead_into_the_next_entry_are_refused() -> None:
+    """The bytes of both are the same as those of two entries cut elsewhere."""
+    inner = fragment(2, b"f", b"v")
+    outer = fragment(1, b"f", inner)
+    assert accepts([1], [len(outer)], outer)
+    at = len(outer) - len(inner) - 2
+    assert not accepts([1, 2], [at, len(outer) - at], outer)
+    assert not accepts([1, 2], [at, len(inner)], outer[:-2])
+    assert not accepts([1, 2], [len(outer), len(inner)], outer + inner[:-1])
 
 
 def test_a_table_is_taken_as_one() -> None:
