@@ -1,4 +1,4 @@
-"""Writing from Spark: bulk with a ledger beside one XADD a row, and what the ledger costs."""
+"""Writing from Spark: bulk with a ledger beside XADD of each row, and what the ledger costs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks.versus_redis.servers import Server, cpu_between
 
 from .data import ROWS, WARM_UP, rows
 from .local import counted, serving, spark, timed, url
+from .loop import PAGE, looped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,10 +32,11 @@ IMPORTS, QUICK_IMPORTS = 60, 20
 
 
 def batch(*, quick: bool) -> list[Figure]:
-    """The same rows by AB.IMPORT with a ledger and by pipelined XADD without any identity."""
+    """As many rows by AB.IMPORT with a ledger, by XADD from Spark, and by XADD from redis-py."""
     entries = QUICK_ENTRIES if quick else ENTRIES
     ratios: dict[int, list[float]] = {parts: [] for parts in PARTITIONS}
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    beside: dict[int, list[float]] = {parts: [] for parts in PARTITIONS}
+    rates: dict[str, list[float]] = {way: [] for way in (*WAYS, "redis-py")}
     costs = []
     with serving() as server, Connection(server.port) as connection:
         frames = {parts: _rows(entries, parts) for parts in PARTITIONS}
@@ -48,21 +50,32 @@ def batch(*, quick: bool) -> list[Figure]:
                     connection.ask("DEL", KEY)
                 if turn < WARM_UP:
                     continue
-                ratios[parts].append(seconds["none"] / seconds["ledger"])
+                seconds["redis-py"], _ = looped(server.port, KEY, entries)
+                connection.ask("DEL", KEY)
+                ratios[parts].append(seconds["redis-py"] / seconds["ledger"])
+                beside[parts].append(seconds["none"] / seconds["ledger"])
                 costs.append(cpu["ledger"] / cpu["none"])
-                for way in WAYS:
-                    rates[way].append(entries / seconds[way])
+                for way, some in rates.items():
+                    some.append(entries / seconds[way])
         for frame in frames.values():
             frame.unpersist()
     note = f"{entries:,} rows of two columns"
+    loop = f"{note}, redis-py with {PAGE:,} XADD in a pipeline, in a process of its own"
     return [
         *(
-            of_rounds(f"sink with ledger, {counted(parts)}", some, "x XADD", note, is_less=quick)
+            of_rounds(
+                f"sink with ledger, {counted(parts)}", some, "x redis-py", loop, is_less=quick
+            )
             for parts, some in ratios.items()
+        ),
+        *(
+            of_rounds(f"sink with ledger beside XADD, {counted(each)}", some, "x XADD", note)
+            for each, some in beside.items()
         ),
         of_rounds("server CPU of a row by AB.IMPORT", costs, "of XADD", note),
         of_rounds("rows written, ledger", rates["ledger"], "per second"),
         of_rounds("rows written, XADD", rates["none"], "per second"),
+        of_rounds("rows written, redis-py", rates["redis-py"], "per second"),
     ]
 
 
