@@ -9,11 +9,12 @@ share everything but the entries themselves, so they become one :class:`kinds.Ad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice, repeat
+from itertools import compress, groupby, islice, repeat
 from operator import attrgetter, eq, gt, sub
 from typing import Any, Final, cast
 
 import msgspec
+from msgspec.structs import astuple
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
@@ -208,7 +209,7 @@ _SIZES_AT: Final = kinds.AddRun.__struct_fields__.index("sizes") + 1
 
 def plain(effect: kinds.Effect) -> list[Any]:
     """One effect as an array."""
-    array = [_tag(type(effect)), *msgspec.structs.astuple(effect)]
+    array = [_tag(type(effect)), *astuple(effect)]
     for index, split in _SPLIT[type(effect)]:
         array[index] = split(array[index])
     return array
@@ -216,6 +217,9 @@ def plain(effect: kinds.Effect) -> list[Any]:
 
 def plain_effects(effects: Sequence[kinds.Effect]) -> list[list[Any]]:
     """Arrays of the effects, in order; neighbouring additions to one key become one array."""
+    if len(effects) == 1:
+        effect = effects[0]
+        return [_run_of_one(effect) if isinstance(effect, kinds.Add) else plain(effect)]
     if set(map(type, effects)) == {kinds.Add}:  # a pipeline of XADD, or many connections of them
         return _runs(cast(Sequence[kinds.Add], effects))
     arrays = []
@@ -227,26 +231,38 @@ def plain_effects(effects: Sequence[kinds.Effect]) -> list[list[Any]]:
     return arrays
 
 
+def _run_of_one(add: kinds.Add) -> list[Any]:
+    fragment = add.fragment
+    return [
+        *(_RUN_TAG, add.db, add.key, runs_of([add.entry_id]), fragment),
+        *([len(fragment)], [add.weight], [0] if add.opens else [], add.position),
+    ]
+
+
 def _runs(adds: Sequence[kinds.Add]) -> list[list[Any]]:
-    keys = [add.key for add in adds]
-    databases = {add.db for add in adds}
-    if len(databases) == 1 and keys.count(keys[0]) == len(keys):
-        return [_run(adds)]
-    return [_run(list(run)) for _, run in groupby(adds, attrgetter("db", "key"))]
+    columns = list(zip(*map(astuple, adds), strict=True))  # the fields, each of all additions
+    databases, keys = columns[0], columns[1]
+    count = len(keys)
+    if databases.count(databases[0]) == keys.count(keys[0]) == count:
+        return [_run(columns)]
+    return [
+        _run(list(zip(*map(astuple, run), strict=True)))
+        for _, run in groupby(adds, attrgetter("db", "key"))
+    ]
 
 
-def _run(adds: Sequence[kinds.Add]) -> list[Any]:
-    fragments = [add.fragment for add in adds]
+def _run(columns: list[tuple[Any, ...]]) -> list[Any]:
+    databases, keys, ids, fragments, weights, opens, positions = columns
     return [
         _RUN_TAG,
-        adds[0].db,
-        adds[0].key,
-        runs_of([add.entry_id for add in adds]),
+        databases[0],
+        keys[0],
+        runs_of(ids),
         b"".join(fragments),
         list(map(len, fragments)),
-        [add.weight for add in adds],
-        [index for index, add in enumerate(adds) if add.opens],
-        adds[0].position,
+        weights,
+        list(compress(range(len(opens)), opens)),
+        positions[0],
     ]
 
 

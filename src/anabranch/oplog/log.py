@@ -150,7 +150,7 @@ class OpLog:
             self._torn = False
         size, tail = 0, b""
         try:
-            for piece in _pieces(data):
+            for piece in data if len(data) == 1 else _pieces(data):
                 file.write(piece)
                 size += len(piece)
                 tail = (tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
@@ -301,9 +301,6 @@ class OpLog:
 
 def _pieces(data: Sequence[bytes]) -> Iterator[bytes]:
     """The same bytes in pieces of moderate size: new memory for megabytes takes milliseconds."""
-    if len(data) == 1:
-        yield data[0]
-        return
     low = size = 0
     for high, each in enumerate(data, 1):
         size += len(each)

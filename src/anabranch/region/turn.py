@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -69,30 +69,35 @@ class Turn:
         effects = self.effects
         if not effects:
             return []
-        dependencies = self._dependencies()
         compressor = self._compressor if compress else None
-        parts = [
-            (is_local, piece, packed, body)
-            for is_local, part in _parts(effects)
-            for piece, packed, body in _packed(part, () if is_local else dependencies, compressor)
-        ]
-        last = len(parts) - 1
+        dependencies = self._dependencies()
+        parts: list[_Part] = []
+        for is_local, some in _stretches(effects):
+            parts += _parts(is_local, some, () if is_local else dependencies, compressor)
         taken = self._replica.vector.get(self._replica.own)
         if taken is not None:  # they have their numbers already
             self.next_number = taken - total_numbers(effects) + 1
         number = self.next_number
-        last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)
+        later = len(parts)
+        numbered_later = 0
+        for part in parts:
+            numbered_later += not part.is_local
         batches = []
-        for index, (is_local, part, packed, body) in enumerate(parts):
-            flags = packed | LOCAL if is_local else packed
-            if index < last:
+        for part in parts:
+            flags = part.flags
+            later -= 1
+            if later:
                 flags |= CONTINUES
-            if not is_local and index < last_numbered:
-                flags |= UNIT_CONTINUES
-            count = total_numbers(part)
+            if part.is_local:
+                flags |= LOCAL
+            else:
+                numbered_later -= 1
+                if numbered_later:
+                    flags |= UNIT_CONTINUES
+            count = total_numbers(part.effects)
             batches.append(
                 batch_of(
-                    body,
+                    part.body,
                     region=self.region,
                     epoch=self.epoch,
                     first=number,
@@ -108,58 +113,80 @@ class Turn:
         return batches
 
 
-def _parts(effects: list[kinds.Effect]) -> Iterator[tuple[bool, Sequence[kinds.Effect]]]:
+class _Part:
+    """The effects of one batch."""
+
+    __slots__ = ("body", "effects", "flags", "is_local")
+
+    def __init__(
+        self, is_local: bool, effects: Sequence[kinds.Effect], flags: int, body: bytes
+    ) -> None:
+        self.is_local = is_local
+        self.effects = effects
+        self.flags = flags
+        """How the body is packed."""
+        self.body = body
+
+
+def _stretches(effects: list[kinds.Effect]) -> list[tuple[bool, Sequence[kinds.Effect]]]:
     """Runs of local effects and runs of numbered effects, none longer than a batch."""
     if len(effects) == 1:
-        yield effects[0].local, effects
-        return
+        return [(effects[0].local, effects)]
     kinds_present: set[type[kinds.Effect]] = set(map(type, effects))
     present = {kind.local for kind in kinds_present}
     if len(present) == 1:
-        yield from _pieces(present.pop(), effects)
-        return
+        return _pieces(present.pop(), effects)
+    found: list[tuple[bool, Sequence[kinds.Effect]]] = []
     for is_local, group in groupby(effects, attrgetter("local")):
-        yield from _pieces(is_local, list(group))
+        found += _pieces(is_local, list(group))
+    return found
 
 
-def _packed(
-    effects: Sequence[kinds.Effect], dependencies: Sequence[int], compressor: Compressor | None
-) -> Iterator[tuple[Sequence[kinds.Effect], int, bytes]]:
-    """Effects with the flags and the body of their batch; an effect encoded ahead is alone."""
+def _parts(
+    is_local: bool,
+    effects: Sequence[kinds.Effect],
+    dependencies: Sequence[int],
+    compressor: Compressor | None,
+) -> list[_Part]:
+    """The batches of effects that are all local, or none; an effect encoded ahead is alone."""
     if kinds.AddRun not in map(type, effects):
-        for piece, body in _bodies(effects, dependencies):
-            yield piece, *pack(body, compressor)
-        return
+        return _packed(is_local, effects, dependencies, compressor)
+    parts: list[_Part] = []
     for encoded, group in groupby(effects, _encoded):
         if encoded is not None:
-            yield list(group), *encoded
-            continue
-        for piece, body in _bodies(list(group), dependencies):
-            yield piece, *pack(body, compressor)
+            parts.append(_Part(is_local, list(group), *encoded))
+        else:
+            parts += _packed(is_local, list(group), dependencies, compressor)
+    return parts
 
 
 def _encoded(effect: kinds.Effect) -> tuple[int, bytes] | None:
     return effect.encoded if type(effect) is kinds.AddRun else None
 
 
-def _bodies(
-    effects: Sequence[kinds.Effect], dependencies: Sequence[int]
-) -> Iterator[tuple[Sequence[kinds.Effect], bytes]]:
-    """Effects with the body of their batch; a body that is too long is halved until it fits."""
+def _packed(
+    is_local: bool,
+    effects: Sequence[kinds.Effect],
+    dependencies: Sequence[int],
+    compressor: Compressor | None,
+) -> list[_Part]:
+    """Effects with their body; a body that is too long is halved until it fits."""
     body = body_of(effects, dependencies)
     if len(body) <= BATCH_BYTES_MAX or len(effects) == 1:
-        yield effects, body
-        return
+        return [_Part(is_local, effects, *pack(body, compressor))]
     middle = len(effects) // 2
-    for half in (effects[:middle], effects[middle:]):
-        yield from _bodies(half, dependencies)
+    return [
+        *_packed(is_local, effects[:middle], dependencies, compressor),
+        *_packed(is_local, effects[middle:], dependencies, compressor),
+    ]
 
 
 def _pieces(
     is_local: bool, effects: list[kinds.Effect]
-) -> Iterator[tuple[bool, Sequence[kinds.Effect]]]:
+) -> list[tuple[bool, Sequence[kinds.Effect]]]:
     if len(effects) <= BATCH_EFFECTS_MAX:
-        yield is_local, effects
-        return
-    for low in range(0, len(effects), BATCH_EFFECTS_MAX):
-        yield is_local, effects[low : low + BATCH_EFFECTS_MAX]
+        return [(is_local, effects)]
+    return [
+        (is_local, effects[low : low + BATCH_EFFECTS_MAX])
+        for low in range(0, len(effects), BATCH_EFFECTS_MAX)
+    ]

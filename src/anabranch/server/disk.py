@@ -32,9 +32,9 @@ class _File:
         self._status = os.fstat(self._handle)
 
     def write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._handle, rest) :]
+        written = os.write(self._handle, data)
+        while written < len(data):
+            written += os.write(self._handle, memoryview(data)[written:])
 
     def overwrite(self, offset: int, data: bytes) -> None:
         os.pwrite(self._handle, data, offset)
