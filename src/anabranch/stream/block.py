@@ -16,6 +16,8 @@ entry. Objects of a few hundred entries come and go in the same memory: the heap
 
 A closed block may be *compressed* (:meth:`Block.compress`). Whoever reads ``ids``, ``ends`` or
 ``data`` opens it: they are there again, beside the compressed form, until the cache has no room.
+If entries are compressed as columns, only the fragments that are read are made, until they are as
+many as half of the block: then all of them are.
 The compressed form may be *offloaded* to a file (:mod:`anabranch.stream.offloading`).
 
 Invariants (see :meth:`Block.check`): IDs ascend strictly; in a closed block ``ends`` are the end
@@ -25,7 +27,7 @@ offsets of the fragments in ``data``; ``dead`` holds indexes of removed entries.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import sub
@@ -33,66 +35,58 @@ from struct import pack
 from sys import getsizeof
 from typing import Final
 
-from anabranch.stream.compression import BlockCache, expanded
+from anabranch.stream.block_numbers import BlockNumbers
+from anabranch.stream.columnar import Columns
+from anabranch.stream.compression import BlockCache, expanded, opened
 from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds, index_of
 
 __all__ = ["Block", "full_block"]
 
 _NONE: Final[frozenset[int]] = frozenset()  # most blocks have no dead entry: they share this one
-_NO_SHIFT: Final = -(1 << 62)  # of a block that stores its numbers; no difference is below 0
 _NO_IDS: Final[list[int]] = []  # of a block that is not open
 _ID_BYTES: Final = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
+_FEW: Final = 8  # so many fragments are made one by one
 _REWRITE_DEAD_MIN: Final = 64  # below this a rewrite saves less than it costs
 
 
-class Block:
+class Block(BlockNumbers):
     """Up to a few hundred consecutive entries of one region log."""
 
     __slots__ = (
-        "_closed_count",
+        "_columns",
         "_data",
         "_ends",
         "_ids",
+        "_made",
         "cache",
         "dead",
         "digest",
         "first_id",
-        "first_position",
         "gaps",
-        "numbers",
         "open_ids",
         "packed",
-        "parts",
-        "positions",
         "shared",
-        "shift",
         "weight",
     )
 
     def __init__(self, first_id: int, first_position: int, shift: int = 1) -> None:
+        super().__init__(first_position, shift)
         self.first_id = first_id  # key in the region log; stays when the first entry is deleted
-        self.first_position = first_position
         self.open_ids: list[int] = []  # of the fragments in ``parts``
-        self.parts: list[bytes] | None = []  # None once closed
         # The contents of a closed block; None while it is open, and while it is shut.
         self._ids: list[int] | PackedIds | None = None
         self._ends: array[int] | None = None
         self._data: bytes | None = None
+        self._columns: Columns | None = None  # instead of ends and data, in an opened block
+        self._made = 0  # fragments that were made of the columns
         self.dead: set[int] | frozenset[int] = _NONE
         self.gaps = 0  # deleted entries whose room a rewrite has removed
         self.weight = 0
         self.shared = 0  # snapshots that still have to read it: RegionLog copies before changing
-        # Positions relative to the first one, as soon as they are not simply 0, 1, 2 ...
-        self.positions: list[int] | None = None
-        # The number of each entry, as soon as numbers and positions do not ascend alike. Before,
-        # ``shift`` is the difference between number and position, afterwards unlike all of them.
-        self.numbers: array[int] | None = None
-        self.shift = shift
         # Digest of the live entries, see keyspace/agreement.py; None: not computed, or entries were
         # added.
         self.digest: int | None = None
-        self._closed_count = 0  # of entries, once closed
         # While the block is compressed: its contents, and the cache of opened blocks.
         self.packed: bytes | Offloaded | None = None
         self.cache: BlockCache | None = None
@@ -111,7 +105,7 @@ class Block:
     def ends(self) -> array[int]:
         """Where each fragment of a closed block ends in ``data``; opens the block."""
         if self._ends is None:
-            self._open()
+            self._open_whole()
         assert self._ends is not None
         return self._ends
 
@@ -119,16 +113,9 @@ class Block:
     def data(self) -> bytes:
         """The fragments of a closed block; opens the block."""
         if self._data is None:
-            self._open()
+            self._open_whole()
         assert self._data is not None
         return self._data
-
-    @property
-    def count(self) -> int:
-        """The count of entries, dead or live; does not open the block."""
-        if self.parts is not None:
-            return len(self.parts)
-        return self._closed_count
 
     @property
     def is_open(self) -> bool:
@@ -162,48 +149,6 @@ class Block:
         """Index of the live entry with this ID, or -1."""
         index = index_of(self.ids, entry_id)
         return -1 if index in self.dead else index
-
-    def position(self, index: int) -> int:
-        """The position of an entry: its rank among all that its region ever added to the key."""
-        return self.first_position + (index if self.positions is None else self.positions[index])
-
-    def keep_positions(self) -> None:
-        """Store every position, because the next entry does not have the next position."""
-        if self.positions is None:
-            self.positions = list(range(self.count))
-
-    def number(self, index: int) -> int:
-        """Number of an entry, see :mod:`anabranch.stream.region_log`."""
-        numbers = self.numbers
-        return self.position(index) + self.shift if numbers is None else numbers[index]
-
-    def numbers_of(self, low: int, high: int) -> Sequence[int]:
-        """Numbers of the entries ``[low, high)``."""
-        if self.numbers is not None:
-            return self.numbers[low:high]
-        first = self.first_position + self.shift
-        if self.positions is None:
-            return range(first + low, first + high)
-        return [first + offset for offset in self.positions[low:high]]
-
-    def index_above(self, number: int) -> int:
-        """Index of the first entry, dead or live, with a greater number; O(log n)."""
-        if self.numbers is not None:
-            return bisect_right(self.numbers, number)
-        offset = number - self.first_position - self.shift
-        if self.positions is not None:
-            return bisect_right(self.positions, offset)
-        return min(max(offset + 1, 0), self.count)
-
-    def keep_numbers(self) -> array[int]:
-        """Store every number, because the next entry has another distance to its position."""
-        return self.numbers or self.store_numbers(array("Q", self.numbers_of(0, self.count)))
-
-    def store_numbers(self, numbers: array[int]) -> array[int]:
-        """Store the number of each entry, instead of their distance to the positions."""
-        self.numbers = numbers
-        self.shift = _NO_SHIFT
-        return numbers
 
     @property
     def last_slot_id(self) -> int:
@@ -242,6 +187,9 @@ class Block:
         """The wire bytes of one entry."""
         if self.parts is not None:
             return self.parts[index]
+        columns = self._columns_for(1)
+        if columns is not None:
+            return columns.fragments(index, index + 1)
         ends = self.ends
         return self.data[ends[index - 1] if index else 0 : ends[index]]
 
@@ -249,6 +197,8 @@ class Block:
         """The wire bytes of the entries ``[low, high)``, one by one."""
         if self.parts is not None:
             return self.parts[low:high]
+        if high - low <= _FEW and (columns := self._columns_for(high - low)) is not None:
+            return [columns.fragments(index, index + 1) for index in range(low, high)]
         data = self.data
         begin = self.ends[low - 1] if low else 0
         fragments: list[bytes] = []
@@ -261,6 +211,9 @@ class Block:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
         if self.parts is not None:
             return b"".join(self.parts[low:high])
+        columns = self._columns_for(high - low)
+        if columns is not None:
+            return columns.fragments(low, high)
         ends = self.ends
         if low == 0 and high == len(ends):
             return self.data
@@ -379,21 +332,50 @@ class Block:
 
     def shut(self) -> None:
         """Keep the compressed form alone; for the cache that has opened the block."""
-        self._ids = self._ends = self._data = None
+        self._ids = self._ends = self._data = self._columns = None
 
     def _open(self) -> None:
-        """Hold the contents beside the compressed form."""
+        """Hold the contents beside the compressed form, as columns if they are compressed so."""
         assert self.packed is not None
         assert self.cache is not None
-        ids, ends, data = expanded(frame_of(self.packed))
-        self._ids, self._ends, self._data = ids, ends, data
-        self.cache.add(self, len(data) + ids.packed_bytes + getsizeof(ends))
+        ids, columns, ends, data = opened(frame_of(self.packed))
+        self._ids = ids
+        self._columns = columns
+        self._made = 0
+        if columns is None:
+            self._ends, self._data = ends, data
+            self.cache.add(self, len(data) + ids.packed_bytes + getsizeof(ends))
+        else:
+            self.cache.add(self, columns.nbytes + ids.packed_bytes)
+
+    def _open_whole(self) -> None:
+        """Do the same, with ends and fragments."""
+        if self._ids is None:
+            self._open()
+        columns = self._columns
+        if columns is not None and self.cache is not None:
+            ends, data = columns.whole()
+            ids = self.ids
+            assert isinstance(ids, PackedIds)
+            self._ends, self._data = ends, data
+            self._columns = None
+            self.cache.resize(self, len(data) + ids.packed_bytes + getsizeof(ends))
+
+    def _columns_for(self, count: int) -> Columns | None:
+        """Columns of which to make so many fragments; None if all fragments are there, or due."""
+        if self._data is not None or self.packed is None:
+            return None
+        if self._ids is None:
+            self._open()
+        self._made += count
+        return self._columns if 2 * self._made < self._closed_count else None
 
     def _expand(self) -> BlockCache | None:
         """Store the contents uncompressed, because they will change; returns their cache."""
         cache = self.cache
         if self.packed is not None and cache is not None:
             self._ids, self._ends, self._data = self.contents()
+            self._columns = None
             self.packed = self.cache = None
             cache.discard(self)
         return cache
@@ -404,6 +386,8 @@ class Block:
             return self.open_ids, array("Q", self.end_offsets()), b"".join(self.parts)
         if self._ids is None and self.packed is not None:
             return expanded(frame_of(self.packed))
+        if self._columns is not None:
+            return self.ids, *self._columns.whole()
         return self.ids, self.ends, self.data
 
     # -- removing -----------------------------------------------------------------------------

@@ -239,7 +239,7 @@ class BlockSequence:
                 if high - low > left:
                     high = low + left
                 if low < high:
-                    if block.parts is None:
+                    if block.parts is None and block.packed is None:
                         ends = block.ends
                         parts.append(block.data[ends[low - 1] if low else 0 : ends[high - 1]])
                     else:

@@ -26,7 +26,7 @@ from anabranch.stream.scanning import CR, LF, ScanError, behind, number_at
 if TYPE_CHECKING:
     from mypy_extensions import i64, u8  # an int in a register of the processor, once compiled
 
-__all__ = ["from_columns", "to_columns"]
+__all__ = ["Columns", "to_columns"]
 
 _BYTES_END: Final = 1 << 16
 """Fragments and values are smaller, so that sizes and offsets fit into two bytes."""
@@ -42,6 +42,12 @@ _TAIL_END: Final = 1000
 _TAILS: Final[list[bytes]] = [b"%03d-" % number for number in range(_TAIL_END)]
 _FIRST_TAILS: Final[list[bytes]] = [b"%d-" % number for number in range(_TAIL_END)]
 _NUMBERS: Final[list[bytes]] = [b"%d" % number for number in range(1 << 12)]
+_SIZES_END: Final = 256
+_SIZE_LINES: Final[list[bytes]] = [b"%d\r\n" % size for size in range(_SIZES_END)]
+
+# Of objects, roughly.
+_COLUMNS_BYTES: Final = 200
+_COLUMN_BYTES: Final = 200
 
 
 class _Texts:
@@ -194,54 +200,69 @@ def _copy(writer: BytesWriter, data: bytes, at: i64, end: i64) -> None:
 
 
 class _Column:
-    """The values of one field, to be read in their order."""
+    """The values of one field. They are read one after the other from where :meth:`seek` begins."""
 
-    __slots__ = ("_before", "_columns", "_sizes_at", "_texts", "_values_at", "_width")
+    __slots__ = (
+        "_at",
+        "_before",
+        "_data",
+        "_size",
+        "_size_at",
+        "_sizes_at",
+        "_values_at",
+        "_width",
+    )
 
-    def __init__(self, before: bytes, columns: bytes, width: i64, sizes_at: i64) -> None:
-        self._before = before
-        self._columns = columns
+    def __init__(self, before: bytes, data: bytes, width: i64, sizes_at: i64) -> None:
+        self._data = data
         self._width: i64 = width
         self._sizes_at: i64 = sizes_at
         self._values_at: i64 = 0
-        self._texts: list[bytes] = [b""] * 256  # in front of values, by the size of those
+        self._size: i64 = 0 if width else _short_at(data, sizes_at)  # of all values
+        # What stands in front of a value, down to its size if that is always the same.
+        self._before: bytes = before if width else b"%b%d\r\n" % (before, self._size)
+        self._size_at: i64 = sizes_at
+        self._at: i64 = 0
 
     def sizes_end(self, count: i64) -> i64:
         """Where so many sizes end."""
         return self._sizes_at + (count * self._width if self._width else 2)
 
     def begin(self, values_at: i64, count: i64) -> i64:
-        """Begin to read values there; returns where so many end."""
+        """Say where the first value begins; returns where so many values end."""
         self._values_at = values_at
+        self.seek(count)
+        return self._at
+
+    def seek(self, index: i64) -> None:
+        """Read on from this value."""
+        self._at = self._values_at
         if not self._width:
-            return values_at + count * _short_at(self._columns, self._sizes_at)
-        sizes_at = self._sizes_at
-        while count:
-            values_at += self._next_size()
-            count -= 1
-        self._sizes_at = sizes_at
-        return values_at
+            self._at += index * self._size
+            return
+        self._size_at = self._sizes_at
+        while index:
+            self._at += self._next_size()
+            index -= 1
 
     def _next_size(self) -> i64:
-        at = self._sizes_at
-        self._sizes_at = at + self._width
+        at = self._size_at
+        self._size_at = at + self._width
         if self._width == 1:
-            size: i64 = self._columns[at]
+            size: i64 = self._data[at]
             return size
-        return _short_at(self._columns, at)
+        return _short_at(self._data, at)
 
     def write_next(self, writer: BytesWriter) -> None:
         """Write the next value behind its name and size."""
-        size = self._next_size()
-        text = self._texts[size] if size < 256 else b""
-        if not text:
-            text = b"%b%d\r\n" % (self._before, size)
-            if size < 256:
-                self._texts[size] = text
-        writer.write(text)
-        end = self._values_at + size
-        _copy(writer, self._columns, self._values_at, end)
-        self._values_at = end
+        size = self._size
+        writer.write(self._before)
+        if self._width:
+            size = self._next_size()
+            writer.write(_SIZE_LINES[size] if size < _SIZES_END else b"%d\r\n" % size)
+        end = self._at + size
+        _copy(writer, self._data, self._at, end)
+        self._at = end
 
 
 def _short_at(data: bytes, at: i64) -> i64:
@@ -250,47 +271,71 @@ def _short_at(data: bytes, at: i64) -> i64:
     return low | high << 8
 
 
-def _table(columns: bytes, count: i64) -> list[_Column]:
-    """All fields, ready to be read from the first value on."""
-    at: i64 = 2
-    sizes_at = at + _short_at(columns, 0)
-    names: list[bytes] = []
-    widths: list[i64] = []
-    while at < sizes_at:
-        name_at = at + 2
-        at = name_at + _short_at(columns, at)
-        names.append(columns[name_at:at])
-        widths.append(columns[at])
-        at += 1
-    table: list[_Column] = []
-    for before, width in zip(_texts_before(names), widths, strict=True):
-        column = _Column(before, columns, width, at)
-        at = column.sizes_end(count)
-        table.append(column)
-    for column in table:
-        at = column.begin(at, count)
-    return table
+class Columns:
+    """The entries of a block as columns. Fragments are made of those that are asked for."""
 
+    __slots__ = ("_data", "_fields", "_ids")
 
-def from_columns(ids: PackedIds, columns: bytes) -> tuple[array[int], bytes]:
-    """End offsets and fragments, as :func:`to_columns` was called with."""
-    words = ids.words.tobytes()
-    table = _table(columns, len(ids))
-    base_ms: i64 = ids.base_ms
-    texts = _Texts()
-    writer, ends = BytesWriter(), BytesWriter()
-    word_at: i64 = 0
-    while word_at < len(words):
-        word = read_i64_le(words, word_at)
-        word_at += 8
-        begin, tail, number = texts.pieces(base_ms + (word >> WORD_SEQ_BITS), word & _SEQ_MASK)
-        writer.write(begin)
-        writer.write(tail)
-        writer.write(number)
-        for column in table:
-            column.write_next(writer)
-        writer.write(b"\r\n")
-        _write_short(ends, len(writer))
-    offsets = array("H")
-    offsets.frombytes(ends.getvalue())
-    return offsets, writer.getvalue()
+    def __init__(self, ids: PackedIds, data: bytes, begin: i64 = 0) -> None:
+        """:func:`to_columns` was called with the IDs, and has returned what begins in ``data``."""
+        self._ids = ids
+        self._data = data
+        count: i64 = len(ids)
+        at: i64 = begin + 2
+        sizes_at = at + _short_at(data, begin)
+        names: list[bytes] = []
+        widths: list[i64] = []
+        while at < sizes_at:
+            name_at = at + 2
+            at = name_at + _short_at(data, at)
+            names.append(data[name_at:at])
+            widths.append(data[at])
+            at += 1
+        fields: list[_Column] = []
+        for before, width in zip(_texts_before(names), widths, strict=True):
+            field = _Column(before, data, width, at)
+            at = field.sizes_end(count)
+            fields.append(field)
+        for field in fields:
+            at = field.begin(at, count)
+        self._fields = fields
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all this, without the IDs."""
+        return len(self._data) + _COLUMNS_BYTES + len(self._fields) * _COLUMN_BYTES
+
+    def whole(self) -> tuple[array[int], bytes]:
+        """End offsets and fragments of all entries, as :func:`to_columns` was called with."""
+        writer, ends = BytesWriter(), BytesWriter()
+        self._write(0, len(self._ids), writer, ends)
+        offsets = array("H")
+        offsets.frombytes(ends.getvalue())
+        return offsets, writer.getvalue()
+
+    def fragments(self, low: int, high: int) -> bytes:
+        """The fragments of the entries ``[low, high)``."""
+        writer = BytesWriter()
+        self._write(low, high, writer, None)
+        return writer.getvalue()
+
+    def _write(self, low: i64, high: i64, writer: BytesWriter, ends: BytesWriter | None) -> None:
+        fields = self._fields
+        for field in fields:
+            field.seek(low)
+        words = self._ids.words[low:high].tobytes()
+        base_ms: i64 = self._ids.base_ms
+        texts = _Texts()
+        at: i64 = 0
+        while at < len(words):
+            word = read_i64_le(words, at)
+            at += 8
+            begin, tail, number = texts.pieces(base_ms + (word >> WORD_SEQ_BITS), word & _SEQ_MASK)
+            writer.write(begin)
+            writer.write(tail)
+            writer.write(number)
+            for field in fields:
+                field.write_next(writer)
+            writer.write(b"\r\n")
+            if ends is not None:
+                _write_short(ends, len(writer))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import zstandard
 
-from anabranch.stream.columnar import from_columns, to_columns
+from anabranch.stream.columnar import Columns, to_columns
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.version import IS_COMPILED
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anabranch.stream.block import Block
     from anabranch.stream.offloading import BlockFile, Offloaded
 
-__all__ = ["BlockCache", "compressed", "expanded"]
+__all__ = ["BlockCache", "compressed", "expanded", "opened"]
 
 _HEAD: Final = Struct("=QQI1s?")
 """First millisecond, first word, how many entries, form, whether IDs ascend by one.
@@ -40,6 +40,8 @@ _COLUMNS: Final = b"C"
 _WORD_BYTES: Final = 8
 _GAIN_MIN = 1.2
 """A block stays as it is if it does not get smaller by this factor. Tests change it."""
+
+_NO_ENDS: Final = array("H")
 
 _Contents = tuple[PackedIds, "array[int]", bytes]
 
@@ -84,6 +86,14 @@ def compressed(
 
 def expanded(packed: bytes) -> _Contents:
     """The arguments that :func:`compressed` was called with."""
+    ids, columns, ends, data = opened(packed)
+    if columns is not None:
+        ends, data = columns.whole()
+    return ids, ends, data
+
+
+def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]:
+    """The same, but columns if they are in ``packed``, and then no offsets and fragments."""
     whole: bytes = _decompress(packed)
     base_ms, first, count, form, is_run = _HEAD.unpack_from(whole)
     at = _HEAD.size
@@ -98,12 +108,12 @@ def expanded(packed: bytes) -> _Contents:
         words.frombytes(plain)
         ids = PackedIds(base_ms, words)
     if form == _COLUMNS:
-        return ids, *from_columns(ids, whole[at:])
+        return ids, Columns(ids, whole, at), _NO_ENDS, b""
     sizes = array(form.decode())
     data_at = at + count * sizes.itemsize
     sizes.frombytes(whole[at:data_at])
     data = whole[data_at:]
-    return ids, array("H" if len(data) < 1 << 16 else "Q", list(accumulate(sizes))), data
+    return ids, None, array("H" if len(data) < 1 << 16 else "Q", list(accumulate(sizes))), data
 
 
 class BlockCache:
@@ -188,6 +198,13 @@ class BlockCache:
         self.opens += 1
         self._opened[block] = size, self.opens
         self.held += size
+        self._shrink()
+
+    def resize(self, block: Block, size: int) -> None:
+        """Record that a block uses so many bytes now, as if it had been opened now."""
+        before, _ = self._opened.pop(block)
+        self._opened[block] = size, self.opens
+        self.held += size - before
         self._shrink()
 
     def discard(self, block: Block) -> None:

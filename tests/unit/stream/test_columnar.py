@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
@@ -11,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.stream.columnar import from_columns, to_columns
+from anabranch.stream.columnar import Columns, to_columns
 from anabranch.stream.compression import BlockCache, compressed, expanded
 from anabranch.stream.entry_id import make
 from anabranch.stream.packed_ids import PackedIds
@@ -70,13 +71,29 @@ def test_columns_become_the_fragments_again(
     ends, data = joined([fragment(*each, fields) for each, fields in zip(ids, rows, strict=True)])
     columns = to_columns(packed(ids), ends, data)
     assert columns == columns_by_hand(rows)
-    assert from_columns(packed(ids), columns) == (ends, data)
+    assert Columns(packed(ids), columns).whole() == (ends, data)
     with whatever_it_gains():
         whole = compressed(packed(ids), ends, data, COMPRESSOR)
     assert whole is not None
     found, *contents = expanded(whole)
     assert list(found) == [make(*each) for each in ids]
     assert contents == [ends, data]
+
+
+@given(alike(), st.data())
+def test_any_entries_can_be_made_of_columns(
+    given_: tuple[list[tuple[int, int]], list[list[tuple[bytes, bytes]]]], data: st.DataObject
+) -> None:
+    ids, rows = given_
+    fragments = [fragment(*each, fields) for each, fields in zip(ids, rows, strict=True)]
+    written = to_columns(packed(ids), *joined(fragments))
+    assert written is not None
+    columns = Columns(packed(ids), b"before" + written, len(b"before"))
+    for _ in range(5):
+        low = data.draw(st.integers(0, len(ids)))
+        high = data.draw(st.integers(low, len(ids)))
+        assert columns.fragments(low, high) == b"".join(fragments[low:high])
+    assert columns.whole() == joined(fragments)
 
 
 @given(st.data())
@@ -89,7 +106,7 @@ def test_what_would_not_be_the_same_bytes_again_is_refused(data: st.DataObject) 
     if data.draw(st.booleans()):  # the size of a value may still fit, and other bytes be cut off
         del wrong[data.draw(st.integers(0, len(right) - 1)) :]
     columns = to_columns(packed(ids), ends, bytes(wrong))
-    assert columns is None or from_columns(packed(ids), columns) == (ends, bytes(wrong))
+    assert columns is None or Columns(packed(ids), columns).whole() == (ends, bytes(wrong))
 
 
 @pytest.mark.parametrize(
@@ -136,3 +153,65 @@ def test_a_block_that_was_written_as_columns_is_read_as_before() -> None:
         assert block.slice(0, 30) == expected[0][-len(block.slice(0, 30)) :]
         blocks[as_columns] = len(block.packed)
     assert blocks[True] < blocks[False]
+
+
+def test_fragments_are_made_one_by_one_until_they_are_half_of_the_block() -> None:
+    cache = BlockCache(1 << 20, as_columns=True)
+    block, twin = block_of(100), block_of(100)
+    assert block.compress(cache)
+    for at in range(49):
+        assert block.fragment(at) == twin.fragment(at)
+    few = cache.held
+    assert block.fragment(50) == twin.fragment(50)
+    assert cache.held > few + len(twin.data) / 2
+    assert cache.opens == 1
+    block.shut()
+    cache.discard(block)
+    assert cache.held == 0
+    assert block.slice(3, 40) == twin.slice(3, 40)
+    assert cache.held == few
+    assert block.slice(30, 60) == twin.slice(30, 60)
+    assert cache.held > few + len(twin.data) / 2
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_block_that_is_opened_in_any_way_is_read_as_if_it_were_not_compressed(seed: int) -> None:
+    rng = random.Random(seed)
+    cache = BlockCache(rng.choice([0, 6000, 1 << 20]), as_columns=True)
+    pairs = [(block_of(size), block_of(size)) for size in (100, 100, 40, 1)]
+    for block, _ in pairs:
+        assert block.compress(cache, if_smaller=False)
+    for _ in range(200):
+        block, twin = rng.choice(pairs)
+        low = rng.randrange(twin.count)
+        high = rng.randint(low + 1, min(twin.count, low + rng.choice([1, 3, 100])))
+        match rng.randrange(9):
+            case 0 | 1:
+                assert block.slice(low, high) == twin.slice(low, high)
+            case 2:
+                assert block.fragment(low) == twin.fragment(low)
+            case 3:
+                assert block.fragments(low, high) == twin.fragments(low, high)
+            case 4:
+                assert block.sizes(low, high) == twin.sizes(low, high)
+            case 5:
+                assert list(block.ids) == list(twin.ids)
+            case 6:
+                held = cache.held
+                assert block.contents()[1:] == (twin.ends, twin.data)
+                assert cache.held == held
+            case 7:
+                assert (block.ends, block.data) == (twin.ends, twin.data)
+            case _:
+                cache.shut_oldest(cache.opens)
+        opened = [each for each, _ in pairs if each in cache]
+        assert cache.held <= cache.bytes_max or len(opened) == 1
+        assert cache.held or not opened
+    for block, twin in pairs:
+        block.check()
+        assert block.copy().data == twin.data
+        gone = [index for index in range(twin.count) if rng.random() < 0.7][: twin.count - 1]
+        block.kill_all(gone)
+        twin.kill_all(gone)
+        live = [block.fragment(each) for run in block.runs(0, block.count) for each in range(*run)]
+        assert live == [twin.fragment(at) for run in twin.runs(0, twin.count) for at in range(*run)]
