@@ -38,6 +38,10 @@ __all__ = ["Replicator"]
 
 FRAME_TYPES: Final = frozenset(FrameType)
 
+# For every frame: Python calls a function for each look at a member of an enumeration.
+_UP: Final = Stage.UP
+_BATCH: Final = int(FrameType.BATCH)
+
 _Handler = Callable[[Session, Any, float], None]
 
 
@@ -137,12 +141,12 @@ class Replicator:
     def is_up(self, link: int) -> bool:
         """Whether the handshake on a link is complete."""
         session = self._links.sessions.get(link)
-        return session is not None and session.stage is Stage.UP
+        return session is not None and session.stage is _UP
 
     def frame_bytes_max(self, link: int) -> int:
         """How long a frame (type and payload) may be on a link at present."""
         session = self._links.sessions.get(link)
-        is_up = session is not None and session.stage is Stage.UP
+        is_up = session is not None and session.stage is _UP
         return frames.FRAME_BYTES_MAX if is_up else frames.HANDSHAKE_BYTES_MAX
 
     # -- frames -------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class Replicator:
             self._sessions.refuse(link, refusal, now_ms)
         self._end_rejected(now_ms)
         self._sessions.follow_epochs(now_ms)
-        if session.stage is Stage.UP:
+        if session.stage is _UP:
             self._receiver.grant(session)
             if self._receiver.buffer:
                 self._deliver(now_ms)
@@ -206,8 +210,8 @@ class Replicator:
             if session.region:
                 self._links.peer(session.region).counters.checksum_errors += 1
             raise
-        is_up = session.stage is Stage.UP
-        if is_up and frame_type == FrameType.BATCH:
+        is_up = session.stage is _UP
+        if is_up and frame_type == _BATCH:
             return self._receiver.batch(session, body, now_ms, more_follows=more_follows)
         if is_up and frame_type == FrameType.FULL_SYNC:
             self._receiver.joiner.full_sync_chunk(session, body)

@@ -58,7 +58,6 @@ class Block(BlockNumbers):
         "_data",
         "_ends",
         "_ids",
-        "_made",
         "cache",
         "dead",
         "digest",
@@ -79,7 +78,6 @@ class Block(BlockNumbers):
         self._ends: array[int] | None = None
         self._data: bytes | None = None
         self._columns: Columns | None = None  # instead of ends and data, in an opened block
-        self._made = 0  # fragments that were made of the columns
         self.dead: set[int] | frozenset[int] = _NONE
         self.gaps = 0  # deleted entries whose room a rewrite has removed
         self.weight = 0
@@ -341,7 +339,6 @@ class Block(BlockNumbers):
         ids, columns, ends, data = opened(frame_of(self.packed))
         self._ids = ids
         self._columns = columns
-        self._made = 0
         if columns is None:
             self._ends, self._data = ends, data
             self.cache.add(self, len(data) + ids.packed_bytes + getsizeof(ends))
@@ -367,8 +364,11 @@ class Block(BlockNumbers):
             return None
         if self._ids is None:
             self._open()
-        self._made += count
-        return self._columns if 2 * self._made < self._closed_count else None
+        columns = self._columns
+        if columns is None:
+            return None
+        columns.made += count
+        return columns if 2 * columns.made < self._closed_count else None
 
     def _expand(self) -> BlockCache | None:
         """Store the contents uncompressed, because they will change; returns their cache."""

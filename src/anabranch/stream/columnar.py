@@ -274,10 +274,12 @@ def _short_at(data: bytes, at: i64) -> i64:
 class Columns:
     """The entries of a block as columns. Fragments are made of those that are asked for."""
 
-    __slots__ = ("_data", "_fields", "_ids")
+    __slots__ = ("_data", "_fields", "_ids", "made")
 
     def __init__(self, ids: PackedIds, data: bytes, begin: i64 = 0) -> None:
         """:func:`to_columns` was called with the IDs, and has returned what begins in ``data``."""
+        self.made = 0
+        """How many fragments were made; for the block, which decides when all are worth making."""
         self._ids = ids
         self._data = data
         count: i64 = len(ids)

@@ -7,10 +7,11 @@ pending in any group (with a consumer, or released).
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from anabranch.stream.stream import Stream
 
-__all__ = ["Policy", "References"]
+__all__ = ["ACKED", "DELREF", "KEEPREF", "Policy", "References"]
 
 
 class Policy(Enum):
@@ -19,6 +20,12 @@ class Policy(Enum):
     KEEPREF = "keepref"
     DELREF = "delref"
     ACKED = "acked"
+
+
+# For the hot paths: Python calls a function for each look at a member of an enumeration.
+KEEPREF: Final = Policy.KEEPREF
+DELREF: Final = Policy.DELREF
+ACKED: Final = Policy.ACKED
 
 
 class References:

@@ -11,7 +11,7 @@ from collections import deque
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
-from anabranch.stream.references import Policy, References
+from anabranch.stream.references import ACKED, KEEPREF, Policy, References
 from anabranch.stream.stream import Stream
 
 __all__ = ["TrimPlan", "TrimRule", "limit_default", "plan_trim"]
@@ -31,7 +31,7 @@ class TrimRule:
         self.minid: int | None = None
         self.approximate = False
         self.limit = 0
-        self.policy = Policy.KEEPREF
+        self.policy: Policy = KEEPREF
 
 
 class TrimPlan:
@@ -55,7 +55,7 @@ def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
     length = stream.length
     if not length or (rule.maxlen is not None and length <= rule.maxlen):
         return None
-    if rule.policy is not Policy.KEEPREF:
+    if rule.policy is not KEEPREF:
         ids = _plan_entries(stream, rule)
         return TrimPlan([], ids) if ids else None
     below = _plan_nodes(stream, rule) if rule.approximate else _plan_prefix(stream, rule)
@@ -133,7 +133,7 @@ def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, in
 
 def _plan_entries(stream: Stream, rule: TrimRule) -> list[int]:
     """DELREF and ACKED: remove single entries from the oldest one; ACKED skips referenced ones."""
-    references = References(stream) if rule.policy is Policy.ACKED else None
+    references = References(stream) if rule.policy is ACKED else None
     doomed: list[int] = []
     length = stream.length
     node = None

@@ -111,7 +111,8 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
         rule = TrimRule()
     if rule is not None:
         check_trim(rule, limit, ctx.node_entries_max, required=False)
-        rule.policy = options.policy or Policy.KEEPREF
+        if options.policy is not None:
+            rule.policy = options.policy
         options.trim = rule
     options.fields_at = index + 1
     return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import id_argument, integer, integer_or_none
@@ -10,7 +10,7 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID
 from anabranch.stream.group import Group
-from anabranch.stream.references import Policy
+from anabranch.stream.references import ACKED, DELREF, KEEPREF, Policy
 from anabranch.stream.trimming import TrimRule, limit_default, plan_trim
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = [
     "trim_threshold",
 ]
 
-POLICIES = {b"KEEPREF": Policy.KEEPREF, b"DELREF": Policy.DELREF, b"ACKED": Policy.ACKED}
+POLICIES: Final = {b"KEEPREF": KEEPREF, b"DELREF": DELREF, b"ACKED": ACKED}
 
 _LIMIT_NEGATIVE = "ERR The LIMIT argument must be >= 0."
 _LIMIT_NOT_APPROXIMATE = "ERR syntax error, LIMIT cannot be used without the special ~ option"
@@ -135,7 +135,7 @@ def ids_block(args: list[bytes], index: int) -> tuple[Policy, list[bytes]]:
             raise CommandError(texts.SYNTAX)
     if ids is None:
         raise CommandError("ERR IDS option is required")
-    return policy or Policy.KEEPREF, ids
+    return policy or KEEPREF, ids
 
 
 def no_group(key: bytes, group: bytes) -> CommandError:
@@ -173,7 +173,7 @@ def trim_stream(ctx: Context, key: bytes, rule: TrimRule) -> int:
                 key,
                 plan.ids,
                 counted=False,
-                dereferenced=rule.policy is Policy.DELREF,
+                dereferenced=rule.policy is DELREF,
                 trimmed=True,
             )
         )

@@ -26,7 +26,7 @@ from anabranch.resp.encode import OK, ZERO
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.scheduling import Steps
 from anabranch.stream.located import LOCATED_AT_ONCE, LocatedEntries, Share
-from anabranch.stream.references import Policy, References
+from anabranch.stream.references import ACKED, DELREF, KEEPREF, Policy, References
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 
@@ -53,7 +53,7 @@ def xtrim(ctx: Context, args: list[bytes]) -> bytes:
         else:
             raise CommandError(texts.SYNTAX)
     check_trim(rule, limit, ctx.settings.stream_node_max_entries, required=True)
-    rule.policy = policy or Policy.KEEPREF
+    rule.policy = policy or KEEPREF
     if ctx.stream(args[1]) is None:
         return ZERO
     removed = trim_stream(ctx, args[1], rule)
@@ -90,7 +90,7 @@ def _delete(
     if not doomed:
         return ZERO
     before = stream.length
-    _remove(ctx, key, doomed, Policy.KEEPREF, shares)
+    _remove(ctx, key, doomed, KEEPREF, shares)
     removed = before - stream.length  # several regions may have used one ID
     ctx.changes += removed
     return integer_reply(removed)
@@ -123,7 +123,7 @@ def _remove(
             key,
             ids,
             counted=True,
-            dereferenced=policy is Policy.DELREF,
+            dereferenced=policy is DELREF,
             trimmed=False,
         )
         if shares is not None:
@@ -171,7 +171,7 @@ def _delete_each(
     located: LocatedEntries | None,
 ) -> bytes:
     is_live = _is_live(stream, located)
-    references = References(stream) if policy is Policy.ACKED else None
+    references = References(stream) if policy is ACKED else None
     doomed: dict[int, None] = {}
     ghosts: dict[int, None] = {}
     codes = []
@@ -183,7 +183,7 @@ def _delete_each(
             codes.append(1)
         else:
             codes.append(-1)
-            if policy is Policy.DELREF and entry_id not in doomed:
+            if policy is DELREF and entry_id not in doomed:
                 ghosts[entry_id] = None
     purged = [
         entry_id
@@ -233,7 +233,7 @@ def _acknowledge_each(
     acked = stream.groups[name].pending_among(ids)
     if acked:
         ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
-    references = References(stream) if policy is Policy.ACKED else None
+    references = References(stream) if policy is ACKED else None
     outcome: dict[int, int] = {}
     doomed = []
     ghosts = []
@@ -244,7 +244,7 @@ def _acknowledge_each(
         outcome[entry_id] = 1
         if is_live(entry_id):
             doomed.append(entry_id)
-        elif policy is Policy.DELREF:
+        elif policy is DELREF:
             ghosts.append(entry_id)
     _remove(ctx, key, doomed, policy, _shares(located, doomed))
     if ghosts:
