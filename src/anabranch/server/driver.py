@@ -17,17 +17,17 @@ __all__ = ["LoopDriver"]
 class LoopDriver:
     """A :class:`anabranch.node.driver.Driver` in the running event loop."""
 
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()  # kept, because each call of it asks the system
-        self._loop = loop
-        self.now_s = loop.time
+    def now_s(self) -> float:
         """See :class:`Driver`."""
-        self.call_soon = loop.call_soon
+        return asyncio.get_running_loop().time()
+
+    def call_soon(self, action: Callable[[], object]) -> object:
         """See :class:`Driver`."""
+        return asyncio.get_running_loop().call_soon(action)
 
     def call_later(self, delay_s: float, action: Callable[[], object]) -> asyncio.TimerHandle:
         """See :class:`Driver`."""
-        return self._loop.call_later(delay_s, action)
+        return asyncio.get_running_loop().call_later(delay_s, action)
 
     def worker(self, name: str) -> Worker:
         """See :class:`Driver`: a thread, which starts with its first work."""
