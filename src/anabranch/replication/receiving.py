@@ -293,7 +293,7 @@ class Receiver:
                 return True
             self._keep(units)
             return False
-        except (OSError, AnabranchError) as trouble:  # compiled, a name has one type
+        except (OSError, AnabranchError) as trouble:  # not problem: see decision 21
             self.refused = str(trouble)
             self._links.report_once("not_applied", 0, now_ms, why=self.refused)
             self._keep(units)

@@ -93,7 +93,10 @@ def expanded(packed: bytes) -> _Contents:
 
 
 def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]:
-    """The same, but columns if they are in ``packed``, and then no offsets and fragments."""
+    """IDs and columns, if the entries were written as columns; else IDs, offsets and fragments.
+
+    With columns, offsets and fragments are empty.
+    """
     whole: bytes = _decompress(packed)
     base_ms, first, count, form, is_run = _HEAD.unpack_from(whole)
     at = _HEAD.size
@@ -117,7 +120,7 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
 
 
 class BlockCache:
-    """Compressed blocks that were opened, in the order in which they were opened.
+    """Compressed blocks that were opened, in the order in which they were opened or resized.
 
     A block stays open until the blocks opened after it fill the cache, or for some time. So blocks
     of streams that are deleted or not read any more are closed, too.

@@ -1,11 +1,11 @@
 r"""Checks the names and values of entries that come from outside, and reads them.
 
 A row is ``*2n\r\n$5\r\nfield\r\n$5\r\nvalue\r\n...``. Readers are sent these bytes as they are, so
-all of them are checked. The compiled core scans them byte by byte. Interpreted that would cost more
-than everything else. There a fixed number of calls goes over all rows. Rows of a table have the
-same names in the same order, so they become columns when the bytes are cut at their sizes. Other
-rows are cut at their line ends. Rows are parsed one by one only if neither works, or if they are
-too few. All these ways accept the same rows.
+all of them are checked. The compiled core scans them byte by byte. A scan by the interpreter would
+cost more than everything else, so the interpreted form makes a fixed number of calls for all rows.
+Rows of a table have the same names in the same order, so they become columns when the bytes are cut
+at their sizes. Other rows are cut at their line ends. Rows are parsed one by one only if neither
+works, or if they are too few. All these ways accept the same rows.
 
 A *fragment* is a whole entry: ``*2\r\n$3\r\n1-0\r\n`` and a row.
 """

@@ -68,7 +68,7 @@ def number_at(data: bytes, at: i64) -> tuple[i64, i64]:
 
 
 def pairs_at(data: bytes, at: i64, end: i64) -> i64:
-    r"""How many words the row has that fills this place: ``*2n\r\n$5\r\nfield\r\n...``, n > 0."""
+    r"""Check that a row fills this place: ``*2n\r\n$5\r\nfield\r\n...``; returns 2n, above 0."""
     if data[at] != _STAR:
         raise ScanError
     words, at = number_at(data, at + 1)
