@@ -176,6 +176,8 @@ class Query:
                 job.wait()
                 assert kill_after_s is not None, f"a run does not end; see {log}"
         lines = log.read_text(errors="replace").splitlines()
+        with (self.place / "said").open("a") as all_said:
+            all_said.writelines(f"{server.port}: {line}\n" for line in lines)
         self.said += lines
         last = lines[-1] if lines else ""
         if job.returncode == 0:
@@ -489,9 +491,11 @@ def main() -> None:
         if given.only not in (None, name):
             continue
         seconds = given.minutes * (60 if given.only else 30)
-        with tempfile.TemporaryDirectory() as place:
-            rng = random.Random(f"{given.seed} {name}")
-            print(soak(Path(place), seconds, rng, how, given.share), flush=True)  # noqa: T201
+        place = Path(tempfile.mkdtemp(prefix="soak-"))
+        rng = random.Random(f"{given.seed} {name}")
+        print(f"{name}: in {place}, which stays if this fails", flush=True)  # noqa: T201
+        print(soak(place, seconds, rng, how, given.share), flush=True)  # noqa: T201
+        shutil.rmtree(place)
 
 
 if __name__ == "__main__":
