@@ -9,11 +9,11 @@ the string shows the bytes unambiguously.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 from hiredis import Reader
 
@@ -56,7 +56,7 @@ def as_text(value: Any, *, full: bool) -> str:
         return f"{quoted(value[:BYTES_SHOWN]).decode('ascii')}...({len(value)} bytes)"
     if isinstance(value, dict):
         return "{" + " ".join(_pairs(value, full=full)) + "}"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         shown = value if full else value[:ITEMS_SHOWN]
         words = [as_text(each, full=full) for each in shown]
         if len(shown) < len(value):
@@ -86,7 +86,7 @@ def _plain(value: Any) -> Any:
         return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value
 
@@ -116,7 +116,7 @@ def _rows(rows: Iterable[tuple[int, int, int, int]]) -> list[dict[str, Any]]:
     ]
 
 
-_FORMS: Final = {
+_FORMS: Final[dict[str, Callable[[Any], Any]]] = {
     repr(kinds.EntryId): id_text,
     repr(kinds.EntryId | None): lambda value: None if value is None else id_text(value),
     repr(kinds.EntryIds): lambda value: list(map(id_text, value)),
@@ -125,14 +125,24 @@ _FORMS: Final = {
 """By the declared type of a field, for fields with entry IDs."""
 
 
+def _form_of(hint: Any) -> Callable[[Any], Any]:
+    """How a value of a declared type is shown: entry IDs, also within rows, as text."""
+    known = _FORMS.get(repr(hint))
+    if known is not None:
+        return known
+    if "entry ID" not in repr(hint):
+        return lambda value: value
+    (row,) = get_args(hint)  # a list of rows
+    forms = list(map(_form_of, get_args(row)))
+    return lambda rows: [
+        [form(value) for form, value in zip(forms, each, strict=True)] for each in rows
+    ]
+
+
 @cache
-def _forms_of(kind: type[kinds.Effect]) -> dict[str, Any]:
+def _forms_of(kind: type[kinds.Effect]) -> dict[str, Callable[[Any], Any]]:
     hints = get_type_hints(kind, include_extras=True)
-    found = {}
-    for name in kind.__struct_fields__:
-        found[name] = _FORMS.get(repr(hints[name]))
-        assert found[name] or "entry ID" not in repr(hints[name]), f"{kind.__name__}.{name}"
-    return found
+    return {name: _form_of(hints[name]) for name in kind.__struct_fields__}
 
 
 def effect_fields(effect: kinds.Effect) -> list[tuple[str, dict[str, Any]]]:
@@ -167,10 +177,8 @@ def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:
             found[name] = [function for function, _, _ in value]
         elif name.endswith("_ms"):
             found[name.removesuffix("_ms")] = when(value)
-        elif form is not None:
-            found[name] = form(value)
         else:
-            found[name] = value
+            found[name] = form(value)
     return type(effect).__name__, found
 
 

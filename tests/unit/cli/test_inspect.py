@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import json
-from collections.abc import Sequence
-from typing import get_type_hints
+import types
+import typing
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -61,35 +63,45 @@ def test_times_beyond_the_calendar_stay_numbers() -> None:
     assert when(None) is None
 
 
-SAMPLES = {
-    int: 3,
-    int | None: None,
-    bytes: b"b",
-    bytes | None: None,
-    bool: True,
-    str: "set",
-    list[int]: [],
-    Sequence[int]: [],
-    list[bytes]: [b"b"],
-    list[tuple[bytes, bytes, list[bytes]]]: [(b"f", b"", [b"no-writes"])],
-    list[tuple[int, int]]: [(0, 5)],
-    list[tuple[int, int, int, int]]: [(1 << 64, 0, 5, 1)],
-}
+ENTRY_ID = 7777 << 64
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind, row in EFFECTS.items() if row.alone], ids=lambda kind: kind.__name__
-)
+def sample(hint: Any) -> Any:
+    """A value of a declared type of an effect."""
+    if get_origin(hint) is Annotated:
+        of, meta = get_args(hint)
+        ids = {"entry ID": ENTRY_ID, "entry IDs": [ENTRY_ID]}
+        return ids[meta.title] if getattr(meta, "title", None) in ids else sample(of)
+    if hint in (int, bytes, bool, str):
+        return {int: 3, bytes: b"b", bool: True, str: "set"}[hint]
+    of, *others = get_args(hint)
+    match get_origin(hint):
+        case types.UnionType | typing.Union:
+            return sample(of)
+        case builtins.tuple:
+            return tuple(map(sample, (of, *others)))
+        case builtins.dict:
+            return {sample(of): sample(others[0])}
+        case _:
+            return [sample(of)]
+
+
+@pytest.mark.parametrize("kind", EFFECTS, ids=lambda kind: kind.__name__)
 def test_every_kind_can_be_shown(kind: type[kinds.Effect]) -> None:
-    hints = get_type_hints(kind)  # without the annotations
-    values = {name: SAMPLES[hints[name]] for name in kind.__struct_fields__}
+    hints = get_type_hints(kind, include_extras=True)
+    values = {name: sample(hints[name]) for name in kind.__struct_fields__}
+    entry = b"*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
     if kind is kinds.Add:
-        values["fragment"] = b"*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+        values["fragment"] = entry
+    if kind is kinds.AddRun:
+        values |= {"data": entry, "sizes": [len(entry)]}
     for name, fields in effect_fields(kind(**values)):
-        assert name == kind.__name__
-        assert len(fields) == len(values)
+        assert name == ("Add" if kind is kinds.AddRun else kind.__name__)
+        assert kind is kinds.AddRun or len(fields) == len(values)
         assert json.loads(as_json(fields))
-        assert "18446744073709551616" not in in_pieces(fields, full=True)
+        text = in_pieces(fields, full=True)
+        assert str(ENTRY_ID) not in text
+        assert ("7777-0" in text) == ("entry ID" in repr(hints))
 
 
 def test_a_run_is_shown_as_its_additions() -> None:
