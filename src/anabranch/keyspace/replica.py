@@ -20,6 +20,7 @@ from anabranch.keyspace.last_effects import LastEffects
 
 __all__ = [
     "ALONE",
+    "EPOCH_STEP_BYTES",
     "ApplyStats",
     "Dot",
     "Member",
@@ -37,6 +38,13 @@ ALONE = 0
 
 REGION_BITS = 8
 REGION_MAX = (1 << REGION_BITS) - 1
+
+EPOCH_STEP_BYTES = 3
+"""The random part of the distance to a new epoch where later ones may have been used already.
+
+An epoch has four bytes: some hundred such steps fit. With two bytes, two of seven starts from one
+backup have chosen the same epoch in a test of an hour.
+"""
 
 
 def replica_id_of(region: int, epoch: int) -> int:

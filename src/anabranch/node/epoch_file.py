@@ -14,7 +14,7 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from anabranch.keyspace.replica import epoch_of
+from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of
 
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
@@ -39,7 +39,7 @@ def continue_or_open_epoch(
     if local.cluster_id and (was_cut or not epoch_file.may_continue()):
         # The files may be older than epochs that the region has opened since: the same backup may
         # be restored twice. So the new epoch is not simply the next one.
-        later = 0 if epoch_file.exists else int.from_bytes(chance.randbytes(2))
+        later = 0 if epoch_file.exists else int.from_bytes(chance.randbytes(EPOCH_STEP_BYTES))
         local.reopen(epoch_of(local.replica_id) + later)
     # The file is written last, so that a start that fails before opens an epoch again.
     epoch_file.write(policy)

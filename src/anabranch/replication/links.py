@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of, region_of
 from anabranch.oplog.batch import saved_bytes
 from anabranch.replication.frames import (
     FrameType,
@@ -102,11 +102,11 @@ class Links:
     def outlived(self, epoch: int) -> None:
         """Another server uses, or has used, this region number in this epoch: open a later one.
 
-        A region that has lost its disk does not know its earlier epochs, so the distance to the new
-        epoch is random: only a member that is down at present may know its last epoch.
+        A region whose disk was lost or set back does not know its later epochs, so the distance to
+        the new epoch is random: only a member that is down at present may know the last one.
         """
         if self.local.replica_id == self.replica_id:  # otherwise it was opened just now
-            later = 0 if self.local.cluster_id else int.from_bytes(self.chance.randbytes(2))
+            later = int.from_bytes(self.chance.randbytes(EPOCH_STEP_BYTES))
             try:
                 self.local.reopen(epoch + later)
             except OSError as problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import epoch_of
+from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.replication.frames import FrameType, Reason, framed
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
@@ -288,10 +288,37 @@ def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
     two.start()
     world.run_until(world.converged, 15_000)
     assert two.local.noted("ahead_of_us")
-    assert two.local.replica_id == 258
-    assert one.local.vector == {2: 3, 258: 1}
+    new = two.local.replica_id
+    assert region_of(new) == 2
+    assert epoch_of(new) > 0
+    assert one.local.vector == {2: 3, new: 1}
     world.sync_all()
     world.run_until(world.is_settled, 15_000)
+
+
+def test_a_disk_that_was_set_back_twice_opens_two_epochs() -> None:
+    """Whom it asks for the second time does not know what it has used after the first time."""
+    world = World()
+    _one, two, _three = world.cluster(3)
+    world.run(500)
+    two.local.write()
+    two.local.sync()
+    old = two.local.disk
+    two.write(batches=2)
+    world.run(500)
+
+    def open_epoch(linked: int, apart: int) -> int:
+        world.heal()
+        for pair in (1, 3), (2, apart):
+            world.cut(*pair)
+        world.last_epoch.clear()  # the disk does not hold the epochs that came later
+        two.set_back(old)
+        world.run_until(lambda: two.local.replica_id != 2, 15_000)
+        two.write()
+        world.run_until(lambda: two.local.replica_id in world.nodes[linked].local.vector, 15_000)
+        return epoch_of(two.local.replica_id)
+
+    assert open_epoch(1, 3) != open_epoch(3, 1)
 
 
 def test_a_clean_restart_goes_on_in_its_epoch_though_its_clock_was_set_back() -> None:
