@@ -58,6 +58,9 @@ _ENDS = re.compile(
     r"stream s, region (\S+) ends at position (\d+), and should be read up to (\d+)"
     r".*going on, because"
 )
+_GONE = re.compile(
+    r"stream s, region (\S+) was deleted before all of positions (\d+) to (\d+) was read.*going on"
+)
 # Spark gives a process of Python ten seconds to start, and a busy machine may take longer.
 _NOT_STARTED = "Python worker failed to connect back"
 
@@ -224,6 +227,8 @@ class Query:
                     found[region].add((int(first), int(last), int(count)))
             for region, first, stop in _ENDS.findall(line):
                 found[region].add((int(first), int(stop) - 1, None))
+            for region, first, last in _GONE.findall(line):
+                found[region].add((int(first), int(last), None))
         return found
 
 

@@ -85,6 +85,58 @@ def test_a_region_that_lacks_the_stream_is_waited_for_and_not_taken_for_a_loss(
     moved.stop()
 
 
+def planned(server, key):
+    """A batch that is planned at a region and not read: its ends. Others do not know the key."""
+    with talking(server) as client:
+        for number in range(30):
+            client.execute_command("XADD", key, "*", "n", number)
+    reader = reader_of(server, subscribe=key)
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    reader.stop()
+    return begin, end
+
+
+@pytest.mark.parametrize("lossy", ["true", "false"])
+@pytest.mark.parametrize("has_others", [False, True])
+def test_a_planned_batch_waits_for_a_log_that_has_yet_to_come(regions, has_others, lossy, caplog):
+    """It may be repeated at another region than that which planned it."""
+    eu, us = regions.servers
+    part(regions)
+    key = f"late {has_others} {lossy}"
+    begin, end = planned(eu, key)
+    if has_others:
+        with talking(us) as client:
+            client.execute_command("XADD", key, "*", "n", 100)
+    moved = reader_of(us, subscribe=key, failOnDataLoss=lossy)
+    found = []
+    waiting = threading.Thread(target=lambda: found.extend(read(moved, begin, end)))
+    with caplog.at_level(logging.WARNING):
+        waiting.start()
+        waiting.join(1)
+        assert waiting.is_alive()
+        regions.heal()
+        waiting.join(60)
+    moved.stop()
+    assert sorted(found) == [*range(30)]
+    assert "deleted" not in caplog.text
+
+
+def test_a_log_that_does_not_come_is_refused_or_given_up(regions, caplog):
+    eu, us = regions.servers
+    part(regions)
+    begin, end = planned(eu, "never")
+    strict = reader_of(us, subscribe="never", catchUpTimeout="300ms")
+    with pytest.raises(DataLossError, match=r"positions \d+ to \d+ was read, .*yet to receive"):
+        read(strict, begin, end)
+    strict.stop()
+    lossy = reader_of(us, subscribe="never", failOnDataLoss="false", catchUpTimeout="300ms")
+    with caplog.at_level(logging.WARNING):
+        assert read(lossy, begin, end) == []
+    assert "was deleted before all of positions" in caplog.text
+    lossy.stop()
+
+
 def test_a_deleted_key_is_a_loss_of_what_was_not_read_and_of_nothing_else(regions):
     eu, us = regions.servers
     add(eu, 0, 20)

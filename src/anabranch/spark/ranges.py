@@ -15,7 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.spark.blocks import Block
-from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, connect, stream_key
+from anabranch.spark.client import (
+    Client,
+    ServerRefused,
+    ServerUnreachable,
+    connect,
+    facts_of,
+    stream_key,
+)
 from anabranch.spark.columns import ColumnError, Projection
 from anabranch.spark.entries import Entries
 from anabranch.spark.exports import Export, PayloadError, parse_export
@@ -66,8 +73,10 @@ def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iter
     while at < partition.stop:
         (payload,) = client.checked(reply())
         if payload is None:
-            _lose_stream(partition, options)
-            return
+            if not _comes(partition, options, was_there=at > partition.first):
+                return
+            reply = export_from(at)
+            continue
         export = parse_export(payload)
         if len(export) and (int(export.ms[-1]), int(export.seq[-1])) > upto > (0, 0):
             older = _up_to(export, upto)
@@ -83,7 +92,7 @@ def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iter
             return
         # Deleted entries have positions, too; so the log itself ends here.
         if export.next_position <= at:
-            if not _comes(partition, options):
+            if not _comes(partition, options, was_there=at > partition.first):
                 return
             reply = export_from(at)
             continue
@@ -107,7 +116,7 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
 def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptions) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
     log, _ = _standing(partition, options)
-    if log is None:
+    if log is None or log.incarnation >= partition.stop:
         _lose_stream(partition, options)
         return
     horizon = min(log.trimmed, export.next_position)
@@ -122,29 +131,35 @@ def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptio
         )
 
 
-def _comes(partition: Range, options: ReadOptions) -> bool:
-    """The log ends too early: whether the planned entries come within ``catchUpTimeout``.
+def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
+    """The log ends too early, or is not there: whether its entries come within ``catchUpTimeout``.
 
-    Other regions may have those of an epoch that is over, or nobody has them any more. All else
-    that is missing is a loss, or an error, at once.
+    A batch that was planned at one region may be repeated at another, which has yet to receive the
+    entries. Nobody brings what a server of its own lacks, nor a log that `was_there` in this read:
+    that is a loss at once.
     """
     deadline = time.monotonic() + options.catch_up_timeout_ms / 1000
     while True:
         log, regions = _standing(partition, options)
-        if log is None:
-            _lose_stream(partition, options)
-            return False
-        if log.next >= partition.stop:
-            return True
-        is_over = bool(partition.region) and has_later_epoch(partition.region, regions)
-        if not is_over or time.monotonic() > deadline:
+        if log is not None and log.next >= partition.stop:
+            return log.incarnation < partition.stop or _lose_stream(partition, options)
+        waits = partition.region and not (log is None and was_there)
+        if not waits or time.monotonic() > deadline:
             break
         time.sleep(_LOOK_S)
+    if log is None and not was_there and _is_unknown(partition.region, options):
+        raise ServerBehindError(
+            f"{partition.place} is not on this server, which has yet to receive it from another "
+            "region"
+        )
+    if log is None or log.incarnation >= partition.stop:
+        return _lose_stream(partition, options)
     text = (
         f"{partition.place} ends at position {log.next}, and should be read up to "
         f"{partition.stop}: the server lost its newest entries, was restored from a backup, or has "
         "not received them yet from another region"
     )
+    is_over = has_later_epoch(partition.region, regions)
     if partition.region and not is_over:  # other regions will send them; reading on would skip them
         raise ServerBehindError(text)
     _lose(text, options, LogTooShort)
@@ -152,16 +167,25 @@ def _comes(partition: Range, options: ReadOptions) -> bool:
 
 
 def _standing(partition: Range, options: ReadOptions) -> tuple[LogBounds | None, Iterable[str]]:
-    """The log of a partition as it is now, and the names of all logs of the stream.
-
-    None if it is not the same log any more.
-    """
+    """The log of a partition as it is now, None if there is none, and the names of all logs."""
     key = stream_key(partition.stream)
     with connect(options.server) as client:  # the other connection is receiving the next entries
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
     logs = dict(map(LogBounds.of_row, rows or ()))
-    log = logs.get(partition.region)
-    return (log if log is not None and log.incarnation < partition.stop else None), logs
+    return logs.get(partition.region), logs
+
+
+def _is_unknown(region: str, options: ReadOptions) -> bool:
+    """Whether the server has applied nothing that a region, or one epoch of it, has written.
+
+    If it has, a log that is not there was deleted.
+    """
+    if not region:
+        return False
+    number, _, epoch = region.partition(".")
+    with connect(options.server) as client:
+        vector = facts_of(client.command("AB.INFO", repeatable=True))["vector"]
+    return not any(row[:2] == [int(number), int(epoch or 0)] for row in vector)
 
 
 def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:
@@ -190,10 +214,16 @@ def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[E
         yield entries
 
 
-def _lose_stream(partition: Range, options: ReadOptions) -> None:
-    """The error for a log that is missing or was made again."""
+def _lose_stream(partition: Range, options: ReadOptions) -> bool:
+    """The error for a log that is missing or was made again; False if it is gone without."""
     yet = ", or this server has yet to receive it from another region" if partition.region else ""
-    _lose(f"{partition.place} was deleted while it was read{yet}", options, LogTooShort)
+    _lose(
+        f"{partition.place} was deleted before all of positions {partition.first} to "
+        f"{partition.stop - 1} was read{yet}",
+        options,
+        LogTooShort,
+    )
+    return False
 
 
 def _lose(text: str, options: ReadOptions, error: type[DataLossError] = DataLossError) -> None:
