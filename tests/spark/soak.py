@@ -61,6 +61,7 @@ _ENDS = re.compile(
 _GONE = re.compile(
     r"stream s, region (\S+) was deleted before all of positions (\d+) to (\d+) was read.*going on"
 )
+_BEHIND = "anabranch.spark.losses.ServerBehindError: "
 # Spark gives a process of Python ten seconds to start, and a busy machine may take longer.
 _NOT_STARTED = "Python worker failed to connect back"
 
@@ -189,6 +190,8 @@ class Query:
             end = "not started"
         elif job.returncode < 0:
             end = "killed"
+        elif any(_BEHIND in each for each in lines):  # Spark says more behind that line
+            end = "ServerBehindError"
         elif found := re.search(r"(\w+): ", last):
             end = found[1].rpartition(".")[2]
         else:
