@@ -142,7 +142,10 @@ def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
     while True:
         log, regions = _standing(partition, options)
         if log is not None and log.next >= partition.stop:
-            return log.incarnation < partition.stop or _lose_stream(partition, options)
+            if log.incarnation < partition.stop:
+                return True
+            _lose_stream(partition, options)  # the key was made again
+            return False
         waits = partition.region and not (log is None and was_there)
         if not waits or time.monotonic() > deadline:
             break
@@ -152,8 +155,9 @@ def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
             f"{partition.place} is not on this server, which has yet to receive it from another "
             "region"
         )
-    if log is None or log.incarnation >= partition.stop:
-        return _lose_stream(partition, options)
+    if log is None:
+        _lose_stream(partition, options)
+        return False
     text = (
         f"{partition.place} ends at position {log.next}, and should be read up to "
         f"{partition.stop}: the server lost its newest entries, was restored from a backup, or has "
@@ -178,13 +182,17 @@ def _standing(partition: Range, options: ReadOptions) -> tuple[LogBounds | None,
 def _is_unknown(region: str, options: ReadOptions) -> bool:
     """Whether the server has applied nothing that a region, or one epoch of it, has written.
 
-    If it has, a log that is not there was deleted.
+    If it has, a log that is not there may have been deleted. A user who may not ask (AB.INFO) gets
+    no answer, which counts as that.
     """
     if not region:
         return False
     number, _, epoch = region.partition(".")
-    with connect(options.server) as client:
-        vector = facts_of(client.command("AB.INFO", repeatable=True))["vector"]
+    try:
+        with connect(options.server) as client:
+            vector = facts_of(client.command("AB.INFO", repeatable=True))["vector"]
+    except ServerRefused:
+        return False
     return not any(row[:2] == [int(number), int(epoch or 0)] for row in vector)
 
 
@@ -214,8 +222,8 @@ def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[E
         yield entries
 
 
-def _lose_stream(partition: Range, options: ReadOptions) -> bool:
-    """The error for a log that is missing or was made again; False if it is gone without."""
+def _lose_stream(partition: Range, options: ReadOptions) -> None:
+    """The error for a log that is missing or was made again."""
     yet = ", or this server has yet to receive it from another region" if partition.region else ""
     _lose(
         f"{partition.place} was deleted before all of positions {partition.first} to "
@@ -223,7 +231,6 @@ def _lose_stream(partition: Range, options: ReadOptions) -> bool:
         options,
         LogTooShort,
     )
-    return False
 
 
 def _lose(text: str, options: ReadOptions, error: type[DataLossError] = DataLossError) -> None:
