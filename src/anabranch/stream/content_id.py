@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from librt.strings import BytesWriter, read_i64_be, write_i64_le
 from xxhash import xxh3_128_digest
 
 from anabranch.version import IS_COMPILED
@@ -23,16 +24,6 @@ _MASK: Final = (1 << 64) - 1
 _LENGTHS: Final = [length.to_bytes(8, "little") for length in range(256)]
 _halves: Final = Struct(">qq").unpack
 _joined: Final = Struct("<QQ").pack
-_joined_signed: Final = Struct("<qq").pack
-
-
-def _word(data: bytes, begin: i64) -> i64:
-    """Eight bytes from an offset on as a signed number, for machine code."""
-    word: i64 = 0
-    for at in range(begin, begin + 8):
-        byte: i64 = data[at]
-        word = (word << 8) | byte
-    return word
 
 
 def content_id(words: list[bytes], start: int = 0) -> bytes:
@@ -50,10 +41,10 @@ def content_id(words: list[bytes], start: int = 0) -> bytes:
         size = len(field)
         length = _LENGTHS[size] if size < 256 else size.to_bytes(8, "little")
         value = words[index + 1]
-        if IS_COMPILED:  # half the instructions of the other way, which is faster interpreted
+        if IS_COMPILED:  # a fifth of the instructions of the other way, which is faster interpreted
             digest: bytes = xxh3_128_digest(b"%b%b%b" % (field, length, value))
-            high: i64 = _word(digest, 0)
-            low: i64 = _word(digest, 8)
+            high: i64 = read_i64_be(digest, 0)
+            low: i64 = read_i64_be(digest, 8)
         else:
             high, low = _halves(xxh3_128_digest(field + length + value))
         high_sum += high
@@ -66,5 +57,8 @@ def content_id(words: list[bytes], start: int = 0) -> bytes:
     low_out: i64 = low_sum ^ (high_xor + high_xor + high_sign)
     high_out: i64 = high_sum ^ (low_xor + low_xor + low_sign)
     if IS_COMPILED:
-        return _joined_signed(low_out, high_out)
+        both = BytesWriter()
+        write_i64_le(both, low_out)
+        write_i64_le(both, high_out)
+        return both.getvalue()
     return _joined(low_out & _MASK, high_out & _MASK)

@@ -58,7 +58,7 @@ def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
     if rule.policy is not KEEPREF:
         ids = _plan_entries(stream, rule)
         return TrimPlan([], ids) if ids else None
-    below = _plan_nodes(stream, rule) if rule.approximate else _plan_prefix(stream, rule)
+    below = _plan_nodes(stream, length, rule) if rule.approximate else _plan_prefix(stream, rule)
     return TrimPlan(below, []) if below else None
 
 
@@ -87,29 +87,24 @@ def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]
     return found
 
 
-def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
+def _plan_nodes(stream: Stream, length: int, rule: TrimRule) -> list[tuple[int, int]]:
     """``~``: remove whole nodes from the oldest one, within LIMIT."""
     if len(stream.logs) > 1:
         return _plan_nodes_of_regions(stream, rule)
-    below = []
+    last = None
     removed = 0
-    length = stream.length
-    for region, log in stream.logs.items():
-        position = -1
-        for block in log.blocks:
-            live = block.live
-            if rule.maxlen is not None:
-                qualifies = length - live >= rule.maxlen
-            else:
-                qualifies = block.last_slot_id < (rule.minid or 0)
-            if not qualifies or (rule.limit and removed + live > rule.limit):
-                break
-            removed += live
-            length -= live
-            position = block.position(block.count - 1) + 1
-        if position >= 0:
-            below.append((region, position))
-    return below
+    excess = 0 if rule.maxlen is None else length - rule.maxlen
+    for block in stream.local.blocks:
+        live = block.live
+        if rule.maxlen is not None:
+            qualifies = removed + live <= excess
+        else:
+            qualifies = block.last_slot_id < (rule.minid or 0)
+        if not qualifies or (rule.limit and removed + live > rule.limit):
+            break
+        removed += live
+        last = block
+    return [] if last is None else [(stream.own, last.position(last.count - 1) + 1)]
 
 
 def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:

@@ -394,7 +394,7 @@ def _add(
             kinds.Accept(ctx.db.index, key, producer.pid, producer.batch, count, crc, ctx.now_ms)
         )
     if rule.maxlen is not None or rule.minid is not None:
-        trim_stream(ctx, key, rule)
+        trim_stream(ctx, key, ctx.stream(key), rule)
     return ctx.reply([1, count, crc, text(ids[0]), text(ids[-1])])
 
 
@@ -420,7 +420,7 @@ def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, 
             producer = _Producer(args[at + 1], numbers[0], numbers[1], crc)
             at += 2 * len(numbers) + 2
         elif word in (b"MAXLEN", b"MINID") and at + 1 < last:
-            at = trim_threshold(rule, word, args, at)
+            at = trim_threshold(rule, word == b"MAXLEN", args, at)
         else:
             raise CommandError(texts.SYNTAX)
     check_trim(rule, None, ctx.settings.stream_node_max_entries, required=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hiredis import pack_command
 
@@ -28,6 +28,9 @@ from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 from anabranch.version import IS_COMPILED
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
+
 __all__ = ["xadd"]
 
 ENTRY_BYTES_MAX: Final = 1 << 30
@@ -50,6 +53,26 @@ _SEQUENCE: Final = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
 _SEQUENCE_TEXT_MAX: Final = 24  # twenty digits, the line end, and one because lengths begin at 0
 
 
+_MAXLEN: Final = 1
+_MINID: Final = 2
+_LIMIT: Final = 3
+_NOMKSTREAM: Final = 4
+_IDMP: Final = 5
+_IDMPAUTO: Final = 6
+_POLICY: Final = 7
+_OPTIONS: Final = {
+    b"MAXLEN": _MAXLEN,
+    b"MINID": _MINID,
+    b"LIMIT": _LIMIT,
+    b"NOMKSTREAM": _NOMKSTREAM,
+    b"IDMP": _IDMP,
+    b"IDMPAUTO": _IDMPAUTO,
+    **dict.fromkeys(POLICIES, _POLICY),
+}
+_OPTION: Final = {**_OPTIONS, **{word.lower(): option for word, option in _OPTIONS.items()}}
+"""What an option is, as nearly all clients spell it."""
+
+
 class _AddOptions:
     """The options between the key and the fields of an XADD.
 
@@ -68,6 +91,37 @@ class _AddOptions:
     fields_at = 0
 
 
+class _Latest:
+    """The options that were read last and depend on their words alone: producers repeat them."""
+
+    def __init__(self) -> None:
+        self.options = _AddOptions()
+        self.words: list[bytes] = []  # up to the ID
+        self.node_entries_max = -1  # as it was when the options were read
+
+
+_LATEST: Final = _Latest()
+
+
+def _options_of(ctx: Context, args: list[bytes]) -> _AddOptions:
+    """The options of a request; those of the last one, if the words are the same."""
+    latest = _LATEST
+    if latest.node_entries_max == ctx.node_entries_max and len(args) > latest.options.fields_at:
+        at: i64 = 2
+        for word in latest.words:
+            if args[at] != word:
+                break
+            at += 1
+        else:
+            return latest.options
+    options = _add_options(ctx, args)
+    if not options.pid and not options.names_id and options.fields_at < len(args):
+        latest.options = options
+        latest.words = args[2 : options.fields_at]
+        latest.node_entries_max = ctx.node_entries_max
+    return options
+
+
 def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
     """Read options up to the ID: the first token that is no option is the ID."""
     options = _AddOptions()
@@ -79,22 +133,24 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
         raw = args[index]
         if raw == b"*":
             break
-        word = raw.upper()
+        option = _OPTION.get(raw)
+        if option is None:
+            option = _OPTION.get(raw.upper(), 0)
         more = last - index
-        if word in (b"MAXLEN", b"MINID") and more:
+        if option in (_MAXLEN, _MINID) and more:
             if rule is None:
                 rule = TrimRule()
-            index = trim_threshold(rule, word, args, index)
-        elif word == b"LIMIT" and more:
+            index = trim_threshold(rule, option == _MAXLEN, args, index)
+        elif option == _LIMIT and more:
             limit = limit_argument(args[index + 1])
             index += 2
-        elif word == b"NOMKSTREAM":
+        elif option == _NOMKSTREAM:
             options.nomkstream = True
             index += 1
-        elif (word == b"IDMP" and more >= 2) or (word == b"IDMPAUTO" and more):
-            index = _idmp_option(options, word, args, index)
-        elif word in POLICIES and options.policy is None:
-            options.policy = POLICIES[word]
+        elif (option == _IDMP and more >= 2) or (option == _IDMPAUTO and more):
+            index = _idmp_option(options, option == _IDMPAUTO, args, index)
+        elif option == _POLICY and options.policy is None:
+            options.policy = POLICIES[raw.upper()]
             index += 1
         else:
             options.names_id = True
@@ -118,14 +174,14 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
     return options
 
 
-def _idmp_option(options: _AddOptions, word: bytes, args: list[bytes], index: int) -> int:
+def _idmp_option(options: _AddOptions, computed: bool, args: list[bytes], index: int) -> int:
     if options.pid:
         raise CommandError(_IDMP_TWICE)
     options.pid = args[index + 1]
     if not options.pid:
-        name = word.decode()
+        name = "IDMPAUTO" if computed else "IDMP"
         raise CommandError(f"ERR syntax error, {name} requires a non-empty producer ID")
-    if word == b"IDMPAUTO":
+    if computed:
         return index + 2
     options.iid = args[index + 2]
     if not options.iid:
@@ -143,8 +199,8 @@ def _id_head(ms: int, seq_digits: int) -> bytes:
 # formatting takes a third of the time of joining, and interpreted twice as long. An argument too
 # long for the table of lengths raises IndexError.
 # fmt: off
-def _two_fields(head: bytes, words: list[bytes]) -> bytes:
-    _, _, _, a, b, c, d = words
+def _two_fields(head: bytes, args: list[bytes], at: int) -> bytes:
+    a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3]
     line = _LENGTH_LINES
     if IS_COMPILED:
         return b"*2\r\n%b*4%b%b%b%b%b%b%b%b\r\n" % (
@@ -159,8 +215,9 @@ def _two_fields(head: bytes, words: list[bytes]) -> bytes:
     ))
 
 
-def _three_fields(head: bytes, words: list[bytes]) -> bytes:
-    _, _, _, a, b, c, d, e, f = words
+def _three_fields(head: bytes, args: list[bytes], at: int) -> bytes:
+    a, b, c = args[at], args[at + 1], args[at + 2]
+    d, e, f = args[at + 3], args[at + 4], args[at + 5]
     line = _LENGTH_LINES
     if IS_COMPILED:
         return b"*2\r\n%b*6%b%b%b%b%b%b%b%b%b%b%b%b\r\n" % (
@@ -178,9 +235,9 @@ def _three_fields(head: bytes, words: list[bytes]) -> bytes:
 # fmt: on
 
 
-def _many_fields(head: bytes, words: list[bytes]) -> bytes:
+def _many_fields(head: bytes, args: list[bytes], at: int) -> bytes:
     """An entry of many fields, or of long ones."""
-    fields: bytes = pack_command(tuple(words[3:]))  # type: ignore[arg-type]
+    fields: bytes = pack_command(tuple(args[at:]))  # type: ignore[arg-type]
     return b"*2\r\n" + head + fields
 
 
@@ -197,22 +254,24 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     database = ctx.db
     stream = database.values.get(key)
     options = None
-    words = args
+    at = 3  # where the fields begin
     if args[2] == b"*":
         if not len(args) & 1:
             raise texts.wrong_arity("xadd")
         if database.deadlines or type(stream) is not Stream:
             stream = ctx.stream(key)
     else:
-        options = _add_options(ctx, args)
-        words = args[options.fields_at - 3 :]
-        if len(words) < 5 or not len(words) & 1:
+        options = _options_of(ctx, args)
+        at = options.fields_at
+        count = len(args) - at
+        if count < 2 or count & 1:
             raise texts.wrong_arity("xadd")
         if options.given_id == 0:
             raise CommandError(_ZERO_ID)
-        stream = ctx.stream(key)
+        if database.deadlines or type(stream) is not Stream:
+            stream = ctx.stream(key)
         if stream is None or options.pid:
-            answer = _answered(ctx, key, stream, options, words)
+            answer = _answered(ctx, key, stream, options, args)
             if answer is not None:
                 return answer
     last = 0 if stream is None else stream.last_id
@@ -251,11 +310,11 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     if head is None:
         head = ids.heads[len(end)] = _id_head(ms, len(end) - 2)
     reply = head + end
-    count = len(words) - 3
+    count = len(args) - at
     try:
         if count == 2:
             # Not in a function like the others: interpreted, the call costs 3 % of an XADD.
-            a, b = words[3], words[4]
+            a, b = args[at], args[at + 1]
             line = _LENGTH_LINES
             if IS_COMPILED:
                 fragment = b"*2\r\n%b*2%b%b%b%b\r\n" % (reply, line[len(a)], a, line[len(b)], b)
@@ -264,20 +323,20 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
                     (b"*2\r\n", reply, b"*2", line[len(a)], a, line[len(b)], b, b"\r\n")
                 )
         elif count == 6:
-            fragment = _three_fields(reply, words)
+            fragment = _three_fields(reply, args, at)
         elif count == 4:
-            fragment = _two_fields(reply, words)
+            fragment = _two_fields(reply, args, at)
         else:
-            fragment = _many_fields(reply, words)
+            fragment = _many_fields(reply, args, at)
     except IndexError:
-        fragment = _many_fields(reply, words)
+        fragment = _many_fields(reply, args, at)
     if len(fragment) > _LONG_BYTES:
         if len(fragment) > ctx.effects.added_bytes_max:
             raise CommandError(_TOO_LARGE)
         if stream is not None and not stream.is_due:  # a long entry is counted at once
             ctx.keyspace.account.changed(stream)
     size = len(fragment) - len(reply)
-    if size > ENTRY_BYTES_MAX and sum(map(len, words[3:])) > ENTRY_BYTES_MAX:
+    if size > ENTRY_BYTES_MAX and sum(map(len, args[at:])) > ENTRY_BYTES_MAX:
         raise CommandError(_TOO_LARGE)
     if stream is None:
         stream = ctx.create_stream(key)
@@ -313,7 +372,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         if options.pid:
             _remember(ctx, key, stream, options, entry_id, is_short)
         if options.trim is not None:
-            trim_stream(ctx, key, options.trim)
+            trim_stream(ctx, key, stream if is_short else ctx.stream(key), options.trim)
     return reply
 
 
@@ -352,7 +411,7 @@ def _answered(
     key: bytes,
     stream: Stream | None,
     options: _AddOptions,
-    words: list[bytes],
+    args: list[bytes],
 ) -> bytes | None:
     """The reply of an XADD that adds nothing: NOMKSTREAM without a key, or a known producer's ID.
 
@@ -363,7 +422,7 @@ def _answered(
     if not options.pid:
         return None
     if not options.iid:
-        options.iid = content_id(words, 3)
+        options.iid = content_id(args, options.fields_at)
     if stream is None:
         return None
     known = stream.producers.find(options.pid, options.iid, ctx.now_ms)

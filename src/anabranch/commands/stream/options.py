@@ -37,11 +37,11 @@ _LIMIT_NOT_APPROXIMATE = "ERR syntax error, LIMIT cannot be used without the spe
 _LIMIT_NO_STRATEGY = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
 
 
-def trim_threshold(rule: TrimRule, word: bytes, args: list[bytes], index: int) -> int:
+def trim_threshold(rule: TrimRule, by_length: bool, args: list[bytes], index: int) -> int:
     """Read ``MAXLEN|MINID [=|~] threshold`` at ``index``; returns the index behind it.
 
-    The caller has checked that a token follows. ``=`` and ``~`` are read only if another token
-    follows them.
+    ``by_length`` says that the word is MAXLEN. The caller has checked that a token follows. ``=``
+    and ``~`` are read only if another token follows them.
     """
     if rule.maxlen is not None or rule.minid is not None:
         raise CommandError(
@@ -52,7 +52,7 @@ def trim_threshold(rule: TrimRule, word: bytes, args: list[bytes], index: int) -
     if index + 1 < len(args) and mark in (b"=", b"~"):
         rule.approximate = mark == b"~"
         index += 1
-    if word == b"MAXLEN":
+    if by_length:
         rule.maxlen = integer(args[index])
         if rule.maxlen < 0:
             raise CommandError("ERR The MAXLEN argument must be >= 0.")
@@ -154,9 +154,8 @@ def stream_and_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Gro
     return stream, group
 
 
-def trim_stream(ctx: Context, key: bytes, rule: TrimRule) -> int:
-    """Apply a trimming rule; returns the count of removed entries."""
-    stream = ctx.stream(key)
+def trim_stream(ctx: Context, key: bytes, stream: Stream | None, rule: TrimRule) -> int:
+    """Apply a trimming rule to the stream at ``key``; returns the count of removed entries."""
     if stream is None:  # another region's deadline had passed before this region created the key
         return 0
     plan = plan_trim(stream, rule)

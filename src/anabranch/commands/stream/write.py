@@ -43,7 +43,7 @@ def xtrim(ctx: Context, args: list[bytes]) -> bytes:
     while index <= last:
         word = args[index].upper()
         if word in (b"MAXLEN", b"MINID") and index < last:
-            index = trim_threshold(rule, word, args, index)
+            index = trim_threshold(rule, word == b"MAXLEN", args, index)
         elif word == b"LIMIT" and index < last:
             limit = limit_argument(args[index + 1])
             index += 2
@@ -54,9 +54,10 @@ def xtrim(ctx: Context, args: list[bytes]) -> bytes:
             raise CommandError(texts.SYNTAX)
     check_trim(rule, limit, ctx.settings.stream_node_max_entries, required=True)
     rule.policy = policy or KEEPREF
-    if ctx.stream(args[1]) is None:
+    stream = ctx.stream(args[1])
+    if stream is None:
         return ZERO
-    removed = trim_stream(ctx, args[1], rule)
+    removed = trim_stream(ctx, args[1], stream, rule)
     ctx.changes += removed
     return integer_reply(removed)
 
