@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i64_le
 
-from anabranch.stream.packed_ids import WORD_SEQ_BITS, PackedIds
+from anabranch.stream.packed_ids import WORD_BYTES, WORD_SEQ_BITS, PackedIds
 from anabranch.stream.scanning import CR, LF, ScanError, behind, number_at
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def to_columns(ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
     if (
         len(data) >= _BYTES_END
         or ids.base_ms >= _WORD_END
-        or ids.words[-1] >= _WORD_END
+        or ids.word_at(len(ids) - 1) >= _WORD_END
         or byteorder != "little"
     ):
         return None
@@ -97,7 +97,7 @@ def _columns(ids: PackedIds, ends: list[int], data: bytes) -> bytes:
     before = _texts_before(names)
     fields: i64 = len(names)
     base_ms: i64 = ids.base_ms
-    words = ids.words.tobytes()
+    words = ids.words
     texts = _Texts()
     sizes = [BytesWriter() for _ in names]
     values = [BytesWriter() for _ in names]
@@ -325,13 +325,13 @@ class Columns:
         fields = self._fields
         for field in fields:
             field.seek(low)
-        words = self._ids.words[low:high].tobytes()
+        words = self._ids.words
         base_ms: i64 = self._ids.base_ms
         texts = _Texts()
-        at: i64 = 0
-        while at < len(words):
+        at = low * WORD_BYTES
+        while at < high * WORD_BYTES:
             word = read_i64_le(words, at)
-            at += 8
+            at += WORD_BYTES
             begin, tail, number = texts.pieces(base_ms + (word >> WORD_SEQ_BITS), word & _SEQ_MASK)
             writer.write(begin)
             writer.write(tail)

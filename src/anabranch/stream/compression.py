@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import zstandard
 
 from anabranch.stream.columnar import Columns, to_columns
-from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
 from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ The form is :data:`_COLUMNS`, or the type of the sizes of fragments."""
 
 _COLUMNS: Final = b"C"
 
-_WORD_BYTES: Final = 8
 _GAIN_MIN = 1.2
 """A block stays as it is if it does not get smaller by this factor. Tests change it."""
 
@@ -70,15 +69,15 @@ def compressed(
         form, contents = type_of_sizes.encode(), [array(type_of_sizes, sizes).tobytes(), data]
     else:
         form, contents = _COLUMNS, [columns]
-    words = ids.words
-    is_run = words[-1] - words[0] == len(words) - 1
-    head = _HEAD.pack(ids.base_ms, words[0], len(words), form, is_run)
+    count = len(ids)
+    first = ids.word_at(0)
+    is_run = ids.word_at(count - 1) - first == count - 1
+    head = _HEAD.pack(ids.base_ms, first, count, form, is_run)
     planes = []
     if not is_run:
-        plain = words.tobytes()
-        planes = [plain[at::_WORD_BYTES] for at in range(_WORD_BYTES)]
+        planes = [ids.words[at::WORD_BYTES] for at in range(WORD_BYTES)]
     smaller: bytes = compressor.compress(b"".join((head, *planes, *contents)))
-    held = len(data) + len(words) * (_WORD_BYTES + ends.itemsize)
+    held = len(data) + count * (WORD_BYTES + ends.itemsize)
     if if_smaller and len(smaller) * _GAIN_MIN >= held:
         return None
     return bytes(memoryview(smaller))  # a copy, because the buffer has the size of the worst case
@@ -103,13 +102,11 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
     if is_run:
         ids = PackedIds.run(base_ms, first, count)
     else:
-        plain = bytearray(count * _WORD_BYTES)
-        for byte in range(_WORD_BYTES):
-            plain[byte::_WORD_BYTES] = whole[at : at + count]
+        plain = bytearray(count * WORD_BYTES)
+        for byte in range(WORD_BYTES):
+            plain[byte::WORD_BYTES] = whole[at : at + count]
             at += count
-        words = array("Q")
-        words.frombytes(plain)
-        ids = PackedIds(base_ms, words)
+        ids = PackedIds(base_ms, bytes(plain))
     if form == _COLUMNS:
         return ids, Columns(ids, whole, at), _NO_ENDS, b""
     sizes = array(form.decode())

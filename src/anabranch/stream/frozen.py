@@ -299,7 +299,7 @@ def _block_array(region: int, block: Block) -> list[Any]:
     return [
         split(block.first_id),
         block.first_position,
-        [ids.base_ms, _little(ids.words)]
+        [ids.base_ms, ids.words]
         if isinstance(ids, PackedIds)
         else [[entry_id >> SEQ_BITS for entry_id in ids], [entry_id & MAX_SEQ for entry_id in ids]],
         data,
@@ -350,7 +350,7 @@ def _block_of(fields: list[Any]) -> Block:
     block = Block(make(*first), first_position)
     block_ids: list[int] | PackedIds
     if isinstance(ids[0], int):
-        block_ids = PackedIds(ids[0], _native("Q", ids[1]))
+        block_ids = PackedIds(*ids)
     else:
         plain = [(ms << SEQ_BITS) | seq for ms, seq in zip(*ids, strict=True)]
         ascend = plain[0] >= 0 and all(map(lt, plain, plain[1:]))  # what is sent may be wrong

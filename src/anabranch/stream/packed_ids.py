@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from sys import getsizeof
-from typing import Final, overload
+from collections.abc import Iterable, Iterator, Sequence
+from sys import byteorder, getsizeof
+from typing import TYPE_CHECKING, Final, overload
+
+from librt.strings import read_i64_le
 
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+from anabranch.version import IS_COMPILED
 
-__all__ = ["WORD_SEQ_BITS", "PackedIds", "between", "index_of"]
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
+
+__all__ = ["WORD_BYTES", "WORD_SEQ_BITS", "PackedIds", "between", "index_of"]
+
+WORD_BYTES: Final = 8
 
 WORD_SEQ_BITS: Final = 24
 """Of a word, the low bits with the sequence number; the others are milliseconds."""
@@ -24,11 +32,25 @@ _SEQ_END: Final = 1 << 24
 _MS_END: Final = 1 << 40
 _SMALL = 1 << 14
 _FEW = 10  # with so many entries in each millisecond, packing piece by piece is faster
-_NUMBERS = array("Q", range(_SMALL))  # of which copies are made: most runs begin with a millisecond
+_SIGNED_END: Final = 1 << 63
+_SWAP: Final = byteorder != "little"
+
+
+def _bytes_of(numbers: array[int]) -> bytes:
+    if _SWAP:
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+# Pieces of it are copied: most runs begin with a millisecond.
+_NUMBERS: Final = _bytes_of(array("Q", range(_SMALL)))
 
 
 class PackedIds:
     """Ascending IDs, read-only.
+
+    ``words`` are unsigned numbers of eight bytes, the lowest byte first: machine code reads them
+    without making objects, and files and replies contain them as they are.
 
     A sequence, but no subclass of ``Sequence``: a compiled subclass shares the memory of the base
     for who is an instance, so that each list would be one.
@@ -36,7 +58,10 @@ class PackedIds:
 
     __slots__ = ("base_ms", "words")
 
-    def __init__(self, base_ms: int, words: array[int]) -> None:
+    def __init__(self, base_ms: int, words: bytes) -> None:
+        """ValueError if the bytes are not whole words."""
+        if len(words) & WORD_BYTES - 1:
+            raise ValueError("packed IDs that end within one")
         self.base_ms = base_ms
         self.words = words
 
@@ -57,12 +82,14 @@ class PackedIds:
             return None
         return cls(
             base_ms,
-            array(
-                "Q",
-                [
-                    ((entry_id >> SEQ_BITS) - base_ms << WORD_SEQ_BITS) | seq
-                    for entry_id, seq in zip(ids, sequences, strict=True)
-                ],
+            _bytes_of(
+                array(
+                    "Q",
+                    [
+                        ((entry_id >> SEQ_BITS) - base_ms << WORD_SEQ_BITS) | seq
+                        for entry_id, seq in zip(ids, sequences, strict=True)
+                    ],
+                )
             ),
         )
 
@@ -83,7 +110,7 @@ class PackedIds:
             else:
                 words.extend([word + entry_id - first_ms for entry_id in ids[low:high]])
             low = high
-        return cls(base_ms, words)
+        return cls(base_ms, _bytes_of(words))
 
     @classmethod
     def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:
@@ -98,16 +125,16 @@ class PackedIds:
         step = ids.step if isinstance(ids, range) else 1
         if last - first != (count - 1) * step or last >= _SEQ_END:
             return None
-        if last < _SMALL:
-            return cls(ms, _NUMBERS[first : last + 1 : step])
-        return cls(ms, array("Q", range(first, last + 1, step)))
+        if step == 1:
+            return cls.run(ms, first, count)
+        return cls(ms, _bytes_of(array("Q", range(first, last + 1, step))))
 
     @classmethod
     def run(cls, base_ms: int, first: int, count: int) -> PackedIds:
         """As many IDs that ascend by one, from the one with this word on."""
         if first + count <= _SMALL:
-            return cls(base_ms, _NUMBERS[first : first + count])
-        return cls(base_ms, array("Q", range(first, first + count)))
+            return cls(base_ms, _NUMBERS[first * WORD_BYTES : (first + count) * WORD_BYTES])
+        return cls(base_ms, _bytes_of(array("Q", range(first, first + count))))
 
     @property
     def packed_bytes(self) -> int:
@@ -115,7 +142,18 @@ class PackedIds:
         return getsizeof(self.words)
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.words) // WORD_BYTES
+
+    def word_at(self, index: int) -> int:
+        """The word of an ID by its index, from 0 on."""
+        word = read_i64_le(self.words, index * WORD_BYTES)
+        return word if word >= 0 else word + 2 * _SIGNED_END
+
+    def words_between(self, low: int, high: int) -> Iterable[int]:
+        """The words ``[low, high)``."""
+        if IS_COMPILED or _SWAP:
+            return [self.word_at(index) for index in range(low, high)]
+        return memoryview(self.words[low * WORD_BYTES : high * WORD_BYTES]).cast("Q")
 
     def unpack(self, word: int) -> int:
         """The ID of a word."""
@@ -126,16 +164,41 @@ class PackedIds:
     @overload
     def __getitem__(self, index: slice) -> list[int]: ...
     def __getitem__(self, index: int | slice) -> int | list[int]:
+        count = len(self)
         if isinstance(index, slice):
-            return [self.unpack(word) for word in self.words[index]]
-        return self.unpack(self.words[index])
+            return [self.unpack(self.word_at(at)) for at in range(*index.indices(count))]
+        if index < 0:
+            index += count
+        if not 0 <= index < count:
+            raise IndexError(index)
+        return self.unpack(self.word_at(index))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(between(self, 0, len(self.words)))
+        return iter(between(self, 0, len(self)))
 
     def index_from(self, entry_id: int) -> int:
         """Index of the first ID >= ``entry_id``; O(log n)."""
-        return bisect_left(self.words, self.word(entry_id))
+        return self.index_of_word(self.word(entry_id))
+
+    def index_of_word(self, word: int) -> int:
+        """Index of the first word >= ``word``; O(log n)."""
+        words = self.words
+        if word <= 0:
+            return 0
+        if word >= _SIGNED_END:  # decades after the first ID
+            return bisect_left(range(len(self)), word, key=self.word_at)
+        if not IS_COMPILED and not _SWAP:
+            return bisect_left(memoryview(words).cast("Q"), word)
+        wanted: i64 = word
+        low: i64 = 0
+        high: i64 = len(words) >> 3
+        while low < high:
+            middle = (low + high) >> 1
+            if 0 <= read_i64_le(words, middle << 3) < wanted:  # below 0: from _SIGNED_END on
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def word(self, entry_id: int) -> int:
         """The word of an ID, or a number between the words of lower and of greater IDs.
@@ -151,10 +214,9 @@ class PackedIds:
 def index_of(ids: list[int] | PackedIds, entry_id: int) -> int:
     """Index of an ID among ascending ones, or -1; O(log n)."""
     if isinstance(ids, PackedIds):
-        words = ids.words
         word = ids.word(entry_id)
-        index = bisect_left(words, word)
-        found = index < len(words) and words[index] == word
+        index = ids.index_of_word(word)
+        found = index < len(ids) and ids.word_at(index) == word
         if found and not word & _SEQ_END - 1:  # it may be the word of another ID
             found = not entry_id & MAX_SEQ
     else:
@@ -168,10 +230,10 @@ def between(ids: list[int] | PackedIds, low: int, high: int) -> list[int]:
     if not isinstance(ids, PackedIds):
         return ids[low:high]
     if high - low == 1:
-        return [ids.unpack(ids.words[low])]
+        return [ids.unpack(ids.word_at(low))]
     unpacked: list[int] = []
     ms, first = -1, 0
-    for word in ids.words[low:high].tolist():
+    for word in ids.words_between(low, high):
         if word >> WORD_SEQ_BITS != ms:
             ms = word >> WORD_SEQ_BITS
             first = ms + ids.base_ms << SEQ_BITS

@@ -33,7 +33,7 @@ from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.offloading import frame_of
-from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.rows import Rows
 from anabranch.stream.stream import Stream
@@ -55,8 +55,6 @@ EXPORT_BYTES_MAX: Final = 8 << 20
 IMPORT_ROWS_MAX: Final = 10_000
 """The most rows of one AB.IMPORT: checked in slices, added at once in about 5 ms."""
 
-_WORD_BYTES: Final = 8
-"""Of an ID in :class:`PackedIds`."""
 
 _VERSION: Final = 2
 _NONE, _ZSTD, _NODES = 0, 1, 2
@@ -223,7 +221,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
                 data = block.data
                 width = ends.itemsize
                 size += len(data)
-                length += stop * (_WORD_BYTES + width) + len(data)
+                length += stop * (WORD_BYTES + width) + len(data)
                 position = base + block.first_position
                 parts += (
                     pack(stop, _PACKED, width, 0, 0, ids.base_ms, position, 0, len(data)),
@@ -277,7 +275,7 @@ def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
     ids = block.ids
     if isinstance(ids, PackedIds):
         form, base_ms = _PACKED, ids.base_ms
-        arrays = [_little(ids.words[low:high])]
+        arrays = [ids.words[low * WORD_BYTES : high * WORD_BYTES]]
     else:
         form, base_ms = _PLAIN, 0
         some = ids[low:high]
