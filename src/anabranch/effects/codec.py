@@ -75,8 +75,10 @@ def _join_id(pair: Sequence[int] | None) -> int | None:
     return None if pair is None else _joined(pair[0], pair[1])
 
 
-def runs_of(ids: Sequence[int]) -> list[int]:
+def runs_of(ids: Sequence[int], *, ascend: bool = False) -> list[int]:
     """``[ms, seq, count, ...]``: IDs as runs in which each is one more than the one before.
+
+    ``ascend`` says that they ascend for sure, as the IDs of additions to one key.
 
     A run with another step is ``[ms, seq, -count, step]``: where several regions write, the IDs of
     one are a fixed step apart. Automatic IDs make a run a millisecond, whatever their number.
@@ -96,7 +98,10 @@ def runs_of(ids: Sequence[int]) -> list[int]:
         step = ids[low + 1] - first if low + 1 < count else 1
         high = low + 1
         if step in (1, STEP):
-            high = _end_of_run(ids, low, step, is_early=at < _EARLY_RUNS)
+            if ascend and ids[-1] - first == count - 1 - low:
+                high = count
+            else:
+                high = _end_of_run(ids, low, step, is_early=at < _EARLY_RUNS)
             at += 1
         if step != 1 and high < low + 3:  # two of them say less as runs of their own
             high, step = low + 1, 1
@@ -257,7 +262,7 @@ def _run(columns: list[tuple[Any, ...]]) -> list[Any]:
         _RUN_TAG,
         databases[0],
         keys[0],
-        runs_of(ids),
+        runs_of(ids, ascend=True),
         b"".join(fragments),
         list(map(len, fragments)),
         weights,
