@@ -1,4 +1,4 @@
-"""zstd at its fastest level, for batches and snapshot records above some length.
+"""zstd at fast levels, for batches and snapshot records above some length.
 
 Entries of a stream resemble one another, also in their framing, so many entries together compress
 well. Short bodies are not compressed.
