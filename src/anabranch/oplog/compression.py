@@ -27,7 +27,7 @@ FRAME_HEADER_BYTES_MAX: Final = 18
 _LEVEL: Final = 1
 
 _SHORT_BYTES: Final = 4096
-"""Shorter bodies are compressed without a code for single bytes: half the time, a tenth longer."""
+"""Shorter bodies are compressed without Huffman codes: half the time, a tenth to a fifth longer."""
 
 _SHORT_LEVEL: Final = -1
 

@@ -41,7 +41,7 @@ def content_id(words: list[bytes], start: int = 0) -> bytes:
         size = len(field)
         length = _LENGTHS[size] if size < 256 else size.to_bytes(8, "little")
         value = words[index + 1]
-        if IS_COMPILED:  # a fifth of the instructions of the other way, which is faster interpreted
+        if IS_COMPILED:  # fewer instructions than the other way, which is faster interpreted
             digest: bytes = xxh3_128_digest(b"%b%b%b" % (field, length, value))
             high: i64 = read_i64_be(digest, 0)
             low: i64 = read_i64_be(digest, 8)

@@ -46,7 +46,7 @@ class Producers:
         self.tracked = 0
         self.iids_added = 0
         self.duplicates = 0
-        self.displaced = 0  # since a table was last written anew
+        self.displaced = 0  # pairs that newer ones displaced since a table was last copied
 
     def find(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
         """ID of the entry this pair produced, or None when unknown or too old."""
@@ -75,7 +75,8 @@ class Producers:
                 self.tracked -= 1
                 self.displaced += 1
                 if self.displaced << 1 > self.maxsize:
-                    # The way to the oldest pair leads over the places of those that are gone.
+                    # A table keeps the places of removed pairs, and the search for its oldest
+                    # pair steps over them. A copy has no such places.
                     self.displaced = 0
                     self.tables[pid] = dict(table)
                 return oldest

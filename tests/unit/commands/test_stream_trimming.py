@@ -50,6 +50,29 @@ def test_a_wrong_request_is_refused_even_without_the_key(line: str, error: str) 
     assert s.fails(line) == error
 
 
+def test_options_of_one_request_are_not_those_of_another() -> None:
+    """The server keeps the options that it read last, for requests with the same ones."""
+    s = Streams()
+    for maxlen, length in [(3, 1), (3, 2), (3, 3), (3, 3), (2, 2), (3, 3)]:
+        s.run(f"XADD s MAXLEN {maxlen} * f v")
+        assert s.run("XLEN s") == length
+    s.run("XADD s NOMKSTREAM * MAXLEN 3")
+    assert s.run("XLEN s") == 4
+    assert "wrong number" in s.fails("XADD s MAXLEN 3 * f")
+    assert "wrong number" in s.fails("XADD s MAXLEN 3 *")
+
+
+def test_the_limit_of_kept_options_follows_the_setting() -> None:
+    """Without LIMIT, ``~`` removes a hundred nodes at most."""
+    s = Streams()
+    s.run("XADD s MAXLEN ~ 10 * f v")
+    s.run("CONFIG SET stream-node-max-entries 1")
+    for _ in range(300):
+        s.run("XADD t * f v")
+    s.run("XADD t MAXLEN ~ 10 * f v")
+    assert s.run("XLEN t") == 201
+
+
 def test_options_may_come_in_any_order() -> None:
     """§3.2."""
     s = Streams()

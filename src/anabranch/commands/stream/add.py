@@ -70,7 +70,7 @@ _OPTIONS: Final = {
     **dict.fromkeys(POLICIES, _POLICY),
 }
 _OPTION: Final = {**_OPTIONS, **{word.lower(): option for word, option in _OPTIONS.items()}}
-"""What an option is, as nearly all clients spell it."""
+"""The options in the two spellings of nearly all clients."""
 
 
 class _AddOptions:
