@@ -447,9 +447,11 @@ class CheckedCluster(Comparison):
             node.tick()
         self._settle_all()
         for node in nodes:
+            node.region.keyspace.sweep()
             assert node.vector == nodes[0].vector, "effects are missing"
             assert not node.waiting, "effects wait for a cause that has come"
-            assert not node.replica.tombstoned, f"marks of {list(node.replica.tombstoned)} are left"
+            marked = node.region.keyspace.marked_keys
+            assert not marked, f"marks of {marked} keys are left"
             assert not node.replica.flushes, "a mark of FLUSHALL is left"
             assert not node.replica.unstable_tombstones, "a mark that is gone is remembered"
             assert not node.replica.conflicts.held, "stable tags are held"

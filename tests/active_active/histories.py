@@ -17,7 +17,7 @@ import traceback
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from multiprocessing.connection import wait
@@ -27,6 +27,7 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from tests.active_active.checked_cluster import CheckedCluster, Event
 from tests.active_active.comparison import GROUPS, KEYS
 from tests.support.mesh import Node
+from tests.support.packing import packing_at_once
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -95,6 +96,10 @@ class History:
 
     def run(self) -> None:
         """All of it; AssertionError, with the events in :attr:`events`, if anything is wrong."""
+        with packing_of(self):
+            self._run()
+
+    def _run(self) -> None:
         for key in self.keys:
             if self.chance.random() < 0.5:
                 number = self.chance.choice(list(self.cluster.mesh.nodes))
@@ -474,14 +479,20 @@ _REMOVING: Final = frozenset(
 # -- again, and with less -------------------------------------------------------------------------
 
 
+def packing_of(history: History) -> AbstractContextManager[None]:
+    """Every other history packs what it remembers at once."""
+    return packing_at_once() if history.seed % 2 else nullcontext()
+
+
 def play(history: History, events: Sequence[Event]) -> Exception | None:
     """The same regions with other events; what went wrong."""
     cluster = CheckedCluster(history.regions, history.mode, history.conflict)
     try:
-        for event in events:
-            cluster.run(event)
-            cluster.glance_all()
-        cluster.finish()
+        with packing_of(history):
+            for event in events:
+                cluster.run(event)
+                cluster.glance_all()
+            cluster.finish()
     except Exception as problem:
         return problem
     return None

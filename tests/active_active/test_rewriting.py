@@ -100,7 +100,7 @@ class Busy:
             while node.region.keyspace.deferred_free.sweep(lambda: False):
                 pass
             for database in node.region.keyspace.databases:
-                for value in [*database.values.values(), *database.remembered.values()]:
+                for value in [*database.values.values(), *database.remembered.objects.values()]:
                     assert type(value) is Stream
                     value.check()
                     for log in value.logs.values():

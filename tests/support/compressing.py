@@ -34,7 +34,7 @@ def compress_all(keyspace: Keyspace, cache: BlockCache) -> int:
     return sum(
         compress_blocks(log.blocks, cache)
         for database in keyspace.databases
-        for value in [*database.values.values(), *database.remembered.values()]
+        for value in [*database.values.values(), *database.remembered.objects.values()]
         if isinstance(value, Stream)
         for log in value.logs.values()
     )

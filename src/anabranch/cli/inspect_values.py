@@ -243,6 +243,13 @@ def record_fields(record: SeenRecord, *, full: bool) -> tuple[str, dict[str, Any
     if kind == records.LIBRARY:
         name, _, functions = values
         return "library", {"name": name, "functions": [each for each, _, _ in functions]}
+    if kind == records.DELETED:
+        database, *maps = values
+        heads = {key: head for rows in maps for key, head in rows.items()}
+        return "deleted keys", {"db": database, "keys": list(heads) if full else len(heads)}
+    if kind == records.LAST_EFFECTS:
+        database, *maps = values
+        return "last effects", {"db": database, "keys": sum(map(len, maps))}
     if kind == records.BLOCKS:
         return "blocks", found | _blocks(record, full=full)
     if kind == records.PENDING:

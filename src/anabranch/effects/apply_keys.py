@@ -150,7 +150,7 @@ def _destroy_unseen_groups(
     """Remove all groups that are left; the tombstone of the flush beats concurrent creations."""
     replica = keyspace.replica
     replica.flushes[replica.dot] = db
-    replica.unstable_tombstones[replica.dot] = None
+    replica.unstable_tombstones.add(replica.dot)
     replica.last_effects.record_all({replica.replica_id: replica.number})
     for database in databases:
         for key, value in list(database.values.items()):

@@ -59,5 +59,5 @@ def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
     if region_of(replica.replica_id) == replica.region and replica.replica_id >= replica.own:
         replica.own = replica.replica_id
         for database in keyspace.databases:
-            for stream in [*database.values.values(), *database.remembered.values()]:
+            for stream in [*database.values.values(), *database.remembered.objects.values()]:
                 stream.write_as(replica.own)  # type: ignore[union-attr]  # there are streams only

@@ -67,7 +67,7 @@ def append_entry(
 
 def _observe(keyspace: Keyspace, database: Database, key: bytes, stream: Stream) -> None:
     """Entries were added: the key exists now, and clients may wait for the entries."""
-    if key in database.remembered:
+    if key not in database.values:
         bind_by_state(keyspace, database.index, key, stream)
     else:
         database.changed(key)
@@ -232,5 +232,5 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
         effect.entries_added,
         effect.max_deleted_id,
     )
-    if effect.key in keyspace.databases[effect.db].remembered:
+    if effect.key not in keyspace.databases[effect.db].values:
         bind_by_state(keyspace, effect.db, effect.key, stream)

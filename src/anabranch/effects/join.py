@@ -39,11 +39,10 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             dict.fromkeys(dot for dot, which in mine.flushes.items() if which in (None, db)),
             dict.fromkeys(dot for dot, which in other.flushes.items() if which in (None, db)),
         )
-        known = {**there.remembered, **there.values}
         ours_too = () if partial else (*database.values, *database.remembered)
-        for key in {*known, *ours_too}:
+        for key in {*there.values, *there.remembered, *ours_too}:
             stream = begun_stream(ours, db, key)
-            value = known.get(key)
+            value = there.values.get(key) or there.remembered.get(key)
             if value is None:
                 value = Stream.of_regions(mine.own, *mine.default_limits())
             assert type(value) is Stream

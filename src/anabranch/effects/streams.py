@@ -49,7 +49,8 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
     if shared.tombstones:
         keyspace.replica.tombstoned[db, key] = None
     if stream.exists:
-        if database.remembered.pop(key, None) is not None:
+        if key not in database.values:
+            database.remembered.discard(key)
             database.put(key, stream)
             # These counters are of this region alone. They begin with the key, because what is left
             # of a former one may be forgotten, or not, by now.
@@ -58,7 +59,7 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
         if key in database.values:
             database.discard(key)
         if stream.is_blank:
-            database.remembered.pop(key, None)
+            database.remembered.discard(key)
         else:
             database.remembered[key] = stream
         return

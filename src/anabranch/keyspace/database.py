@@ -13,6 +13,7 @@ from typing import Protocol
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.expiry import Deadlines
 from anabranch.keyspace.incarnations import Incarnations
+from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value, string_values
 from anabranch.keyspace.waiter import Waiter
@@ -53,11 +54,11 @@ class Database:
         ready: dict[tuple[int, bytes], None],
         incarnations: Incarnations,
         account: Account,
+        remembered: Remembered,
     ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
-        # With several regions: keys that do not exist, but of which something must be remembered
-        self.remembered: dict[bytes, Stream] = {}
+        self.remembered = remembered
         self.deadlines = Deadlines()
         self.order = KeyOrder(self.values)
         self.watchers: dict[bytes, set[Watcher]] = {}
@@ -177,11 +178,11 @@ class Database:
         self.values, other.values = other.values, self.values
         self.deadlines, other.deadlines = other.deadlines, self.deadlines
         self.order, other.order = other.order, self.order
-        self.remembered, other.remembered = other.remembered, self.remembered
+        assert not self.remembered, "several regions have no SWAPDB"
 
     def check(self) -> None:
         """Assert every invariant of a database."""
         assert self.deadlines.keys() <= self.values.keys()
-        assert self.remembered.keys().isdisjoint(self.values)
+        assert not any(key in self.values for key in self.remembered)
         self.deadlines.check()
         self.order.check()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.libraries import Library
+from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.replica import Dot, Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers_dot
@@ -45,7 +46,8 @@ class Keyspace:
         self.block_cache = BlockCache()
         self.account = Account(self.block_cache)
         self.databases = [
-            Database(index, self.ready, self.incarnations, self.account) for index in range(count)
+            Database(index, self.ready, self.incarnations, self.account, Remembered(self, index))
+            for index in range(count)
         ]
         self.waiters = Waiters([each.waiters for each in self.databases])
         self.deferred_free = DeferredFree()
@@ -60,45 +62,61 @@ class Keyspace:
     def prune(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:
         """Drop what is not needed below the watermark: tombstones and tags.
 
-        ``keeps_tombstones``: tombstones stay all the same.
+        What is packed follows in :meth:`sweep`. ``keeps_tombstones``: tombstones stay all the same.
         """
         replica = self.replica
         replica.watermark = watermark
         replica.last_effects.prune(watermark)
         replica.conflicts.prune(watermark, replica.vector)
-        done = [dot for dot in replica.unstable_tombstones if covers_dot(watermark, dot)]
-        for dot in done:
-            del replica.unstable_tombstones[dot]
-        replica.tombstones_forgotten += len(done)
+        replica.tombstones_forgotten += replica.unstable_tombstones.prune(watermark)
         if keeps_tombstones:
             return
         for dot in [dot for dot in replica.flushes if covers_dot(watermark, dot)]:
             del replica.flushes[dot]
         for db, key in list(replica.tombstoned):
             database = self.databases[db]
-            stream = database.values.get(key) or database.remembered.get(key)
+            stream = database.values.get(key) or database.remembered.objects.get(key)
             if stream is not None and stream.prune(watermark, replica.own):  # type: ignore[union-attr]
                 continue
             del replica.tombstoned[db, key]
-            if stream is not None and key in database.remembered and stream.is_blank:  # type: ignore[union-attr]
-                del database.remembered[key]
+            if stream is not None and stream.is_blank and key not in database.values:  # type: ignore[union-attr]
+                database.remembered.discard(key)
+        for database in self.databases:
+            database.remembered.begin_sweep()
+
+    def sweep(self) -> None:
+        """Do a slice of :meth:`prune` for what is packed: call this regularly."""
+        self.replica.last_effects.sweep()
+        for database in self.databases:
+            database.remembered.sweep()
 
     def tombstones_of(self, db: int, key: bytes) -> Mapping[Dot, Tombstone]:
-        """The tombstones of a key, existing or only remembered."""
+        """The tombstones of a key, existing or only remembered, unless they are packed."""
         database = self.databases[db]
-        stream = database.values.get(key) or database.remembered.get(key)
+        stream = database.values.get(key) or database.remembered.objects.get(key)
         return stream.shared.tombstones if type(stream) is Stream else {}
+
+    @property
+    def marked_keys(self) -> int:
+        """How many keys have tombstones."""
+        packed = sum(database.remembered.marked for database in self.databases)
+        return len(self.replica.tombstoned) + packed
 
     def renew_unstable_tombstones(self) -> None:
         """Derive again which tombstones are unstable, after several effects; their order stays."""
         replica = self.replica
-        found = dict.fromkeys(replica.flushes)
+        watermark = replica.watermark
+        replica.unstable_tombstones.renew(
+            dot for dot in self._tombstones() if not covers_dot(watermark, dot)
+        )
+
+    def _tombstones(self) -> Iterator[Dot]:
+        replica = self.replica
+        yield from replica.flushes
         for place in replica.tombstoned:
-            found.update(dict.fromkeys(self.tombstones_of(*place)))
-        known = {dot: None for dot in replica.unstable_tombstones if dot in found}
-        replica.unstable_tombstones = known | {
-            dot: None for dot in found if not covers_dot(replica.watermark, dot)
-        }
+            yield from self.tombstones_of(*place)
+        for database in self.databases:
+            yield from database.remembered.packed_dots()
 
     def swap(self, first: int, second: int) -> None:
         """Exchange the contents of two databases; connections and queues stay with the number."""

@@ -6,18 +6,23 @@ another region knows of needs nothing of that key. Both rules need the last effe
 ID on a key. One version vector for all keys (:attr:`LastEffects.base`) covers what every member has
 on its disk and what existed before this process, so only keys that changed since are kept.
 
+Keys that changed longer ago are in a :class:`PackedTable`, because there may be millions while a
+member is away.
+
 Vectors in this module may name later effects than the last one on a key, never earlier ones.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 from xxhash import xxh3_64_intdigest
 
+from anabranch.keyspace.packed_table import PackedTable
 from anabranch.keyspace.version_vectors import covers, maximum, raise_to
 
 __all__ = ["BUCKETS", "LastEffects", "Place", "bucket_of"]
@@ -28,13 +33,50 @@ BUCKETS: Final = 1024
 Place = tuple[int, bytes]
 """Database and key."""
 
-_SWEPT: Final = 2000
-"""Keys that one call of :meth:`LastEffects.prune` examines: about half a millisecond."""
+_Row = tuple[int, ...]
+"""A version vector that takes little memory: replica ID, number, replica ID, number ..."""
+
+UNPACKED_MAX = 1000
+"""The most keys that are not packed, except for a batch."""
+
+_PACKED_SHARE: Final = 16
+"""Or this part of the packed ones, if that is more: where very many keys change, those that change
+again soon are packed only once."""
+
+BATCH = 64
+"""Keys that are packed together."""
+
+_PRUNED: Final = 2000
+"""Keys that one call of :meth:`LastEffects.prune` drops at most: about half a millisecond."""
+
+_PAGES: Final = 40
+"""Chunks of a packed table that are examined in a slice: about half a millisecond."""
+
+_decode = msgspec.msgpack.Decoder(tuple[int, ...]).decode
 
 
 def bucket_of(place: Place) -> int:
     """The bucket of a key; the same in every region."""
     return xxh3_64_intdigest(place[1], seed=place[0]) % BUCKETS
+
+
+def _row(vector: Mapping[int, int]) -> _Row:
+    row: list[int] = []
+    for item in vector.items():
+        row += item
+    return tuple(row)
+
+
+def _vector(row: _Row) -> dict[int, int]:
+    return dict(zip(row[::2], row[1::2], strict=True))
+
+
+def _covers(vector: Mapping[int, int], row: _Row) -> bool:
+    return all(vector.get(row[at], 0) >= row[at + 1] for at in range(0, len(row), 2))
+
+
+def _joined(older: bytes, row: _Row) -> _Row:
+    return _row(maximum(_vector(_decode(older)), _vector(row)))
 
 
 class LastEffects:
@@ -47,9 +89,11 @@ class LastEffects:
         """Keys that are not recorded have no later effects than these."""
         self.changed: defaultdict[int, dict[Place, None]] = defaultdict(dict)
         """Changed keys by bucket; the reader removes them."""
-        self._keys: dict[Place, dict[int, int]] = {}
+        self._keys: dict[Place, _Row] = {}  # the one that changed last is the last one
+        self._packed: defaultdict[int, PackedTable] = defaultdict(PackedTable)  # by database
         self._buckets: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        self._swept = 0
+        self._is_due = False  # the base has risen since the last sweep began
+        self._steps: Iterator[None] | None = None  # of the present sweep
 
     def absorb(self) -> None:
         """Take over the keys that were written since the last call."""
@@ -61,10 +105,12 @@ class LastEffects:
         """Effects up to these may have changed a key."""
         bucket = bucket_of(place)
         self.changed[bucket][place] = None
-        for known in (self._keys.setdefault(place, {}), self._buckets[bucket]):
-            for replica_id, number in vector.items():
-                if number > known.get(replica_id, 0):
-                    known[replica_id] = number
+        raise_to(self._buckets[bucket], vector)
+        known = self._keys.pop(place, None)
+        if known is not None:
+            vector = maximum(_vector(known), vector)
+        self._keys[place] = _row(vector)
+        self._pack()
 
     def mark_changed(self, place: Place) -> None:
         """Record that a key has changed; its effects are recorded separately."""
@@ -77,7 +123,13 @@ class LastEffects:
     def of_key(self, place: Place) -> dict[int, int]:
         """The last effect of each replica ID on a key."""
         self.absorb()
-        return maximum(self.base, self._keys.get(place, {}))
+        db, key = place
+        packed = self._packed[db].get(key)
+        return maximum(
+            self.base,
+            _vector(self._keys.get(place, ())),
+            {} if packed is None else _vector(_decode(packed)),
+        )
 
     def of_bucket(self, bucket: int) -> dict[int, int]:
         """The same for all keys of a bucket."""
@@ -85,16 +137,27 @@ class LastEffects:
         return maximum(self.base, self._buckets[bucket])
 
     def beyond(self, vector: Mapping[int, int]) -> list[Place] | None:
-        """Keys with effects beyond a version vector, deleted keys included; None if unknown."""
+        """Keys with effects beyond a version vector, deleted keys included; None if unknown.
+
+        A key may be there twice.
+        """
         self.absorb()
         if not covers(vector, self.base):
             return None
-        return [place for place, known in self._keys.items() if not covers(vector, known)]
+        places = [place for place, row in self._keys.items() if not _covers(vector, row)]
+        for db, table in self._packed.items():
+            for rows in table.pages():
+                places += [
+                    (db, key) for key, row in rows.items() if not _covers(vector, _decode(row))
+                ]
+        return places
+
+    # -- snapshots ----------------------------------------------------------------------------
 
     def written(self) -> list[Any]:
-        """All of this as plain values, for a snapshot; :meth:`read` takes them back."""
+        """All but the packed keys as plain values, for a snapshot; :meth:`read` takes them back."""
         self.absorb()
-        rows = [[*place, list(known.items())] for place, known in self._keys.items()]
+        rows = [[*place, list(_vector(row).items())] for place, row in self._keys.items()]
         return [list(self.base.items()), rows]
 
     def read(self, written: list[Any]) -> None:
@@ -104,11 +167,53 @@ class LastEffects:
         for db, key, known in rows:
             self.record((db, key), dict(known))
 
+    def packed(self) -> list[tuple[int, list[bytes]]]:
+        """The packed keys: databases, and chunks of a :class:`PackedTable`."""
+        return [(db, table.chunks) for db, table in self._packed.items()]
+
+    def restore(self, db: int, rows: Mapping[bytes, _Row]) -> None:
+        """Take over packed keys. Whoever computes digests does not know any of them yet."""
+        self._packed[db].update(rows, _joined)
+        for key, row in rows.items():
+            raise_to(self._buckets[bucket_of((db, key))], _vector(row))
+
+    # -- packing and dropping -----------------------------------------------------------------
+
+    def _pack(self) -> None:
+        """Pack the keys that changed longest ago, if there are many."""
+        keys = self._keys
+        if len(keys) < UNPACKED_MAX + BATCH:
+            return
+        packed = sum(map(len, self._packed.values()))
+        if len(keys) < packed // _PACKED_SHARE + BATCH:
+            return
+        rows: defaultdict[int, dict[bytes, _Row]] = defaultdict(dict)
+        for place in list(islice(keys, BATCH)):
+            row = keys.pop(place)
+            if not _covers(self.base, row):
+                rows[place[0]][place[1]] = row
+        for db, some in rows.items():
+            self._packed[db].update(some, _joined)
+
     def prune(self, watermark: Mapping[int, int]) -> None:
-        """Drop keys whose effects the watermark covers."""
+        """Drop keys whose effects the watermark covers; of the packed ones in :meth:`sweep`."""
         raise_to(self.base, watermark)
-        names = list(islice(self._keys, self._swept, self._swept + _SWEPT))
-        done = [place for place in names if covers(self.base, self._keys[place])]
-        for place in done:
+        for place in list(islice(self._keys, _PRUNED)):
+            if not _covers(self.base, self._keys[place]):
+                break
             del self._keys[place]
-        self._swept = self._swept + len(names) - len(done) if len(names) == _SWEPT else 0
+        self._is_due = True
+
+    def sweep(self) -> None:
+        """Do a slice of dropping packed keys that the base covers."""
+        if self._steps is None and self._is_due:
+            self._is_due = False
+            self._steps = self._sweep()
+        if self._steps is not None and sum(1 for _ in islice(self._steps, _PAGES)) < _PAGES:
+            self._steps = None
+
+    def _sweep(self) -> Iterator[None]:
+        for table in list(self._packed.values()):
+            for rows in table.pages():
+                table.remove([key for key, row in rows.items() if _covers(self.base, _decode(row))])
+                yield

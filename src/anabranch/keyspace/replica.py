@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
+from anabranch.keyspace.unstable_tombstones import UnstableTombstones
 
 __all__ = [
     "ALONE",
@@ -135,10 +136,10 @@ class Replica:
         # FLUSHDB and FLUSHALL: their dots and databases (None: all), while they are not stable
         self.flushes: dict[Dot, int | None] = {}
         self.tombstones_forgotten = 0  # by this process, as every member had them on its disk
-        self.tombstoned: dict[tuple[int, bytes], None] = {}  # keys with tombstones
-        # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable;
-        # the oldest first, as far as that is known
-        self.unstable_tombstones: dict[Dot, None] = {}
+        # Keys with tombstones, except for those that are packed (keyspace/remembered.py)
+        self.tombstoned: dict[tuple[int, bytes], None] = {}
+        # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable
+        self.unstable_tombstones = UnstableTombstones()
         self.watermark: dict[int, int] = {}  # what every member has on its disk
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
         self.conflicts = Conflicts()
@@ -163,7 +164,7 @@ class Replica:
     @property
     def oldest_tombstone(self) -> Dot | None:
         """The oldest tombstone that some member may lack; None if there is none."""
-        return next(iter(self.unstable_tombstones), None)
+        return self.unstable_tombstones.oldest
 
     def written(self, *, keeps_last_effects: bool) -> list[Any]:
         """All of this as plain values, for a snapshot; :meth:`read` is the reverse.
@@ -207,7 +208,8 @@ class Replica:
         self.removed = dict(removed)
         self.former_names = dict(written[9]) if len(written) > 9 else {}
         self.flushes = {(replica_id, number): db for replica_id, number, db in flushes}
-        self.unstable_tombstones.update(dict.fromkeys(self.flushes))
+        for dot in self.flushes:
+            self.unstable_tombstones.add(dot)
 
     def renew_members(self) -> None:
         """Derive the members: those with an admission that is in no removal's context."""

@@ -440,6 +440,11 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
         facts.users += 1
     elif kind == records.LIBRARY:
         facts.libraries += 1
+    elif kind == records.DELETED:
+        facts.kinds["stream"] += sum(map(len, fields[2:]))
+        facts.databases.add(fields[1])
+    elif kind == records.LAST_EFFECTS:
+        pass
     elif kind == records.REPLICA:
         facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]
         regions = fields[6] if len(fields) > 6 else None

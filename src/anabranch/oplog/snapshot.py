@@ -49,8 +49,9 @@ __all__ = [
     "snapshot_name",
 ]
 
-FORMAT_VERSION: Final = 2
-"""2: a group may have several records of pending entries for one region; formerly it had one."""
+FORMAT_VERSION: Final = 3
+"""2: a group may have several records of pending entries for one region; formerly it had one.
+3: there are records with many deleted keys, and with the last effects on many keys."""
 _KIND: Final = file_kind.FileKind(
     "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=2
 )
@@ -79,6 +80,13 @@ BLOCKS: Final = 6  # see stream/frozen.py
 USER: Final = 7  # name, line of ACL LIST
 END: Final = 8  # records before this one
 LIBRARY: Final = 9  # name, source, functions: each name, description, flags
+DELETED: Final = 10  # database, then maps: keys without data and heads of their streams
+LAST_EFFECTS: Final = 11  # database, then maps: keys and version vectors
+
+_OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS)
+
+_MAPS: Final = 30
+"""Maps in such a record; each has some dozen keys, and they compress well together."""
 
 _UNTOUCHED: Final = frozenset(
     {
@@ -101,6 +109,7 @@ _UNTOUCHED: Final = frozenset(
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
+_decode_rows = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
 
 
 snapshot_name = _KIND.name
@@ -133,10 +142,15 @@ class Contents(Struct):
 class _Taken:
     """One key with its value as it was when the snapshot began."""
 
-    def __init__(self, database: int, key: bytes, deadline: int | None, value: Value) -> None:
+    def __init__(
+        self, database: int, key: bytes, deadline: int | None, value: Value | bytes
+    ) -> None:
+        """``value`` may be the encoded head of a packed stream."""
         self.head: list[Any]
         self.stream: FrozenStream | None = None
-        if isinstance(value, Stream):
+        if isinstance(value, bytes):
+            self.head = [STREAM, database, key, deadline, msgspec.Raw(value)]
+        elif isinstance(value, Stream):
             self.stream = FrozenStream(value)
             self.head = [STREAM, database, key, deadline, self.stream.head]
         elif isinstance(value, StringValue):
@@ -180,15 +194,21 @@ class Snapshot:
             contents.regions = replica.written(keeps_last_effects=keeps_last_effects)
         # By the present number of a database: SWAPDB may change it before the end.
         self._numbers = [database.index for database in databases]
-        self._waiting: list[dict[bytes, Value]] = [
-            {**database.values, **database.remembered} if places is None else {}
+        self._waiting: list[dict[bytes, Value | bytes]] = [
+            {**database.values, **database.remembered.objects} if places is None else {}
             for database in databases
         ]
         for db, key in () if places is None else places:
-            value = databases[db].values.get(key) or databases[db].remembered.get(key)
-            if value is None:
-                value = Stream.of_regions(replica.own, *replica.default_limits())
-            self._waiting[db][key] = value
+            value = databases[db].values.get(key) or databases[db].remembered.objects.get(key)
+            self._waiting[db][key] = (
+                value
+                or databases[db].remembered.row_of(key)
+                or Stream.of_regions(replica.own, *replica.default_limits())
+            )
+        # What is packed is as it was at this moment, however it changes.
+        self._deleted = [each.remembered.packed if places is None else [] for each in databases]
+        self._last_effects = replica.last_effects.packed() if keeps_last_effects else []
+        self._is_of_members = not keeps_last_effects
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
         self._libraries = list(keyspace.libraries.values())
@@ -226,13 +246,15 @@ class Snapshot:
         for table in tables:
             table[first], table[second] = table[second], table[first]
 
-    def _binding(self, database: int, key: bytes, value: Value) -> _Taken:
+    def _binding(self, database: int, key: bytes, value: Value | bytes) -> _Taken:
         deadline = self._deadlines[database].get(key)
         return _Taken(self._numbers[database], key, deadline, value)
 
     def header(self) -> bytes:
         """The header of the file."""
-        return _KIND.header(self.contents.position)
+        packed = [*self._deleted, *(chunks for _, chunks in self._last_effects)]
+        needs_newest = not self._is_of_members and any(packed)
+        return _KIND.header(self.contents.position, FORMAT_VERSION if needs_newest else 0)
 
     def bodies(self) -> Iterator[bytes]:
         """The bodies of the records; any thread may frame (:func:`framed`) and write them.
@@ -269,6 +291,15 @@ class Snapshot:
             self._writing = taken
             yield from taken.records()
         self._writing = None
+        for database, chunks in enumerate(self._deleted):
+            if self._is_of_members:  # older ones do not know the other record
+                for chunk in chunks:
+                    for key, head in _decode_rows(chunk).items():
+                        yield [STREAM, database, key, None, head]
+            else:
+                yield from _packed_records(DELETED, database, chunks)
+        for database, chunks in self._last_effects:
+            yield from _packed_records(LAST_EFFECTS, database, chunks)
 
     def _next(self) -> _Taken | None:
         if self._taken:
@@ -288,6 +319,13 @@ class Snapshot:
         self._taken.clear()
         for waiting in self._waiting:
             waiting.clear()
+        self._deleted.clear()
+        self._last_effects.clear()
+
+
+def _packed_records(kind: int, database: int, chunks: list[bytes]) -> Iterator[list[Any]]:
+    for first in range(0, len(chunks), _MAPS):
+        yield [kind, database, *map(msgspec.Raw, chunks[first : first + _MAPS])]
 
 
 def framed(body: bytes, compressor: Compressor | None = None) -> bytes:
@@ -369,7 +407,7 @@ def load_snapshot(
             contents.position = record[0]
             continue
         try:
-            if record[0] in (STRING, LIST, SET, STREAM) and record[1] >= len(keyspace.databases):
+            if record[0] in _OF_DATABASES and record[1] >= len(keyspace.databases):
                 raise too_few_databases(name, record[1], len(keyspace.databases))
             builder = _load(record, keyspace, contents, builder)
         except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
@@ -381,6 +419,7 @@ def load_snapshot(
         for value in database.values.values():
             if isinstance(value, Stream):
                 contents.entries += value.length
+    keyspace.renew_unstable_tombstones()
     yield 0, contents
 
 
@@ -412,6 +451,14 @@ def _load(
         name, code, functions = fields
         keyspace.libraries[name] = Library(name, code, [(*each,) for each in functions])
         return None
+    if kind == DELETED:
+        for rows in fields[1:]:
+            keyspace.databases[fields[0]].remembered.restore(rows)
+        return None
+    if kind == LAST_EFFECTS:
+        for rows in fields[1:]:
+            keyspace.replica.last_effects.restore(fields[0], rows)
+        return None
     number, key, deadline, data = fields
     database = keyspace.databases[number]
     value: Value
@@ -421,7 +468,6 @@ def _load(
         value = stream = builder.stream
         if stream.shared.tombstones:
             replica.tombstoned[number, key] = None
-            replica.unstable_tombstones.update(dict.fromkeys(stream.shared.tombstones))
         if not stream.exists:
             database.remembered[key] = stream
             return builder

@@ -82,11 +82,10 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
         _check(replica, _REPLICA)
         yield from _check_conflicts(replica, len(theirs.databases))
         for database in theirs.databases:
-            for table in (database.values, database.remembered):
-                for key, value in list(table.items()):
-                    assert type(key) is bytes
-                    assert type(value) is Stream
-                    yield from _check_stream(value, replica)
+            for key, value in chain(database.values.items(), database.remembered.items()):
+                assert type(key) is bytes
+                assert type(value) is Stream
+                yield from _check_stream(value, replica)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
         raise CorruptLogError(
             shown, 0, f"a state that makes no sense ({type(problem).__name__}: {problem})"
@@ -100,19 +99,16 @@ def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
     """
     mine = ours.replica
     for here, there in zip(ours.databases, theirs.databases, strict=True):
-        for table in (there.values, there.remembered):
-            for key, source in table.items():
-                stream = here.values.get(key) or here.remembered.get(key)
-                if type(stream) is not Stream or type(source) is not Stream:
-                    continue
-                for replica_id, log in source.logs.items():
-                    known = stream.logs.get(replica_id)
-                    if known is not None and not _goes_on(
-                        known, log, mine.vector.get(replica_id, 0)
-                    ):
-                        raise CorruptLogError(
-                            shown, 0, f"entries of replica ID {replica_id} that are not above ours"
-                        )
+        for key, source in chain(there.values.items(), there.remembered.items()):
+            stream = here.values.get(key) or here.remembered.get(key)
+            if type(stream) is not Stream or type(source) is not Stream:
+                continue
+            for replica_id, log in source.logs.items():
+                known = stream.logs.get(replica_id)
+                if known is not None and not _goes_on(known, log, mine.vector.get(replica_id, 0)):
+                    raise CorruptLogError(
+                        shown, 0, f"entries of replica ID {replica_id} that are not above ours"
+                    )
 
 
 def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:

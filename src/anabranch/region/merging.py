@@ -133,10 +133,11 @@ class Merging:
         self._region.effects.emit(kinds.OpenEpoch(previous))
 
     def maintain(self) -> None:
-        """Do a slice of background work: limit and pack held tags, and resolve conflicts.
+        """Do a slice of background work: drop what is stable, limit held tags, resolve conflicts.
 
         Conflicts may be left from before a crash: they were found then, but not resolved.
         """
+        self._region.keyspace.sweep()
         replica = self._region.keyspace.replica
         conflicts = replica.conflicts
         if conflicts.is_stale:

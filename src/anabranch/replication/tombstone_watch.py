@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from anabranch.keyspace.replica import Dot
+from anabranch.keyspace.unstable_tombstones import UnstableTombstones
 from anabranch.keyspace.version_vectors import covers_dot
 
 __all__ = ["TombstoneWatch"]
@@ -32,18 +32,18 @@ class TombstoneWatch:
 
     def observe(
         self,
-        tombstones: Mapping[Dot, None],
+        tombstones: UnstableTombstones,
         vector: Mapping[int, int],
         now_ms: float,
         most: int,
         report: Callable[[str, int], None],
     ) -> None:
-        """Observe ``tombstones``, the oldest first, of a region that has applied ``vector``.
+        """Observe the tombstones of a region that has applied ``vector``.
 
         Calls ``report`` when there are more than ``most`` (0: no limit), once a minute while that
         lasts, and once when there are at most nine tenths of ``most`` again.
         """
-        oldest = next(iter(tombstones), None)
+        oldest = tombstones.oldest
         if oldest is None or not covers_dot(self._awaited, oldest):
             self._awaited, self._since_ms = dict(vector), now_ms
         if most and len(tombstones) > most:
@@ -54,6 +54,6 @@ class TombstoneWatch:
             self._reported_ms = None
             report("fewer_marks", len(tombstones))
 
-    def oldest_ms(self, tombstones: Mapping[Dot, None], now_ms: float) -> float:
+    def oldest_ms(self, tombstones: UnstableTombstones, now_ms: float) -> float:
         """The age of the oldest tombstone since this process first observed it."""
         return now_ms - self._since_ms if tombstones else 0.0

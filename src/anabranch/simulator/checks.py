@@ -289,9 +289,10 @@ class Checks:
                 )
             if replica.members != first.replica.members:
                 return f"region {number} has other members than region {first.machine.number}"
-            if replica.tombstoned or replica.flushes or replica.unstable_tombstones:
+            marked = process.region.keyspace.marked_keys
+            if marked or replica.flushes or replica.unstable_tombstones:
                 return (
-                    f"region {number} still has tombstones of {sorted(replica.tombstoned)} and "
+                    f"region {number} still has tombstones of {marked} keys and "
                     f"{sorted(replica.flushes)}, and counts {len(replica.unstable_tombstones)}"
                 )
             if len(process.replicator._receiver.buffer):  # noqa: SLF001

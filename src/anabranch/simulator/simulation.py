@@ -403,7 +403,7 @@ class Simulation:
             reached["held batch"] += bool(len(receiver.buffer))
             reached["replies held for a slow sync"] += process.durability.delayed_syncs
             reached["newcomer refused writes"] += process.gate.is_newcomer
-            reached["tombstones waited"] += bool(process.replica.tombstoned)
+            reached["tombstones waited"] += bool(process.region.keyspace.marked_keys)
             level = process.replicator.feature_level
             reached["feature level raised"] += level > self._levels.get(process, level)
             self._levels[process] = level

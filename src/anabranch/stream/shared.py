@@ -90,6 +90,13 @@ class Bearer(Protocol):
         """Compute the reply to a retry with an idempotent ID."""
 
 
+class Dots(Protocol):
+    """A collection of dots."""
+
+    def add(self, dot: Dot) -> None:
+        """Add a dot."""
+
+
 class Shared:
     """The shared state of one key."""
 
@@ -145,10 +152,10 @@ class Shared:
         times = self.deadlines.values()
         return None if None in times else max(time for time in times if time is not None)
 
-    def bury(self, dot: Dot, tombstone: Tombstone, unstable: dict[Dot, None]) -> None:
+    def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Store a tombstone for a removed key or group, until it is stable."""
         self.tombstones[dot] = tombstone
-        unstable[dot] = None
+        unstable.add(dot)
 
     def clear(self, covered: Covered) -> None:
         """A region that had applied these effects deleted the key. Tombstones stay."""
@@ -329,7 +336,7 @@ class _Nothing(Shared):
     def tables(self) -> tuple[dict[Dot, Any], ...]:
         return ()
 
-    def bury(self, dot: Dot, tombstone: Tombstone, unstable: dict[Dot, None]) -> None:
+    def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Do nothing: there are no concurrent creations."""
 
     def deadline_of(self, known: int | None) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.keyspace.replica import Dot
+from anabranch.keyspace.unstable_tombstones import UnstableTombstones
 from anabranch.replication.tombstone_watch import TombstoneWatch
 
 
@@ -12,7 +12,7 @@ class Watched:
     def __init__(self, most: int = 0) -> None:
         self.watch = TombstoneWatch()
         self.most = most
-        self.tombstones: dict[Dot, None] = {}
+        self.tombstones = UnstableTombstones()
         self.vector = {1: 0}
         self.now_ms = 1000.0
         self.notes: list[tuple[str, int]] = []
@@ -20,11 +20,12 @@ class Watched:
     def deletes(self, count: int = 1) -> None:
         for _ in range(count):
             self.vector[1] += 1
-            self.tombstones[1, self.vector[1]] = None
+            self.tombstones.add((1, self.vector[1]))
 
     def forgets(self, count: int = 1) -> None:
-        for dot in list(self.tombstones)[:count]:
-            del self.tombstones[dot]
+        oldest = self.tombstones.oldest
+        assert oldest is not None
+        self.tombstones.prune({1: oldest[1] + count - 1})
 
     def waits(self, ms: float) -> None:
         self.look()

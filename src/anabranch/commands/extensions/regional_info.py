@@ -75,6 +75,7 @@ def _region(ctx: Context) -> Map:
     replica = ctx.replica
     region, epoch = _replica_id(replica.own)
     of_keys = [ctx.keyspace.tombstones_of(*place) for place in replica.tombstoned]
+    packed = sum(database.remembered.marks for database in ctx.keyspace.databases)
     oldest = replica.oldest_tombstone
     return Map(
         [
@@ -83,8 +84,8 @@ def _region(ctx: Context) -> Map:
             ("members", sorted(replica.members)),
             ("vector", _rows(replica.vector)),
             ("stable", _rows(replica.watermark)),
-            ("marked-keys", len(replica.tombstoned)),
-            ("mark-count", len(replica.flushes) + sum(map(len, of_keys))),
+            ("marked-keys", ctx.keyspace.marked_keys),
+            ("mark-count", len(replica.flushes) + sum(map(len, of_keys)) + packed),
             ("unstable-mark-count", len(replica.unstable_tombstones)),
             ("oldest-mark", None if oldest is None else [*_replica_id(oldest[0]), oldest[1]]),
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),

@@ -294,7 +294,7 @@ def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
         *((name, _rounded(value)) for name, value in facts.items()),
         ("applied", _vector(replica.vector)),
         ("stable", _vector(replica.watermark)),
-        ("marked_keys", len(replica.tombstoned)),
+        ("marked_keys", ctx.keyspace.marked_keys),
         ("idmp_collapsed", ctx.stats.idmp_collapsed),
         ("idmp_conflicts", replica.conflicts.total),
         ("held_tags", len(replica.conflicts)),
@@ -350,7 +350,7 @@ def _crdt(ctx: Context, process: _Facts) -> _Lines:
         ("crdt_sync_full", facts["full_catch_ups"]),
         ("crdt_sync_partial_ok", facts["partial_catch_ups"]),
         ("crdt_ovc_filtered_effect_reqs", facts["duplicates"]),
-        ("crdt_gc_pending", len(replica.tombstoned)),
+        ("crdt_gc_pending", ctx.keyspace.marked_keys),
         ("crdt_gc_gvc_min", _vector(replica.watermark)),
     ]
     for peer in regions.peers():

@@ -1,0 +1,243 @@
+"""Streams that do not exist but of which something must be remembered, mostly of deleted keys.
+
+While a member is away, a region remembers each deleted key until that member has the tombstone, so
+there may be millions. The streams that were used last are objects. The others, as far as they have
+nothing but tombstones and counters, are *packed*: bytes, as in a snapshot, in a
+:class:`PackedTable`. Who asks for a packed stream gets an object again.
+
+A stream may be packed while somebody still refers to the object: use such a reference only until
+some other streams were used, or ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from anabranch.keyspace.packed_table import PackedTable
+from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.keyspace.replica import Dot
+
+__all__ = ["Remembered", "stream_of_head"]
+
+OBJECTS_MAX = 400
+"""The most streams that are objects, of those that can be packed, except for a batch."""
+
+BATCH = 64
+"""Streams that are packed together: about half a millisecond."""
+
+_PAGES: Final = 40
+"""Chunks of a packed table that are examined in a slice: about a millisecond."""
+
+_SHARED: Final = 5
+_TOMBSTONES: Final = 0
+"""Where the head of a stream (:mod:`anabranch.stream.frozen`) has tombstones."""
+
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class Remembered:
+    """Streams of one database by key. Where no other region writes there is none."""
+
+    __slots__ = (
+        "_home",
+        "_index",
+        "_is_due",
+        "_objects",
+        "_pack_at",
+        "_packed",
+        "_steps",
+        "marked",
+        "marks",
+    )
+
+    def __init__(self, home: Keyspace, index: int) -> None:
+        self._home = home
+        self._index = index
+        self._objects: dict[bytes, Stream] = {}  # the one that was used last is the last one
+        self._packed = PackedTable()
+        self._pack_at = 0  # do not look for streams to pack before there are so many objects
+        self.marked = 0
+        """How many packed streams have tombstones."""
+        self.marks = 0
+        """How many tombstones these have."""
+        self._is_due = False  # tombstones have become stable since the last sweep began
+        self._steps: Iterator[None] | None = None  # of the present sweep
+
+    def __len__(self) -> int:
+        return len(self._objects) + len(self._packed)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._objects or self._packed.get(key) is not None
+
+    def __iter__(self) -> Iterator[bytes]:
+        """All keys."""
+        yield from self._objects
+        yield from self._packed
+
+    @property
+    def objects(self) -> Mapping[bytes, Stream]:
+        """The streams that are not packed."""
+        return self._objects
+
+    @property
+    def packed(self) -> list[bytes]:
+        """The others: chunks of a :class:`PackedTable`, a row being the head of a stream."""
+        return self._packed.chunks
+
+    def row_of(self, key: bytes) -> bytes | None:
+        """The head of a packed stream (:mod:`anabranch.stream.frozen`), encoded, or None."""
+        return self._packed.get(key)
+
+    def _head_of(self, key: bytes) -> list[Any] | None:
+        row = self._packed.get(key)
+        return None if row is None else _decode(row)
+
+    def get(self, key: bytes) -> Stream | None:
+        """The stream of a key, or None."""
+        stream = self._objects.pop(key, None)
+        if stream is None:
+            head = self._head_of(key)
+            if head is None:
+                return None
+            self._packed.remove((key,))
+            self._count(head, -1)
+            stream = stream_of_head(head, self._home.replica.own)
+            if stream.shared.tombstones:
+                self._home.replica.tombstoned[self._index, key] = None
+        self._add(key, stream)
+        return stream
+
+    def __getitem__(self, key: bytes) -> Stream:
+        stream = self.get(key)
+        if stream is None:
+            raise KeyError(key)
+        return stream
+
+    def __setitem__(self, key: bytes, stream: Stream) -> None:
+        self.discard(key)
+        self._add(key, stream)
+
+    def discard(self, key: bytes) -> bool:
+        """Forget a key; returns whether it was here."""
+        if self._objects.pop(key, None) is not None:
+            return True
+        head = self._head_of(key)
+        if head is not None:
+            self._packed.remove((key,))
+            self._count(head, -1)
+        return head is not None
+
+    def items(self) -> Iterator[tuple[bytes, Stream]]:
+        """All streams with their keys, to be read: changes of a packed one are lost."""
+        yield from self._objects.items()
+        for rows in self._packed.pages():
+            for key, row in rows.items():
+                yield key, stream_of_head(_decode(row), self._home.replica.own)
+
+    def restore(self, rows: Mapping[bytes, list[Any]]) -> None:
+        """Add packed streams from their heads."""
+        self._packed.update(rows)
+        for head in rows.values():
+            self._count(head, 1)
+
+    def packed_dots(self) -> Iterator[Dot]:
+        """The tombstones of packed streams."""
+        for rows in self._packed.pages():
+            for row in rows.values():
+                for replica_id, number, _ in _tombstones(_decode(row)):
+                    yield replica_id, number
+
+    # -- packing ------------------------------------------------------------------------------
+
+    def _add(self, key: bytes, stream: Stream) -> None:
+        objects = self._objects
+        objects[key] = stream
+        if len(objects) >= max(OBJECTS_MAX + BATCH, self._pack_at):
+            self._pack()
+
+    def _pack(self) -> None:
+        """Pack some of the streams that were used longest ago."""
+        objects = self._objects
+        tombstoned = self._home.replica.tombstoned
+        rows: dict[bytes, Any] = {}
+        for key in list(islice(objects, BATCH)):
+            stream = objects.pop(key)
+            if _can_be_packed(stream):
+                head = rows[key] = FrozenStream(stream).head
+                self._count(head, 1)
+                tombstoned.pop((self._index, key), None)
+            else:
+                objects[key] = stream
+        self._packed.update(rows)
+        self._pack_at = 0 if rows else len(objects) + BATCH
+
+    def _count(self, head: list[Any], by: int) -> None:
+        tombstones = len(_tombstones(head))
+        self.marks += by * tombstones
+        if tombstones:
+            self.marked += by
+
+    # -- dropping -----------------------------------------------------------------------------
+
+    def begin_sweep(self) -> None:
+        """Tombstones may have become stable: look at all packed streams again, in slices."""
+        self._is_due = len(self._packed) > 0
+
+    def sweep(self) -> None:
+        """Do a slice: drop what every member has, as :meth:`Keyspace.prune` does with the rest."""
+        if self._steps is None and self._is_due:
+            self._is_due = False
+            self._steps = self._sweep()
+        if self._steps is not None and sum(1 for _ in islice(self._steps, _PAGES)) < _PAGES:
+            self._steps = None
+
+    def _sweep(self) -> Iterator[None]:
+        for rows in self._packed.pages():
+            replica = self._home.replica
+            watermark = replica.watermark
+            changed: dict[bytes, Any] = {}
+            gone: list[bytes] = []
+            for key, row in rows.items():
+                head = _decode(row)
+                if not any(
+                    number <= watermark.get(each, 0) for each, number, _ in _tombstones(head)
+                ):
+                    continue
+                self._count(head, -1)
+                stream = stream_of_head(head, replica.own)
+                if not stream.prune(watermark, replica.own) and stream.is_blank:
+                    gone.append(key)
+                else:
+                    changed[key] = FrozenStream(stream).head
+                    self._count(changed[key], 1)
+            self._packed.remove(gone)
+            self._packed.update(changed)
+            yield
+
+
+def stream_of_head(head: list[Any], own: int) -> Stream:
+    """The stream that was packed; ``own`` is the present replica ID of this region."""
+    return StreamBuilder(head, own).stream
+
+
+def _tombstones(head: list[Any]) -> list[list[Any]]:
+    tombstones: list[list[Any]] = head[_SHARED][_TOMBSTONES]
+    return tombstones
+
+
+def _can_be_packed(stream: Stream) -> bool:
+    """Whether the head is all of it. A blank stream is just being made, or is dropped soon."""
+    return (
+        not stream.groups
+        and stream.has_only_tombstones
+        and not stream.is_blank
+        and not any(log.blocks for log in stream.logs.values())
+    )
