@@ -229,8 +229,9 @@ class Node:
         self.persistence.save()
 
     def whole_snapshot(self, places: Iterable[tuple[int, bytes]] | None = None) -> bytes:
-        """Everything, or some keys, as a snapshot."""
-        return Snapshot(self.region.keyspace, Contents(1), places).whole()
+        """Everything, or some keys, as a full sync for another region."""
+        keyspace = self.region.keyspace
+        return Snapshot(keyspace, Contents(1), places, keeps_last_effects=False).whole()
 
     @property
     def replica_id(self) -> int:

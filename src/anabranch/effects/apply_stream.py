@@ -61,7 +61,7 @@ def append_entry(
         tail.open_ids.append(entry_id)
         tail.weight += weight
         log.next_position += 1
-    if database.watchers or database.waiters or database.remembered:
+    if database.watchers or database.waiters or key not in database.values:
         _observe(keyspace, database, key, stream)
 
 

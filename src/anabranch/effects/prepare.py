@@ -262,9 +262,12 @@ def _delete_keys(writer: Writer, effect: kinds.DeleteKeys) -> Iterator[kinds.Eff
 
 
 def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
-    """Clear a key: delete its value, or settings of other regions for a deleted value."""
+    """Clear a key: delete its value, or settings of other regions for a deleted value.
+
+    A packed stream has no settings.
+    """
     database = writer.keyspace.databases[db]
-    known = database.remembered.get(key)
+    known = database.remembered.objects.get(key)
     if key in database.values:
         yield from _delete(writer, kinds.Delete(db, key, expired=False))
     elif known is not None and not known.has_only_tombstones:
@@ -275,7 +278,7 @@ def _flush(writer: Writer, effect: kinds.Flush) -> Iterator[kinds.Effect]:
     """Delete known keys one by one; the flush itself is for keys that are not known here."""
     for database in writer.keyspace.databases:
         if effect.db is None or effect.db == database.index:
-            for key in [*database.values, *database.remembered]:
+            for key in [*database.values, *database.remembered.objects]:
                 yield from _clear(writer, database.index, key)
     yield effect
 
@@ -376,7 +379,7 @@ def _create_alone(writer: Writer, database: Database, key: bytes) -> Stream:
 
 
 def _create_among(writer: Writer, database: Database, key: bytes) -> Stream:
-    known = database.remembered.get(key)
+    known = database.remembered.objects.get(key)
     if known is not None and not known.has_only_tombstones:
         # Settings of other regions for the deleted key do not apply to the new one.
         writer.emit(kinds.Delete(database.index, key, True))

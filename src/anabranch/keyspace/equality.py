@@ -44,6 +44,7 @@ class Digests:
         """The count of buckets that :meth:`advance` has finished; a round over all buckets covers
         every earlier change."""
         self.retake()
+        self._last_effects.on_idle = self._drop_deleted
 
     @property
     def databases(self) -> int:
@@ -87,6 +88,13 @@ class Digests:
         """Do work in advance for :meth:`digest_of`; returns what is left of ``work``."""
         stream = self._stream(place)
         return work if stream is None else work - _KEY_WORK - prepared(stream, work)
+
+    def _drop_deleted(self, place: Place) -> None:
+        """Refresh a key if it does not exist: nobody may ask for digests for a long time."""
+        if self._stream(place) is None:
+            bucket = bucket_of(place)
+            if self._last_effects.changed[bucket].pop(place, self) is not self:
+                self._update(bucket, place, None)
 
     def _refresh(self, bucket: int, work: int) -> int:
         """Refresh the key that has waited longest, as far as ``work`` reaches; returns the rest."""

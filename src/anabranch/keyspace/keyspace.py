@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
@@ -57,7 +58,7 @@ class Keyspace:
         # because they are stored on the disk as keys are
         self.users: dict[bytes, bytes] = {}
         self.libraries: dict[bytes, Library] = {}
-        self.replica = replica or Replica.alone()
+        self.replica: Replica = replica or Replica.alone()
 
     def prune(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:
         """Drop what is not needed below the watermark: tombstones and tags.
@@ -104,19 +105,15 @@ class Keyspace:
 
     def renew_unstable_tombstones(self) -> None:
         """Derive again which tombstones are unstable, after several effects; their order stays."""
-        replica = self.replica
-        watermark = replica.watermark
-        replica.unstable_tombstones.renew(
-            dot for dot in self._tombstones() if not covers_dot(watermark, dot)
-        )
+        self.replica.unstable_tombstones.renew(self._unstable_tombstones())
 
-    def _tombstones(self) -> Iterator[Dot]:
+    def _unstable_tombstones(self) -> Iterator[Dot]:
         replica = self.replica
-        yield from replica.flushes
-        for place in replica.tombstoned:
-            yield from self.tombstones_of(*place)
-        for database in self.databases:
-            yield from database.remembered.packed_dots()
+        of_keys = [self.tombstones_of(*place) for place in replica.tombstoned]
+        packed = [database.remembered.packed_dots() for database in self.databases]
+        for dot in chain(replica.flushes, *of_keys, *packed):
+            if not covers_dot(replica.watermark, dot):
+                yield dot
 
     def swap(self, first: int, second: int) -> None:
         """Exchange the contents of two databases; connections and queues stay with the number."""

@@ -15,7 +15,7 @@ Vectors in this module may name later effects than the last one on a key, never 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ Place = tuple[int, bytes]
 _Row = tuple[int, ...]
 """A version vector that takes little memory: replica ID, number, replica ID, number ..."""
 
-UNPACKED_MAX = 1000
+UNPACKED_MAX = 4000
 """The most keys that are not packed, except for a batch."""
 
 _PACKED_SHARE: Final = 16
@@ -52,6 +52,7 @@ _PRUNED: Final = 2000
 _PAGES: Final = 40
 """Chunks of a packed table that are examined in a slice: about half a millisecond."""
 
+_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, ...]).decode
 
 
@@ -75,8 +76,8 @@ def _covers(vector: Mapping[int, int], row: _Row) -> bool:
     return all(vector.get(row[at], 0) >= row[at + 1] for at in range(0, len(row), 2))
 
 
-def _joined(older: bytes, row: _Row) -> _Row:
-    return _row(maximum(_vector(_decode(older)), _vector(row)))
+def _joined(one: bytes, other: bytes) -> bytes:
+    return _encode(_row(maximum(_vector(_decode(one)), _vector(_decode(other)))))
 
 
 class LastEffects:
@@ -89,32 +90,57 @@ class LastEffects:
         """Keys that are not recorded have no later effects than these."""
         self.changed: defaultdict[int, dict[Place, None]] = defaultdict(dict)
         """Changed keys by bucket; the reader removes them."""
+        self.on_idle: Callable[[Place], None] = self._unmark
+        """Called for a key that is packed or dropped: a reader may remove its mark."""
         self._keys: dict[Place, _Row] = {}  # the one that changed last is the last one
         self._packed: defaultdict[int, PackedTable] = defaultdict(PackedTable)  # by database
         self._buckets: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._is_due = False  # the base has risen since the last sweep began
         self._steps: Iterator[None] | None = None  # of the present sweep
 
-    def absorb(self) -> None:
-        """Take over the keys that were written since the last call."""
-        recent, self.recent = self.recent, {}
-        for (db, key, replica_id), number in recent.items():
-            self.record((db, key), {replica_id: number})
+    def absorb(self, most: int = 0) -> bool:
+        """Take over keys that were written since the last call, all or at most so many.
+
+        Returns whether some are left.
+        """
+        recent = self.recent
+        if most and len(recent) > most:
+            for item in list(islice(recent, most)):
+                db, key, replica_id = item
+                self._record((db, key), replica_id, recent.pop(item))
+        else:
+            self.recent = {}
+            for (db, key, replica_id), number in recent.items():
+                self._record((db, key), replica_id, number)
+        self._pack()
+        return len(self.recent) > 0
 
     def record(self, place: Place, vector: Mapping[int, int]) -> None:
         """Effects up to these may have changed a key."""
+        for replica_id, number in vector.items():
+            self._record(place, replica_id, number)
+        self._pack()
+
+    def _record(self, place: Place, replica_id: int, number: int) -> None:
         bucket = bucket_of(place)
         self.changed[bucket][place] = None
-        raise_to(self._buckets[bucket], vector)
-        known = self._keys.pop(place, None)
-        if known is not None:
-            vector = maximum(_vector(known), vector)
-        self._keys[place] = _row(vector)
-        self._pack()
+        of_bucket = self._buckets[bucket]
+        if number > of_bucket.get(replica_id, 0):
+            of_bucket[replica_id] = number
+        row = self._keys.pop(place, ())
+        if not row or row == (replica_id, row[1]):
+            row = replica_id, max(number, row[1] if row else 0)
+        else:
+            row = _row(maximum(_vector(row), {replica_id: number}))
+        self._keys[place] = row
 
     def mark_changed(self, place: Place) -> None:
         """Record that a key has changed; its effects are recorded separately."""
         self.changed[bucket_of(place)][place] = None
+
+    def _unmark(self, place: Place) -> None:
+        """Nobody reads the marks yet; who begins to does not need any from before."""
+        self.changed[bucket_of(place)].pop(place, None)
 
     def record_all(self, vector: Mapping[int, int]) -> None:
         """Effects up to these may have changed every key; the caller marks the existing keys."""
@@ -171,11 +197,11 @@ class LastEffects:
         """The packed keys: databases, and chunks of a :class:`PackedTable`."""
         return [(db, table.chunks) for db, table in self._packed.items()]
 
-    def restore(self, db: int, rows: Mapping[bytes, _Row]) -> None:
+    def restore(self, db: int, rows: Mapping[bytes, bytes]) -> None:
         """Take over packed keys. Whoever computes digests does not know any of them yet."""
         self._packed[db].update(rows, _joined)
         for key, row in rows.items():
-            raise_to(self._buckets[bucket_of((db, key))], _vector(row))
+            raise_to(self._buckets[bucket_of((db, key))], _vector(_decode(row)))
 
     # -- packing and dropping -----------------------------------------------------------------
 
@@ -185,15 +211,15 @@ class LastEffects:
         if len(keys) < UNPACKED_MAX + BATCH:
             return
         packed = sum(map(len, self._packed.values()))
-        if len(keys) < packed // _PACKED_SHARE + BATCH:
-            return
-        rows: defaultdict[int, dict[bytes, _Row]] = defaultdict(dict)
-        for place in list(islice(keys, BATCH)):
-            row = keys.pop(place)
-            if not _covers(self.base, row):
-                rows[place[0]][place[1]] = row
-        for db, some in rows.items():
-            self._packed[db].update(some, _joined)
+        while len(keys) >= max(UNPACKED_MAX, packed // _PACKED_SHARE) + BATCH:
+            rows: defaultdict[int, dict[bytes, bytes]] = defaultdict(dict)
+            for place in list(islice(keys, BATCH)):
+                row = keys.pop(place)
+                self.on_idle(place)
+                if not _covers(self.base, row):
+                    rows[place[0]][place[1]] = _encode(row)
+            for db, some in rows.items():
+                self._packed[db].update(some, _joined)
 
     def prune(self, watermark: Mapping[int, int]) -> None:
         """Drop keys whose effects the watermark covers; of the packed ones in :meth:`sweep`."""
@@ -202,6 +228,7 @@ class LastEffects:
             if not _covers(self.base, self._keys[place]):
                 break
             del self._keys[place]
+            self.on_idle(place)
         self._is_due = True
 
     def sweep(self) -> None:

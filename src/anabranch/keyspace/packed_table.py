@@ -1,8 +1,8 @@
 """A table of many small rows in few objects.
 
 A row of a dictionary takes some hundred bytes beside its contents. Here some dozen rows are one
-*chunk*: bytes with a msgpack map of keys and rows. Chunks are ordered by their keys, and a change
-replaces the chunk. So a row takes little more than its own bytes, and a look-up some microseconds.
+*chunk*: a zstd frame of a msgpack map of keys and rows. Chunks are ordered by their keys, and a
+change replaces the chunk. So a row takes less than its own bytes, and a look-up some microseconds.
 Chunks never change: who keeps a list of them has the table as it was.
 """
 
@@ -11,24 +11,45 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import lt
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+import zstandard
 
-__all__ = ["ROWS_MAX", "PackedTable", "Rows"]
+__all__ = ["ROWS_MAX", "PackedTable", "Rows", "map_of"]
 
-ROWS_MAX: Final = 32
+ROWS_MAX: Final = 64
 """The most rows of a chunk."""
 
-Rows = dict[bytes, Any]
-"""Rows by key. Rows of a chunk are still encoded, as :class:`msgspec.Raw`."""
+_LEVEL: Final = -1
+"""Of zstd: rows resemble one another, so the fastest level is enough."""
+
+Rows = dict[bytes, bytes]
+"""Rows by key."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
+_decode = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
+_compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False).compress
+_expand = zstandard.ZstdDecompressor().decompress
+
+
+def map_of(chunk: bytes) -> bytes:
+    """The msgpack map of a chunk; in the thread of the event loop only."""
+    expanded: bytes = _expand(chunk)
+    return expanded
+
+
+def _rows_of(chunk: bytes) -> Rows:
+    return _decode(map_of(chunk))
+
+
+def _chunk_of(rows: Rows) -> bytes:
+    # What the compressor returns keeps the memory that an incompressible map would need.
+    return bytes(memoryview(_compress(_encode(rows))))
 
 
 class PackedTable:
-    """Rows by key; a row is any value that msgpack can hold."""
+    """Rows by key; a row is bytes."""
 
     __slots__ = ("_chunks", "_first_keys", "_rows")
 
@@ -51,34 +72,42 @@ class PackedTable:
         return self._chunks[:]
 
     def get(self, key: bytes) -> bytes | None:
-        """The encoded row of a key, or None."""
+        """The row of a key, or None."""
         if not self._chunks:
             return None
-        row = _decode(self._chunks[self._chunk_of(key)]).get(key)
-        return None if row is None else bytes(row)
+        return _rows_of(self._chunks[self._index_of(key)]).get(key)
 
     def pages(self) -> Iterator[Rows]:
-        """The rows of one chunk after the other; the table may change between two of them."""
+        """The rows of one chunk after the other, ascending.
+
+        The table may change between two of them; what is there all the time is seen once.
+        """
         at = 0
+        last: bytes | None = None
         while at < len(self._chunks):
-            first_key = self._first_keys[at]
-            yield _decode(self._chunks[at])
-            at = bisect_right(self._first_keys, first_key)
+            chunk = self._chunks[at]
+            rows = _rows_of(chunk)
+            if last is not None and self._first_keys[at] <= last:
+                rows = {key: row for key, row in rows.items() if key > last}
+            if rows:
+                last = next(reversed(rows))
+                yield rows
+                at = self._index_of(last)
+                if at < len(self._chunks) and self._chunks[at] is not chunk:
+                    continue
+            at += 1
 
     def update(
-        self, rows: Mapping[bytes, Any], join: Callable[[bytes, Any], Any] | None = None
+        self, rows: Mapping[bytes, bytes], join: Callable[[bytes, bytes], bytes] | None = None
     ) -> None:
-        """Add rows, or replace them.
-
-        ``join`` makes one row of a known one, which is encoded, and of a new one.
-        """
+        """Add rows, or replace them; ``join`` makes one row of a known one and of a new one."""
         for at, keys in self._shares(rows):
-            known: Rows = _decode(self._chunks[at]) if self._chunks else {}
+            known: Rows = _rows_of(self._chunks[at]) if self._chunks else {}
             before = len(known)
             for key in keys:
                 row = rows[key]
                 if join is not None and (older := known.get(key)) is not None:
-                    row = join(bytes(older), row)
+                    row = join(older, row)
                 known[key] = row
             self._replace(at, known, before)
 
@@ -87,7 +116,7 @@ class PackedTable:
         if not self._chunks:
             return
         for at, some in self._shares(keys):
-            known = _decode(self._chunks[at])
+            known = _rows_of(self._chunks[at])
             before = len(known)
             for key in some:
                 known.pop(key, None)
@@ -101,8 +130,8 @@ class PackedTable:
         keys = list(self)
         assert len(keys) == self._rows
         assert all(map(lt, keys, keys[1:]))
-        assert self._first_keys == [next(iter(_decode(chunk))) for chunk in self._chunks]
-        assert all(len(_decode(chunk)) <= ROWS_MAX for chunk in self._chunks)
+        assert self._first_keys == [next(iter(_rows_of(chunk))) for chunk in self._chunks]
+        assert all(len(_rows_of(chunk)) <= ROWS_MAX for chunk in self._chunks)
 
     def _shares(self, keys: Collection[bytes]) -> Iterator[tuple[int, list[bytes]]]:
         """The index of each chunk to which some of these keys belong, and these, ascending.
@@ -112,14 +141,14 @@ class PackedTable:
         ascending = sorted(keys)
         low = 0
         while low < len(ascending):
-            at = self._chunk_of(ascending[low])
+            at = self._index_of(ascending[low])
             high = len(ascending)
             if at + 1 < len(self._chunks):
                 high = bisect_left(ascending, self._first_keys[at + 1], low)
             yield at, ascending[low:high]
             low = high
 
-    def _chunk_of(self, key: bytes) -> int:
+    def _index_of(self, key: bytes) -> int:
         """The index of the chunk to which a key belongs."""
         return max(bisect_right(self._first_keys, key) - 1, 0)
 
@@ -134,6 +163,6 @@ class PackedTable:
         starts = range(0, len(keys), share)
         self._first_keys[at : at + 1] = [keys[start] for start in starts]
         self._chunks[at : at + 1] = [
-            _encode({key: rows[key] for key in keys[start : start + share]}) for start in starts
+            _chunk_of({key: rows[key] for key in keys[start : start + share]}) for start in starts
         ]
         self._rows += len(keys) - before

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from anabranch.keyspace.packed_table import PackedTable
+from anabranch.keyspace.replica import Dot, Replica
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.keyspace.replica import Dot
 
 __all__ = ["Remembered", "stream_of_head"]
 
@@ -40,7 +37,14 @@ _SHARED: Final = 5
 _TOMBSTONES: Final = 0
 """Where the head of a stream (:mod:`anabranch.stream.frozen`) has tombstones."""
 
+_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class Home(Protocol):
+    """The keyspace."""
+
+    replica: Replica
 
 
 class Remembered:
@@ -58,7 +62,7 @@ class Remembered:
         "marks",
     )
 
-    def __init__(self, home: Keyspace, index: int) -> None:
+    def __init__(self, home: Home, index: int) -> None:
         self._home = home
         self._index = index
         self._objects: dict[bytes, Stream] = {}  # the one that was used last is the last one
@@ -89,7 +93,7 @@ class Remembered:
 
     @property
     def packed(self) -> list[bytes]:
-        """The others: chunks of a :class:`PackedTable`, a row being the head of a stream."""
+        """The others: chunks of a :class:`PackedTable`. A row is the encoded head of a stream."""
         return self._packed.chunks
 
     def row_of(self, key: bytes) -> bytes | None:
@@ -142,11 +146,11 @@ class Remembered:
             for key, row in rows.items():
                 yield key, stream_of_head(_decode(row), self._home.replica.own)
 
-    def restore(self, rows: Mapping[bytes, list[Any]]) -> None:
-        """Add packed streams from their heads."""
+    def restore(self, rows: Mapping[bytes, bytes]) -> None:
+        """Add packed streams from their heads, which are encoded."""
         self._packed.update(rows)
-        for head in rows.values():
-            self._count(head, 1)
+        for row in rows.values():
+            self._count(_decode(row), 1)
 
     def packed_dots(self) -> Iterator[Dot]:
         """The tombstones of packed streams."""
@@ -167,17 +171,21 @@ class Remembered:
         """Pack some of the streams that were used longest ago."""
         objects = self._objects
         tombstoned = self._home.replica.tombstoned
-        rows: dict[bytes, Any] = {}
+        rows: dict[bytes, bytes] = {}
         for key in list(islice(objects, BATCH)):
             stream = objects.pop(key)
             if _can_be_packed(stream):
-                head = rows[key] = FrozenStream(stream).head
-                self._count(head, 1)
+                rows[key] = self._packed_head(stream)
                 tombstoned.pop((self._index, key), None)
             else:
                 objects[key] = stream
         self._packed.update(rows)
         self._pack_at = 0 if rows else len(objects) + BATCH
+
+    def _packed_head(self, stream: Stream) -> bytes:
+        head = FrozenStream(stream).head
+        self._count(head, 1)
+        return _encode(head)
 
     def _count(self, head: list[Any], by: int) -> None:
         tombstones = len(_tombstones(head))
@@ -203,7 +211,7 @@ class Remembered:
         for rows in self._packed.pages():
             replica = self._home.replica
             watermark = replica.watermark
-            changed: dict[bytes, Any] = {}
+            changed: dict[bytes, bytes] = {}
             gone: list[bytes] = []
             for key, row in rows.items():
                 head = _decode(row)
@@ -216,8 +224,7 @@ class Remembered:
                 if not stream.prune(watermark, replica.own) and stream.is_blank:
                     gone.append(key)
                 else:
-                    changed[key] = FrozenStream(stream).head
-                    self._count(changed[key], 1)
+                    changed[key] = self._packed_head(stream)
             self._packed.remove(gone)
             self._packed.update(changed)
             yield
@@ -234,10 +241,8 @@ def _tombstones(head: list[Any]) -> list[list[Any]]:
 
 
 def _can_be_packed(stream: Stream) -> bool:
-    """Whether the head is all of it. A blank stream is just being made, or is dropped soon."""
-    return (
-        not stream.groups
-        and stream.has_only_tombstones
-        and not stream.is_blank
-        and not any(log.blocks for log in stream.logs.values())
-    )
+    """Whether nothing is left but tombstones and counters.
+
+    A blank stream is just being made, or is dropped soon.
+    """
+    return not stream.exists and stream.has_only_tombstones and not stream.is_blank

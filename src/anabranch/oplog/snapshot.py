@@ -29,6 +29,7 @@ from anabranch.effects import kinds
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
+from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
@@ -85,7 +86,7 @@ LAST_EFFECTS: Final = 11  # database, then maps: keys and version vectors
 
 _OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS)
 
-_MAPS: Final = 30
+_MAPS: Final = 16
 """Maps in such a record; each has some dozen keys, and they compress well together."""
 
 _UNTOUCHED: Final = frozenset(
@@ -109,7 +110,7 @@ _UNTOUCHED: Final = frozenset(
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
-_decode_rows = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
+_decode_rows = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 
 
 snapshot_name = _KIND.name
@@ -294,8 +295,8 @@ class Snapshot:
         for database, chunks in enumerate(self._deleted):
             if self._is_of_members:  # older ones do not know the other record
                 for chunk in chunks:
-                    for key, head in _decode_rows(chunk).items():
-                        yield [STREAM, database, key, None, head]
+                    for key, head in _decode_rows(map_of(chunk)).items():
+                        yield [STREAM, database, key, None, msgspec.Raw(head)]
             else:
                 yield from _packed_records(DELETED, database, chunks)
         for database, chunks in self._last_effects:
@@ -325,7 +326,11 @@ class Snapshot:
 
 def _packed_records(kind: int, database: int, chunks: list[bytes]) -> Iterator[list[Any]]:
     for first in range(0, len(chunks), _MAPS):
-        yield [kind, database, *map(msgspec.Raw, chunks[first : first + _MAPS])]
+        yield [
+            kind,
+            database,
+            *[msgspec.Raw(map_of(chunk)) for chunk in chunks[first : first + _MAPS]],
+        ]
 
 
 def framed(body: bytes, compressor: Compressor | None = None) -> bytes:

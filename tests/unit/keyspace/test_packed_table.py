@@ -1,0 +1,84 @@
+"""A packed table is a dictionary with its keys in order, whatever is done to it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.keyspace.packed_table import ROWS_MAX, PackedTable, Rows, map_of
+
+KEYS = st.one_of(
+    st.binary(max_size=3),
+    st.integers(0, 400).map(lambda number: b"key:%d" % number),
+)
+CHANGES = st.lists(
+    st.one_of(
+        st.dictionaries(KEYS, st.binary(max_size=9), max_size=2 * ROWS_MAX),
+        st.lists(KEYS, max_size=ROWS_MAX),
+    ),
+    max_size=12,
+)
+
+
+@given(CHANGES, st.booleans())
+def test_a_table_agrees_with_a_dictionary(changes: list[Rows | list[bytes]], joins: bool) -> None:
+    table = PackedTable()
+    model: Rows = {}
+    for change in changes:
+        if isinstance(change, dict):
+            table.update(change, bytes.__add__ if joins else None)
+            model |= {
+                key: model.get(key, b"") + row if joins else row for key, row in change.items()
+            }
+        else:
+            table.remove(change)
+            for key in change:
+                model.pop(key, None)
+        table.check()
+        assert len(table) == len(model)
+    assert list(table) == sorted(model)
+    assert {key: table.get(key) for key in model} == model
+    assert table.get(b"no key") is None
+
+
+def test_who_keeps_the_chunks_has_the_table_as_it_was() -> None:
+    table = PackedTable()
+    table.update({b"%d" % number: b"old" for number in range(1000)})
+    chunks = table.chunks
+    before = [map_of(chunk) for chunk in chunks]
+    table.update({b"%d" % number: b"new" for number in range(0, 2000, 3)})
+    table.remove([b"%d" % number for number in range(500)])
+    assert [map_of(chunk) for chunk in chunks] == before
+    assert table.chunks != chunks
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pages_show_once_what_is_there_all_the_time(seed: int) -> None:
+    chance = random.Random(seed)
+    table = PackedTable()
+    names = [b"%04d" % number for number in range(500)]
+    table.update(dict.fromkeys(names, b"row"))
+    stays = set(chance.sample(names, 250))
+    comes_and_goes = [name for name in names if name not in stays]
+    seen: list[bytes] = []
+    for rows in table.pages():
+        seen += rows
+        for _ in range(3):
+            table.remove(chance.sample(comes_and_goes, 100))
+            table.update(dict.fromkeys(chance.sample(comes_and_goes, 50), b"again"))
+        if chance.random() < 0.3:
+            table.remove(list(rows))
+            table.update(rows)
+    assert seen == sorted(set(seen))
+    assert stays <= set(seen)
+    table.check()
+
+
+def test_ascending_keys_fill_their_chunks() -> None:
+    table = PackedTable()
+    for number in range(20 * ROWS_MAX):
+        table.update({b"%06d" % number: b"row"})
+    assert len(table.chunks) == 20
