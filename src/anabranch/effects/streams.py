@@ -38,7 +38,7 @@ def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
         replica = keyspace.replica
         assert replica.own != ALONE
         stream = Stream.of_regions(replica.own, *replica.default_limits())
-        keyspace.databases[db].remembered[key] = stream
+        keyspace.databases[db].remembered.add(key, stream)
     return stream
 
 
@@ -58,7 +58,9 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
     else:
         if key in database.values:
             database.discard(key)
-        if stream.is_blank:
+            if not stream.is_blank:
+                database.remembered.add(key, stream)
+        elif stream.is_blank:
             database.remembered.discard(key)
         else:
             database.remembered[key] = stream

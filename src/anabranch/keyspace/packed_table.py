@@ -75,7 +75,8 @@ class PackedTable:
         """The row of a key, or None."""
         if not self._chunks:
             return None
-        return _rows_of(self._chunks[self._index_of(key)]).get(key)
+        rows = map_of(self._chunks[self._index_of(key)])
+        return _decode(rows).get(key) if key in rows else None
 
     def pages(self) -> Iterator[Rows]:
         """The rows of one chunk after the other, ascending.

@@ -51,6 +51,7 @@ class Remembered:
     """Streams of one database by key. Where no other region writes there is none."""
 
     __slots__ = (
+        "_absent",
         "_home",
         "_index",
         "_is_due",
@@ -67,6 +68,7 @@ class Remembered:
         self._index = index
         self._objects: dict[bytes, Stream] = {}  # the one that was used last is the last one
         self._packed = PackedTable()
+        self._absent: bytes | None = None  # a key that is known not to be packed
         self._pack_at = 0  # do not look for streams to pack before there are so many objects
         self.marked = 0
         """How many packed streams have tombstones."""
@@ -101,7 +103,7 @@ class Remembered:
         return self._packed.get(key)
 
     def _head_of(self, key: bytes) -> list[Any] | None:
-        row = self._packed.get(key)
+        row = None if key == self._absent else self._packed.get(key)
         return None if row is None else _decode(row)
 
     def get(self, key: bytes) -> Stream | None:
@@ -110,24 +112,20 @@ class Remembered:
         if stream is None:
             head = self._head_of(key)
             if head is None:
+                self._absent = key
                 return None
             self._packed.remove((key,))
             self._count(head, -1)
             stream = stream_of_head(head, self._home.replica.own)
             if stream.shared.tombstones:
                 self._home.replica.tombstoned[self._index, key] = None
-        self._add(key, stream)
-        return stream
-
-    def __getitem__(self, key: bytes) -> Stream:
-        stream = self.get(key)
-        if stream is None:
-            raise KeyError(key)
+        self.add(key, stream)
         return stream
 
     def __setitem__(self, key: bytes, stream: Stream) -> None:
+        """Remember the stream of a key; forget another one."""
         self.discard(key)
-        self._add(key, stream)
+        self.add(key, stream)
 
     def discard(self, key: bytes) -> bool:
         """Forget a key; returns whether it was here."""
@@ -149,6 +147,7 @@ class Remembered:
     def restore(self, rows: Mapping[bytes, bytes]) -> None:
         """Add packed streams from their heads, which are encoded."""
         self._packed.update(rows)
+        self._absent = None
         for row in rows.values():
             self._count(_decode(row), 1)
 
@@ -161,7 +160,8 @@ class Remembered:
 
     # -- packing ------------------------------------------------------------------------------
 
-    def _add(self, key: bytes, stream: Stream) -> None:
+    def add(self, key: bytes, stream: Stream) -> None:
+        """Remember the stream of a key that is not here."""
         objects = self._objects
         objects[key] = stream
         if len(objects) >= max(OBJECTS_MAX + BATCH, self._pack_at):
@@ -180,6 +180,7 @@ class Remembered:
             else:
                 objects[key] = stream
         self._packed.update(rows)
+        self._absent = None
         self._pack_at = 0 if rows else len(objects) + BATCH
 
     def _packed_head(self, stream: Stream) -> bytes:
