@@ -100,7 +100,7 @@ compose-up: ## three regions in containers, with traffic; PROFILES='observabilit
 
 # In processes that do nothing else; `make test` has a share of them, the first thousand.
 histories: setup ## random histories of several regions, as long as takes a minute
-	$(BIN)/python -m tests.active_active.histories --seeds 1001-4000 --jobs $(WORKERS) $(ARGS)
+	$(BIN)/python -m tests.active_active.histories --seeds 1001-2000 --jobs $(WORKERS) $(ARGS)
 
 # What makes the wheel is in .venv already; `pip install .` in an environment of its own makes the
 # same with ANABRANCH_COMPILE=1.

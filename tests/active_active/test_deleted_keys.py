@@ -18,7 +18,7 @@ from anabranch.simulator.disk import MemoryStorage
 from tests.support.mesh import Mesh, Node
 from tests.support.packing import packing_at_once
 
-COUNT = 1500
+COUNT = 3000
 
 
 def parted(count: int) -> Mesh:
@@ -178,7 +178,7 @@ def test_inspect_counts_and_names_packed_keys() -> None:
     assert facts.kinds == {"stream": COUNT}
     shown = [record_fields(each, full=True) for _, each in walked if isinstance(each, SeenRecord)]
     deleted = [key for name, fields in shown if name == "deleted keys" for key in fields["keys"]]
-    assert len(set(deleted)) == len(deleted) > COUNT / 2
+    assert len(set(deleted)) == len(deleted) > COUNT - OBJECTS_MAX - BATCH
     assert set(deleted) < {b"key:%d" % number for number in range(COUNT)}
 
 

@@ -18,7 +18,7 @@ import zstandard
 
 __all__ = ["ROWS_MAX", "PackedTable", "Rows", "map_of"]
 
-ROWS_MAX: Final = 64
+ROWS_MAX: Final = 32
 """The most rows of a chunk."""
 
 _LEVEL: Final = -1

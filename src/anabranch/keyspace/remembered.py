@@ -24,7 +24,7 @@ from anabranch.stream.stream import Stream
 
 __all__ = ["Remembered", "stream_of_head"]
 
-OBJECTS_MAX = 400
+OBJECTS_MAX = 2000
 """The most streams that are objects, of those that can be packed, except for a batch."""
 
 BATCH = 64

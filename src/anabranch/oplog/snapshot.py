@@ -86,7 +86,7 @@ LAST_EFFECTS: Final = 11  # database, then maps: keys and version vectors
 
 _OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS)
 
-_MAPS: Final = 16
+_MAPS: Final = 30
 """Maps in such a record; each has some dozen keys, and they compress well together."""
 
 _UNTOUCHED: Final = frozenset(
