@@ -6,14 +6,20 @@ import io
 from collections import Counter
 from typing import Any
 
+import msgspec
+import pytest
+
 from anabranch.cli.inspect_values import record_fields
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.remembered import BATCH, OBJECTS_MAX
 from anabranch.oplog import snapshot
+from anabranch.oplog.errors import LogError
 from anabranch.oplog.facts import SeenRecord, SnapshotFacts
 from anabranch.oplog.file_kind import HEADER_BYTES, glance
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.snapshot import Contents, Snapshot, records_in
+from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryStorage
 from tests.support.mesh import Mesh, Node
 from tests.support.packing import packing_at_once
@@ -166,6 +172,50 @@ def test_an_older_member_can_join_a_full_sync_with_packed_keys() -> None:
     assert {key: of_all.get(key) for key in (b"key:1", b"key:2")} == {
         key: of_some.get(key) for key in (b"key:1", b"key:2")
     }
+
+
+HEAD: list[Any] = [
+    [[0, 0], [0, 0], 0, 0], [100, 100, 0, 0, []], [[1, 1, 0, 1, 1, 0, [0, 0], 0, [0, 0]]],
+    [], [], [[[1, 1, True]], [], [], [], [], [], [], []],
+]  # fmt: skip
+encode = msgspec.msgpack.encode
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        [snapshot.DELETED],
+        [snapshot.DELETED, 99, {}],
+        [snapshot.DELETED, 0, 7],
+        [snapshot.DELETED, 0, {7: encode(HEAD)}],
+        [snapshot.DELETED, 0, {b"key": HEAD}],
+        [snapshot.DELETED, 0, {b"key": b""}],
+        [snapshot.DELETED, 0, {b"key": b"\xc1"}],
+        [snapshot.DELETED, 0, {b"key": encode(["head"])}],
+        [snapshot.DELETED, 0, {b"key": encode(HEAD[:5])}],
+        [snapshot.DELETED, 0, {b"key": encode([*HEAD[:5], None])}],
+        [snapshot.DELETED, 0, {b"key": encode([*HEAD[:5], [[[1, True]], *HEAD[5][1:]]])}],
+        [snapshot.DELETED, 0, {b"key": encode([["many"], *HEAD[1:]])}],
+        [snapshot.LAST_EFFECTS, 0, {b"key": b"\xc1"}],
+        [snapshot.LAST_EFFECTS, 0, {b"key": encode([257])}],
+        [snapshot.LAST_EFFECTS, 0, {b"key": encode(["many", 1])}],
+    ],
+)
+def test_a_full_sync_with_records_that_make_no_sense_is_refused(record: list[Any]) -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XADD", "key", "*", "f", "v")
+    data = one.whole_snapshot()
+    (replica,) = [each for at, _, each in records_in(io.BytesIO(data), "s") if at and not each[0]]
+
+    def load(*records: list[Any]) -> Keyspace:
+        bodies = [*map(encode, records), encode([snapshot.END, len(records)])]
+        file = io.BytesIO(data[:HEADER_BYTES] + b"".join(map(snapshot.framed, bodies)))
+        return in_one_go(two.region.merging.loading(file, "state"))
+
+    assert len(load(replica, [snapshot.DELETED, 0, {b"key": encode(HEAD)}]).databases[0].remembered)
+    with pytest.raises(LogError, match=r"makes no sense|databases"):
+        load(replica, record)
 
 
 def test_inspect_counts_and_names_packed_keys() -> None:

@@ -71,6 +71,12 @@ class PackedTable:
         """All chunks, in the order of their keys; a copy."""
         return self._chunks[:]
 
+    def chunks_of(self, keys: Collection[bytes]) -> list[tuple[bytes, list[bytes]]]:
+        """The chunks that have these keys, if any has them, each with its share of the keys."""
+        if not self._chunks:
+            return [(_chunk_of({}), list(keys))] if keys else []
+        return [(self._chunks[at], some) for at, some in self._shares(keys)]
+
     def get(self, key: bytes) -> bytes | None:
         """The row of a key, or None."""
         if not self._chunks:

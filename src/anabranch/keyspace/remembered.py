@@ -11,7 +11,7 @@ some other streams were used, or ask again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -22,7 +22,7 @@ from anabranch.keyspace.replica import Dot, Replica
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
-__all__ = ["Remembered", "stream_of_head"]
+__all__ = ["Remembered"]
 
 OBJECTS_MAX = 2000
 """The most streams that are objects, of those that can be packed, except for a batch."""
@@ -98,9 +98,9 @@ class Remembered:
         """The others: chunks of a :class:`PackedTable`. A row is the encoded head of a stream."""
         return self._packed.chunks
 
-    def row_of(self, key: bytes) -> bytes | None:
-        """The head of a packed stream (:mod:`anabranch.stream.frozen`), encoded, or None."""
-        return self._packed.get(key)
+    def packed_of(self, keys: Collection[bytes]) -> list[tuple[bytes, list[bytes]]]:
+        """The chunks that have these keys, if any has them; see :meth:`PackedTable.chunks_of`."""
+        return self._packed.chunks_of(keys)
 
     def _head_of(self, key: bytes) -> list[Any] | None:
         row = None if key == self._absent else self._packed.get(key)
@@ -116,7 +116,7 @@ class Remembered:
                 return None
             self._packed.remove((key,))
             self._count(head, -1)
-            stream = stream_of_head(head, self._home.replica.own)
+            stream = _stream_of(head, self._home.replica.own)
             if stream.shared.tombstones:
                 self._home.replica.tombstoned[self._index, key] = None
         self.add(key, stream)
@@ -142,7 +142,7 @@ class Remembered:
         yield from self._objects.items()
         for rows in self._packed.pages():
             for key, row in rows.items():
-                yield key, stream_of_head(_decode(row), self._home.replica.own)
+                yield key, _stream_of(_decode(row), self._home.replica.own)
 
     def restore(self, rows: Mapping[bytes, bytes]) -> None:
         """Add packed streams from their heads, which are encoded."""
@@ -221,7 +221,7 @@ class Remembered:
                 ):
                     continue
                 self._count(head, -1)
-                stream = stream_of_head(head, replica.own)
+                stream = _stream_of(head, replica.own)
                 if not stream.prune(watermark, replica.own) and stream.is_blank:
                     gone.append(key)
                 else:
@@ -231,7 +231,7 @@ class Remembered:
             yield
 
 
-def stream_of_head(head: list[Any], own: int) -> Stream:
+def _stream_of(head: list[Any], own: int) -> Stream:
     """The stream that was packed; ``own`` is the present replica ID of this region."""
     return StreamBuilder(head, own).stream
 

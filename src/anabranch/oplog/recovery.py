@@ -182,6 +182,7 @@ def _load_newest(
         ):
             report.bytes_done = done or report.bytes_done
             yield report
+    keyspace.renew_unstable_tombstones()
     if contents.position != position_of(name):
         raise CorruptLogError(
             storage.shown(name), 0, f"the header says position {contents.position}"

@@ -89,6 +89,12 @@ _OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS)
 _MAPS: Final = 30
 """Maps in such a record; each has some dozen keys, and they compress well together."""
 
+_SENSELESS: Final = (
+    *(AssertionError, AttributeError, LookupError, OverflowError, TypeError, ValueError),
+    *UNREADABLE,
+)
+"""What reading a sound record with the wrong contents raises."""
+
 _UNTOUCHED: Final = frozenset(
     {
         kinds.Copy,
@@ -143,15 +149,10 @@ class Contents(Struct):
 class _Taken:
     """One key with its value as it was when the snapshot began."""
 
-    def __init__(
-        self, database: int, key: bytes, deadline: int | None, value: Value | bytes
-    ) -> None:
-        """``value`` may be the encoded head of a packed stream."""
+    def __init__(self, database: int, key: bytes, deadline: int | None, value: Value) -> None:
         self.head: list[Any]
         self.stream: FrozenStream | None = None
-        if isinstance(value, bytes):
-            self.head = [STREAM, database, key, deadline, msgspec.Raw(value)]
-        elif isinstance(value, Stream):
+        if isinstance(value, Stream):
             self.stream = FrozenStream(value)
             self.head = [STREAM, database, key, deadline, self.stream.head]
         elif isinstance(value, StringValue):
@@ -195,21 +196,29 @@ class Snapshot:
             contents.regions = replica.written(keeps_last_effects=keeps_last_effects)
         # By the present number of a database: SWAPDB may change it before the end.
         self._numbers = [database.index for database in databases]
-        self._waiting: list[dict[bytes, Value | bytes]] = [
+        self._waiting: list[dict[bytes, Value]] = [
             {**database.values, **database.remembered.objects} if places is None else {}
             for database in databases
         ]
-        for db, key in () if places is None else places:
-            value = databases[db].values.get(key) or databases[db].remembered.objects.get(key)
-            self._waiting[db][key] = (
-                value
-                or databases[db].remembered.row_of(key)
-                or Stream.of_regions(replica.own, *replica.default_limits())
-            )
-        # What is packed is as it was at this moment, however it changes.
-        self._deleted = [each.remembered.packed if places is None else [] for each in databases]
+        # What is packed does not change: a list of chunks is all of it at this moment.
+        self._deleted: list[list[tuple[bytes, list[bytes] | None]]] = [
+            [(chunk, None) for chunk in each.remembered.packed] for each in databases
+        ]
+        self._blank: list[Any] = []
+        if places is not None:
+            others: list[dict[bytes, None]] = [{} for _ in databases]
+            for db, key in places:
+                value = databases[db].values.get(key) or databases[db].remembered.objects.get(key)
+                if value is None:
+                    others[db][key] = None
+                else:
+                    self._waiting[db][key] = value
+            for db, keys in enumerate(others):
+                self._deleted[db] = [*databases[db].remembered.packed_of(keys)]
+            blank = Stream.of_regions(replica.own, *replica.default_limits())
+            self._blank = FrozenStream(blank).head
         self._last_effects = replica.last_effects.packed() if keeps_last_effects else []
-        self._is_of_members = not keeps_last_effects
+        self._is_own = places is None and keeps_last_effects
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
         self._libraries = list(keyspace.libraries.values())
@@ -247,15 +256,15 @@ class Snapshot:
         for table in tables:
             table[first], table[second] = table[second], table[first]
 
-    def _binding(self, database: int, key: bytes, value: Value | bytes) -> _Taken:
+    def _binding(self, database: int, key: bytes, value: Value) -> _Taken:
         deadline = self._deadlines[database].get(key)
         return _Taken(self._numbers[database], key, deadline, value)
 
     def header(self) -> bytes:
         """The header of the file."""
-        packed = [*self._deleted, *(chunks for _, chunks in self._last_effects)]
-        needs_newest = not self._is_of_members and any(packed)
-        return _KIND.header(self.contents.position, FORMAT_VERSION if needs_newest else 0)
+        is_packed = any([*self._deleted, *(chunks for _, chunks in self._last_effects)])
+        lowest_reader = FORMAT_VERSION if self._is_own and is_packed else 0
+        return _KIND.header(self.contents.position, lowest_reader)
 
     def bodies(self) -> Iterator[bytes]:
         """The bodies of the records; any thread may frame (:func:`framed`) and write them.
@@ -293,14 +302,22 @@ class Snapshot:
             yield from taken.records()
         self._writing = None
         for database, chunks in enumerate(self._deleted):
-            if self._is_of_members:  # older ones do not know the other record
-                for chunk in chunks:
-                    for key, head in _decode_rows(map_of(chunk)).items():
-                        yield [STREAM, database, key, None, msgspec.Raw(head)]
-            else:
-                yield from _packed_records(DELETED, database, chunks)
-        for database, chunks in self._last_effects:
-            yield from _packed_records(LAST_EFFECTS, database, chunks)
+            if self._is_own:
+                yield from _packed_records(DELETED, database, [chunk for chunk, _ in chunks])
+            else:  # older members do not know the other record
+                yield from self._deleted_streams(database, chunks)
+        for database, packed in self._last_effects:
+            yield from _packed_records(LAST_EFFECTS, database, packed)
+
+    def _deleted_streams(
+        self, database: int, chunks: list[tuple[bytes, list[bytes] | None]]
+    ) -> Iterator[list[Any]]:
+        """A record for each of these keys, known or not; None: for all of the chunk."""
+        for chunk, keys in chunks:
+            rows = _decode_rows(map_of(chunk))
+            for key in rows if keys is None else keys:
+                head = msgspec.Raw(rows[key]) if key in rows else self._blank
+                yield [STREAM, database, key, None, head]
 
     def _next(self) -> _Taken | None:
         if self._taken:
@@ -326,11 +343,8 @@ class Snapshot:
 
 def _packed_records(kind: int, database: int, chunks: list[bytes]) -> Iterator[list[Any]]:
     for first in range(0, len(chunks), _MAPS):
-        yield [
-            kind,
-            database,
-            *[msgspec.Raw(map_of(chunk)) for chunk in chunks[first : first + _MAPS]],
-        ]
+        maps = [msgspec.Raw(map_of(chunk)) for chunk in chunks[first : first + _MAPS]]
+        yield [kind, database, *maps]
 
 
 def framed(body: bytes, compressor: Compressor | None = None) -> bytes:
@@ -400,7 +414,7 @@ def records_in(
 def load_snapshot(
     file: ReadFile, name: str, keyspace: Keyspace, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[tuple[int, Contents]]:
-    """Load a snapshot into an empty keyspace.
+    """Load a snapshot into an empty keyspace, except for which tombstones are unstable.
 
     Yields ``(bytes read so far, contents so far)`` after every record; the last contents are
     complete. Raises :class:`CorruptLogError`; do not use the keyspace then.
@@ -415,7 +429,7 @@ def load_snapshot(
             if record[0] in _OF_DATABASES and record[1] >= len(keyspace.databases):
                 raise too_few_databases(name, record[1], len(keyspace.databases))
             builder = _load(record, keyspace, contents, builder)
-        except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
+        except _SENSELESS as problem:
             raise CorruptLogError(
                 name, at, f"a record that makes no sense ({type(problem).__name__}: {problem})"
             ) from None
@@ -424,7 +438,6 @@ def load_snapshot(
         for value in database.values.values():
             if isinstance(value, Stream):
                 contents.entries += value.length
-    keyspace.renew_unstable_tombstones()
     yield 0, contents
 
 
@@ -457,11 +470,11 @@ def _load(
         keyspace.libraries[name] = Library(name, code, [(*each,) for each in functions])
         return None
     if kind == DELETED:
-        for rows in fields[1:]:
+        for rows in msgspec.convert(fields[1:], list[dict[bytes, bytes]]):
             keyspace.databases[fields[0]].remembered.restore(rows)
         return None
     if kind == LAST_EFFECTS:
-        for rows in fields[1:]:
+        for rows in msgspec.convert(fields[1:], list[dict[bytes, bytes]]):
             keyspace.replica.last_effects.restore(fields[0], rows)
         return None
     number, key, deadline, data = fields
