@@ -50,6 +50,9 @@ def live_entries(*, quick: bool) -> list[Figure]:
         Connection(server.port) as alone,
         Cluster(2) as cluster,
     ):
+        # Blocks that one server has compressed already and the other one has not would decide.
+        for connection in (alone, *(region.connection for region in cluster.regions)):
+            connection.ask("CONFIG", "SET", "stream-compression", "no")
         for name, plan in plans.items():
             for key, entries in plan:
                 add(alone, key, RANDOM, entries)
