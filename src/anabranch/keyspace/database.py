@@ -58,7 +58,7 @@ class Database:
     ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
-        self.remembered = remembered
+        self.remembered = remembered  # with several regions: keys that do not exist
         self.deadlines = Deadlines()
         self.order = KeyOrder(self.values)
         self.watchers: dict[bytes, set[Watcher]] = {}

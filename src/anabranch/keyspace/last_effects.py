@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from anabranch.keyspace.packed_table import PackedTable
+from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.version_vectors import covers, maximum, raise_to
 
 __all__ = ["BUCKETS", "LastEffects", "Place", "bucket_of"]
@@ -48,9 +48,6 @@ BATCH = 64
 
 _PRUNED: Final = 2000
 """Keys that one call of :meth:`LastEffects.prune` drops at most: about half a millisecond."""
-
-_PAGES: Final = 40
-"""Chunks of a packed table that are examined in a slice: about half a millisecond."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, ...]).decode
@@ -95,8 +92,7 @@ class LastEffects:
         self._keys: dict[Place, _Row] = {}  # the one that changed last is the last one
         self._packed: defaultdict[int, PackedTable] = defaultdict(PackedTable)  # by database
         self._buckets: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        self._is_due = False  # the base has risen since the last sweep began
-        self._steps: Iterator[None] | None = None  # of the present sweep
+        self._sweep = Sweep(self._dropping)
 
     def absorb(self, most: int = 0) -> bool:
         """Take over keys that were written since the last call, all or at most so many.
@@ -229,17 +225,13 @@ class LastEffects:
                 break
             del self._keys[place]
             self.on_idle(place)
-        self._is_due = True
+        self._sweep.begin()
 
     def sweep(self) -> None:
         """Do a slice of dropping packed keys that the base covers."""
-        if self._steps is None and self._is_due:
-            self._is_due = False
-            self._steps = self._sweep()
-        if self._steps is not None and sum(1 for _ in islice(self._steps, _PAGES)) < _PAGES:
-            self._steps = None
+        self._sweep.go_on()
 
-    def _sweep(self) -> Iterator[None]:
+    def _dropping(self) -> Iterator[None]:
         for table in list(self._packed.values()):
             for rows in table.pages():
                 table.remove([key for key, row in rows.items() if _covers(self.base, _decode(row))])

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from operator import lt
 from typing import Final
 
 import msgspec
 import zstandard
 
-__all__ = ["ROWS_MAX", "PackedTable", "Rows", "map_of"]
+__all__ = ["ROWS_MAX", "PackedTable", "Rows", "Sweep", "map_of"]
 
 ROWS_MAX: Final = 32
 """The most rows of a chunk."""
 
 _LEVEL: Final = -1
 """Of zstd: rows resemble one another, so the fastest level is enough."""
+
+_PAGES: Final = 40
+"""Chunks that a slice of a :class:`Sweep` examines."""
 
 Rows = dict[bytes, bytes]
 """Rows by key."""
@@ -173,3 +177,27 @@ class PackedTable:
             _chunk_of({key: rows[key] for key in keys[start : start + share]}) for start in starts
         ]
         self._rows += len(keys) - before
+
+
+class Sweep:
+    """Looks at all rows of tables, in slices, whenever something has changed for them."""
+
+    __slots__ = ("_is_due", "_steps", "_sweep")
+
+    def __init__(self, sweep: Callable[[], Iterator[None]]) -> None:
+        """``sweep`` examines one chunk after the other, and yields after each."""
+        self._sweep = sweep
+        self._is_due = False  # since the present round began
+        self._steps: Iterator[None] | None = None  # of the present round
+
+    def begin(self) -> None:
+        """Begin a round, after the present one."""
+        self._is_due = True
+
+    def go_on(self) -> None:
+        """Do a slice of the present round."""
+        if self._steps is None and self._is_due:
+            self._is_due = False
+            self._steps = self._sweep()
+        if self._steps is not None and sum(1 for _ in islice(self._steps, _PAGES)) < _PAGES:
+            self._steps = None

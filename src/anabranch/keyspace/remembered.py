@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from anabranch.keyspace.packed_table import PackedTable
+from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.replica import Dot, Replica
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
@@ -28,10 +28,7 @@ OBJECTS_MAX = 2000
 """The most streams that are objects, of those that can be packed, except for a batch."""
 
 BATCH = 64
-"""Streams that are packed together: about half a millisecond."""
-
-_PAGES: Final = 40
-"""Chunks of a packed table that are examined in a slice: about a millisecond."""
+"""Streams that are packed together."""
 
 _SHARED: Final = 5
 _TOMBSTONES: Final = 0
@@ -54,11 +51,10 @@ class Remembered:
         "_absent",
         "_home",
         "_index",
-        "_is_due",
         "_objects",
         "_pack_at",
         "_packed",
-        "_steps",
+        "_sweep",
         "marked",
         "marks",
     )
@@ -74,8 +70,7 @@ class Remembered:
         """How many packed streams have tombstones."""
         self.marks = 0
         """How many tombstones these have."""
-        self._is_due = False  # tombstones have become stable since the last sweep began
-        self._steps: Iterator[None] | None = None  # of the present sweep
+        self._sweep = Sweep(self._dropping)
 
     def __len__(self) -> int:
         return len(self._objects) + len(self._packed)
@@ -198,17 +193,13 @@ class Remembered:
 
     def begin_sweep(self) -> None:
         """Tombstones may have become stable: look at all packed streams again, in slices."""
-        self._is_due = len(self._packed) > 0
+        self._sweep.begin()
 
     def sweep(self) -> None:
         """Do a slice: drop what every member has, as :meth:`Keyspace.prune` does with the rest."""
-        if self._steps is None and self._is_due:
-            self._is_due = False
-            self._steps = self._sweep()
-        if self._steps is not None and sum(1 for _ in islice(self._steps, _PAGES)) < _PAGES:
-            self._steps = None
+        self._sweep.go_on()
 
-    def _sweep(self) -> Iterator[None]:
+    def _dropping(self) -> Iterator[None]:
         for rows in self._packed.pages():
             replica = self._home.replica
             watermark = replica.watermark
