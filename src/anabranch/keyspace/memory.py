@@ -118,7 +118,8 @@ def _shared_tables_bytes(shared: Shared) -> int:
     tables = shared.tables
     if not tables:
         return 0
-    size = getsizeof(shared) + sum(map(getsizeof, tables))
+    # Empty tables are one object, which all streams have in common.
+    size = getsizeof(shared) + sum(map(getsizeof, filter(None, tables)))
     return size + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
 
 
@@ -126,7 +127,7 @@ def _shared_tags_bytes(shared: Shared, samples: int) -> int:
     """The memory of tags of idempotent producers of several regions; 0 in a region alone."""
     if not shared.tables:
         return 0
-    size = getsizeof(shared.tags) + getsizeof(shared.accepted)
+    size = sum(map(getsizeof, filter(None, (shared.tags, shared.accepted))))
 
     def tags_bytes(item: tuple[bytes, dict[bytes, dict[Any, Any]]]) -> int:
         pid, table = item

@@ -14,7 +14,7 @@ from typing import TypeVar
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import ALL_GROUPS, Dot, Shared, Tombstone
+from anabranch.stream.shared import ALL_GROUPS, Dot, Shared, Tombstone, with_row
 from anabranch.stream.stream import Stream
 
 __all__ = ["join_dots", "join_streams", "replace_shared"]
@@ -24,13 +24,19 @@ _T = TypeVar("_T")
 Vector = Mapping[int, int]
 
 
-def join_dots(ours: dict[Dot, _T], theirs: dict[Dot, _T], our: Vector, their: Vector) -> None:
-    """Add what is new in a table by dots, and drop what the other side has dropped."""
+def join_dots(
+    ours: dict[Dot, _T], theirs: dict[Dot, _T], our: Vector, their: Vector
+) -> dict[Dot, _T]:
+    """Add what is new in a table by dots, and drop what the other side has dropped.
+
+    Returns the table, which is a new one if ours was the common empty table.
+    """
     for dot in [dot for dot in ours if dot not in theirs and dot[1] <= their.get(dot[0], 0)]:
         del ours[dot]
     for dot, value in theirs.items():
         if dot not in ours and dot[1] > our.get(dot[0], 0):
-            ours[dot] = value
+            ours = with_row(ours, dot, value)
+    return ours
 
 
 def join_streams(
@@ -77,7 +83,8 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
     afterwards.
     """
     _keep_places(ours)
-    fresh.shared.tombstones |= ours.shared.tombstones
+    for dot, tombstone in ours.shared.tombstones.items():
+        fresh.shared.tombstones = with_row(fresh.shared.tombstones, dot, tombstone)
     ours.shared = fresh.shared
     ours.logs = fresh.logs
     groups = ours.groups
@@ -129,19 +136,19 @@ def _numbers(log: RegionLog, top: int) -> Ranges:
 
 
 def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
-    join_dots(mine.tombstones, other.tombstones, our, their)
-    join_dots(mine.deadlines, other.deadlines, our, their)
-    join_dots(mine.last_ids, other.last_ids, our, their)
-    join_dots(mine.deleted_ids, other.deleted_ids, our, their)
-    join_dots(mine.surpluses, other.surpluses, our, their)
-    join_dots(mine.limits, other.limits, our, their)
+    mine.tombstones = join_dots(mine.tombstones, other.tombstones, our, their)
+    mine.deadlines = join_dots(mine.deadlines, other.deadlines, our, their)
+    mine.last_ids = join_dots(mine.last_ids, other.last_ids, our, their)
+    mine.deleted_ids = join_dots(mine.deleted_ids, other.deleted_ids, our, their)
+    mine.surpluses = join_dots(mine.surpluses, other.surpluses, our, their)
+    mine.limits = join_dots(mine.limits, other.limits, our, their)
     for pid in set(mine.accepted) | set(other.accepted):
-        records = mine.accepted.setdefault(pid, {})
+        records = mine.accepted_of(pid)
         join_dots(records, other.accepted.get(pid, {}), our, their)
         if not records:
             del mine.accepted[pid]
     for pid in set(mine.tags) | set(other.tags):
-        table, other_table = mine.tags.setdefault(pid, {}), other.tags.get(pid, {})
+        table, other_table = mine.tags_of(pid), other.tags.get(pid, {})
         for iid in set(table) | set(other_table):
             dots = table.setdefault(iid, {})
             for dot, tag in other_table.get(iid, {}).items():

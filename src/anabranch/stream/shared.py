@@ -27,6 +27,7 @@ __all__ = [
     "age_rank",
     "drop_covered",
     "winner",
+    "with_row",
 ]
 
 Tombstone = bytes | bool
@@ -41,6 +42,7 @@ Dot = tuple[int, int]
 Covered = Callable[[Dot], bool]
 """Whether an effect is in the context of the effect that is being applied."""
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -97,6 +99,25 @@ class Dots(Protocol):
         """Add a dot."""
 
 
+class _Empty(dict[Any, Any]):
+    """The table of all streams that have none of their own: empty, and it cannot be changed."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise TypeError("an empty table that streams have in common cannot be changed")
+
+    def setdefault(self, key: object, default: object = None) -> Any:
+        self[key] = default
+
+    def update(self, *args: Any, **more: Any) -> None:
+        self[args] = more
+
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
+        self[other] = None
+
+
+_NONE: Final = _Empty()
+
+
 class Shared:
     """The shared state of one key."""
 
@@ -116,15 +137,16 @@ class Shared:
     )
 
     def __init__(self) -> None:
+        # Most streams have none of these: a table is made when something is put into it.
         # DEL, XGROUP DESTROY and expiry, until they are stable
-        self.tombstones: dict[Dot, Tombstone] = {}
-        self.deadlines: dict[Dot, int | None] = {}  # EXPIRE; None for PERSIST
-        self.last_ids: dict[Dot, int] = {}  # XSETID
-        self.deleted_ids: dict[Dot, int] = {}  # XSETID MAXDELETEDID
-        self.surpluses: dict[Dot, int] = {}  # XSETID ENTRIESADDED: how much it added
-        self.limits: dict[Dot, Limits] = {}
-        self.tags: dict[bytes, dict[bytes, dict[Dot, Tag]]] = {}  # producer -> ID -> entries
-        self.accepted: dict[bytes, dict[Dot, Accepted]] = {}  # bulk producer -> records
+        self.tombstones: dict[Dot, Tombstone] = _NONE
+        self.deadlines: dict[Dot, int | None] = _NONE  # EXPIRE; None for PERSIST
+        self.last_ids: dict[Dot, int] = _NONE  # XSETID
+        self.deleted_ids: dict[Dot, int] = _NONE  # XSETID MAXDELETEDID
+        self.surpluses: dict[Dot, int] = _NONE  # XSETID ENTRIESADDED: how much it added
+        self.limits: dict[Dot, Limits] = _NONE
+        self.tags: dict[bytes, dict[bytes, dict[Dot, Tag]]] = _NONE  # producer -> ID -> entries
+        self.accepted: dict[bytes, dict[Dot, Accepted]] = _NONE  # bulk producer -> records
 
     @property
     def is_blank(self) -> bool:
@@ -154,7 +176,7 @@ class Shared:
 
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Store a tombstone for a removed key or group, until it is stable."""
-        self.tombstones[dot] = tombstone
+        self.tombstones = with_row(self.tombstones, dot, tombstone)
         unstable.add(dot)
 
     def clear(self, covered: Covered) -> None:
@@ -194,23 +216,23 @@ class Shared:
         max_deleted_id: int | None,
     ) -> None:
         """XSETID: counters only rise, and ``entries_added`` is the difference."""
-        self.last_ids[dot] = last_id
+        self.last_ids = with_row(self.last_ids, dot, last_id)
         if entries_added:
-            self.surpluses[dot] = entries_added
+            self.surpluses = with_row(self.surpluses, dot, entries_added)
         if max_deleted_id is not None:
-            self.deleted_ids[dot] = max_deleted_id
+            self.deleted_ids = with_row(self.deleted_ids, dot, max_deleted_id)
         stream.recount()
 
     def set_deadline(self, dot: Dot, at_ms: int | None, covered: Covered) -> int | None:
         """EXPIRE; returns the resulting deadline."""
         drop_covered(self.deadlines, covered)
-        self.deadlines[dot] = at_ms
+        self.deadlines = with_row(self.deadlines, dot, at_ms)
         return self.deadline_ms
 
     def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
         """XCFGSET; idempotent IDs in its context are forgotten."""
         drop_covered(self.limits, covered)
-        self.limits[dot] = limits
+        self.limits = with_row(self.limits, dot, limits)
         self.drop_tags(covered)
         stream.renew_producers(limits.duration_s, limits.maxsize)
 
@@ -226,7 +248,7 @@ class Shared:
         covered: Covered,
     ) -> None:
         """A producer's idempotent ID stands for an entry; see :class:`Tag`."""
-        dots = self.tags.setdefault(pid, {}).setdefault(iid, {})
+        dots = self.tags_of(pid).setdefault(iid, {})
         if dots:
             drop_covered(dots, covered)
         dots[dot] = Tag(entry_id, at_ms, yields)
@@ -234,7 +256,7 @@ class Shared:
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
         """A batch of a bulk producer; returns the resulting record."""
-        records = self.accepted.setdefault(pid, {})
+        records = self.accepted_of(pid)
         drop_covered(records, covered)
         records[dot] = record
         return max(records.values())
@@ -247,6 +269,22 @@ class Shared:
             return max(records.values())
         self.accepted.pop(pid, None)
         return None
+
+    def tags_of(self, pid: bytes) -> dict[bytes, dict[Dot, Tag]]:
+        """The table of a producer's idempotent IDs; it is made if there is none."""
+        found = self.tags.get(pid)
+        if found is None:
+            found = {}
+            self.tags = with_row(self.tags, pid, found)
+        return found
+
+    def accepted_of(self, pid: bytes) -> dict[Dot, Accepted]:
+        """The table of a bulk producer's records; it is made if there is none."""
+        found = self.accepted.get(pid)
+        if found is None:
+            found = {}
+            self.accepted = with_row(self.accepted, pid, found)
+        return found
 
     # -- to be kept ---------------------------------------------------------------------------
 
@@ -285,18 +323,18 @@ class Shared:
         """Read what :meth:`written` has returned."""
         tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = written
         shared = cls()
-        shared.tombstones = {(each, number): what for each, number, what in tombstones}
-        shared.deadlines = {(each, number): at_ms for each, number, at_ms in deadlines}
-        shared.last_ids = {(each, number): make(*pair) for each, number, pair in last_ids}
-        shared.deleted_ids = {(each, number): make(*pair) for each, number, pair in deleted_ids}
-        shared.surpluses = {(each, number): count for each, number, count in surpluses}
-        shared.limits = {(each, number): Limits(*rest) for each, number, *rest in limits}
+        shared.tombstones = _table(tombstones, _same)
+        shared.deadlines = _table(deadlines, _same)
+        shared.last_ids = _table(last_ids, _id_of)
+        shared.deleted_ids = _table(deleted_ids, _id_of)
+        shared.surpluses = _table(surpluses, _same)
+        shared.limits = _table(limits, Limits)
         for pid, iid, replica_id, number, pair, at_ms, yields, *stays in tags:
-            dots = shared.tags.setdefault(pid, {}).setdefault(iid, {})
             replaced = [make(*each) for each in stays]
-            dots[replica_id, number] = Tag(make(*pair), at_ms, yields, *replaced)
+            tag = Tag(make(*pair), at_ms, yields, *replaced)
+            shared.tags_of(pid).setdefault(iid, {})[replica_id, number] = tag
         for pid, replica_id, number, *rest in accepted:
-            shared.accepted.setdefault(pid, {})[replica_id, number] = Accepted(*rest)
+            shared.accepted_of(pid)[replica_id, number] = Accepted(*rest)
         return shared
 
     def check(self, stream: Bearer) -> None:
@@ -306,31 +344,11 @@ class Shared:
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
 
 
-class _Empty(dict[Any, Any]):
-    """A table that is empty and cannot be changed."""
-
-    def __setitem__(self, key: object, value: object) -> None:
-        raise TypeError("no other region writes this key, so there is nothing to share")
-
-    def setdefault(self, key: object, default: object = None) -> Any:
-        self[key] = default
-
-    def update(self, *args: Any, **more: Any) -> None:
-        self[args] = more
-
-
-_NONE = _Empty()
-
-
 class _Nothing(Shared):
     """The state of a stream that no other region writes: empty tables, which cannot be changed."""
 
     keeps_key = True
     __slots__ = ()
-
-    def __init__(self) -> None:
-        self.tombstones = self.deadlines = self.last_ids = self.deleted_ids = _NONE
-        self.surpluses = self.limits = self.tags = self.accepted = _NONE
 
     @property
     def tables(self) -> tuple[dict[Dot, Any], ...]:
@@ -346,7 +364,8 @@ class _Nothing(Shared):
         return None
 
     def check(self, stream: Bearer) -> None:
-        """XSETID may have lowered them."""
+        """XSETID may have lowered them. Assert that nothing is shared."""
+        assert self.is_blank
 
     def set_ids(
         self,
@@ -375,6 +394,14 @@ NOTHING_SHARED: Final[Shared] = _Nothing()
 """The shared state of every stream of a region alone."""
 
 
+def with_row(table: dict[_K, _T], key: _K, value: _T) -> dict[_K, _T]:
+    """A table of :class:`Shared` with another row; a new one, if it was the common empty table."""
+    if table is _NONE:
+        return {key: value}
+    table[key] = value
+    return table
+
+
 def drop_covered(table: dict[Dot, _T], covered: Covered) -> None:
     """Drop the dots that a removal or a new setting covers."""
     for dot in [dot for dot in table if covered(dot)]:
@@ -395,3 +422,16 @@ def age_rank(dots: dict[Dot, Tag]) -> tuple[int, int, int, int]:
         (((replica_id, number), tag),) = dots.items()
         return tag.at_ms, replica_id & 0xFF, replica_id, number
     return max((tag.at_ms, dot[0] & 0xFF, *dot) for dot, tag in dots.items())
+
+
+def _table(rows: list[Any], value: Callable[..., _T]) -> dict[Dot, _T]:
+    """The table of written rows ``[*dot, *what value takes]``."""
+    return {(each, number): value(*rest) for each, number, *rest in rows} or _NONE
+
+
+def _same(what: Any) -> Any:
+    return what
+
+
+def _id_of(pair: tuple[int, int]) -> int:
+    return make(*pair)

@@ -1,0 +1,90 @@
+"""What regions share of a stream: its tables are made when something is put into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.stream.joining import join_dots
+from anabranch.stream.ledger import Accepted
+from anabranch.stream.shared import ALL_GROUPS, Limits, Shared, Tag
+from anabranch.stream.stream import Stream
+
+OWN = 0x101
+DOT = OWN, 7
+TABLES = (
+    *("tombstones", "deadlines", "last_ids", "deleted_ids", "surpluses", "limits"),
+    *("tags", "accepted"),
+)
+
+
+def streams() -> tuple[Stream, Stream]:
+    return Stream.of_regions(OWN, 100, 100), Stream.of_regions(OWN, 100, 100)
+
+
+def covered(_: tuple[int, int]) -> bool:
+    return False
+
+
+def fill(stream: Stream) -> None:
+    """Put something into each table, as effects do."""
+    shared = stream.shared
+    shared.bury(DOT, ALL_GROUPS, set())
+    shared.set_ids(stream, DOT, 5, 3, 2)
+    shared.set_deadline(DOT, 1_000, covered)
+    shared.set_limits(stream, DOT, Limits(1, 1, 60, 10), covered)
+    shared.remember(stream, DOT, b"p", b"i", 5, 1_000, False, covered)
+    shared.accept(b"bulk", DOT, Accepted(1, 2, 3, 4), covered)
+
+
+def test_what_one_stream_shares_is_not_in_another() -> None:
+    filled, empty = streams()
+    assert all(getattr(filled.shared, name) is getattr(empty.shared, name) for name in TABLES)
+    fill(filled)
+    assert all(len(getattr(filled.shared, name)) == 1 for name in TABLES)
+    assert empty.shared.is_blank
+    assert Shared().is_blank
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_common_empty_table_cannot_be_changed(name: str) -> None:
+    table: dict[Any, Any] = getattr(Shared(), name)
+    with pytest.raises(TypeError, match="in common"):
+        table[DOT] = 1
+    with pytest.raises(TypeError, match="in common"):
+        table.setdefault(DOT, 1)
+    with pytest.raises(TypeError, match="in common"):
+        table.update({DOT: 1})
+    with pytest.raises(TypeError, match="in common"):
+        table |= {DOT: 1}
+    assert Shared().is_blank
+
+
+@pytest.mark.parametrize("is_filled", [False, True])
+def test_what_was_written_is_restored(is_filled: bool) -> None:
+    filled, empty = streams()
+    fill(filled)
+    shared = (filled if is_filled else empty).shared
+    restored = Shared.restored([[list(row) for row in rows] for rows in shared.written() or []])
+    assert restored.written() == shared.written()
+    assert all(getattr(restored, name) == getattr(shared, name) for name in TABLES)
+    assert restored.is_blank is not is_filled
+
+
+def test_a_table_that_was_restored_takes_more() -> None:
+    filled, _ = streams()
+    fill(filled)
+    shared = Shared.restored(filled.shared.written() or [])
+    shared.tags_of(b"q")[b"j"] = {DOT: Tag(1, 2, False)}
+    shared.bury((OWN, 8), b"group", set())
+    assert set(shared.tags) == {b"p", b"q"}
+    assert set(shared.tombstones) == {DOT, (OWN, 8)}
+
+
+def test_rows_of_another_region_join_the_common_empty_table() -> None:
+    mine, theirs = Shared(), {DOT: 1_000, (OWN, 3): None}
+    joined = join_dots(mine.deadlines, theirs, {OWN: 5}, {OWN: 9})
+    assert joined == {DOT: 1_000}, "what we have seen and dropped does not come back"
+    assert not mine.deadlines
+    assert join_dots(joined, {}, {OWN: 9}, {OWN: 9}) == {}
