@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.shared.program import Measurement
 
-from . import catching_up, cost, diverging, latency, tags, traffic, weight
+from . import catching_up, cost, diverging, latency, mixed, tags, traffic, weight
 
 
 def catalogue() -> list[Measurement]:
@@ -24,4 +24,5 @@ def catalogue() -> list[Measurement]:
         Measurement("removed", weight.removed),
         Measurement("held tags", tags.held_tags),
         Measurement("endurance", weight.endurance),
+        Measurement("mixed load", mixed.mixed_load, is_extra=True),
     ]

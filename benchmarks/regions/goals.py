@@ -32,6 +32,7 @@ GOALS = {
     "memory per deleted key, a peer down": Goal(200),
     "disk per deleted key, a peer down": Goal(40),
     "memory after many adds and deletes": Goal(1.1),
+    "longest wait under mixed load": Goal(20.0),
     "first read of a returning region, beyond recovery": Goal(1.0),
 }
 """Limits in the unit of the figure."""

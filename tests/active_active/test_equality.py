@@ -192,7 +192,7 @@ def test_repair_mends_contents_groups_deadlines_and_counters() -> None:
     def a_deadline(cluster: SimulatedCluster) -> None:
         stream = cluster.stream(2, b"k7")
         assert stream.shared is not None
-        stream.shared.deadlines[2, 1] = 9_000_000_000_000
+        stream.shared.deadlines = {(2, 1): 9_000_000_000_000}
         cluster.process(2).region.keyspace.databases[0].deadlines[b"k7"] = 9_000_000_000_000
 
     def a_counter(cluster: SimulatedCluster) -> None:

@@ -403,7 +403,7 @@ def test_late_idempotent_ids_find_their_place_as_if_all_were_sorted() -> None:
     for number in range(1, 1000):
         iid = b"m%d" % chance.randint(1, 30)
         replica_id = chance.choice([1, 2, 257])
-        dots = stream.shared.tags.setdefault(b"p", {}).setdefault(iid, {})
+        dots = stream.shared.tags_of(b"p").setdefault(iid, {})
         dots[replica_id, number] = Tag(number << 64, chance.randint(1, 1000), yields=True)
         stream.remember(b"p", iid)
         found = list(stream.producers.tables[b"p"].items())
@@ -426,7 +426,7 @@ def test_late_idempotent_ids_are_ranked_against_few(monkeypatch: pytest.MonkeyPa
     for number in range(1100):
         at_ms = number * 2 if number < 1000 else (number - 1000) * 20 + 1
         iid = b"m%d" % number
-        stream.shared.tags.setdefault(b"p", {})[iid] = {(1, number): Tag(1, at_ms, yields=True)}
+        stream.shared.tags_of(b"p")[iid] = {(1, number): Tag(1, at_ms, yields=True)}
         stream.remember(b"p", iid)
     assert stream.producers.tracked == 1000
     assert ranked < 1000 * 2 + 100 * 20
@@ -439,7 +439,7 @@ def test_of_two_epochs_of_a_region_the_same_idempotent_id_is_forgotten_everywher
         stream = Stream.of_regions(1, 100, 1)
         for replica_id in replica_ids:
             assert stream.shared is not None
-            dots = stream.shared.tags.setdefault(b"p", {}).setdefault(b"m%d" % replica_id, {})
+            dots = stream.shared.tags_of(b"p").setdefault(b"m%d" % replica_id, {})
             dots[replica_id, 5] = Tag(replica_id << 64, 1000, yields=True)
             stream.remember(b"p", b"m%d" % replica_id)
         remembered.add(tuple(stream.producers.tables[b"p"]))

@@ -111,7 +111,7 @@ class _Local:
         self._target = target
         self.cluster_id = "c"
         self.removed: dict[int, int] = target.replica.removed
-        self.is_full = self.is_over = False
+        self.is_full = self.is_over = self.is_joining = False
 
     @property
     def replica_id(self) -> int:

@@ -30,6 +30,7 @@ from anabranch.region.turn import Turn
 from anabranch.replication.causal import CausalBuffer
 from anabranch.replication.frames import Behind, FullSyncBegin, FullSyncEnd, Row
 from anabranch.replication.peer import Session, Stage
+from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedDriver
 from anabranch.simulator.facts import Vector
@@ -138,7 +139,9 @@ class FullSync:
     def __init__(self, sender: Node, receiver: Node) -> None:
         self.sender = sender
         self.vector = dict(sender.vector)
-        self._chunks, self.is_partial = sender.exchange.full_sync(dict(receiver.vector), [])
+        places = in_one_go(sender.exchange.choose(dict(receiver.vector)))
+        self._chunks = sender.exchange.full_sync(places)
+        self.is_partial = places is not None
         self._parts: list[bytes] = []
         receiver.begin_join(sender, partial=self.is_partial)
         self.go_on(1)

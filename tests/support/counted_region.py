@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from anabranch.effects import kinds
+from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Member, epoch_of, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, fingerprint, span
@@ -79,6 +80,7 @@ class CountedRegion:
         self.trouble: Exception | None = None
         """Raised where the disk is needed."""
         self.is_over = False
+        self.is_joining = False
         self.load_steps = 0
         self.loads = 0
         """Others have their turn after each unit."""
@@ -206,13 +208,15 @@ class CountedRegion:
         self.watermark = vector
         self.world.check_stable(self)
 
-    def full_sync(
-        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
-    ) -> tuple[Iterator[bytes], bool]:
+    def choose(self, known: Mapping[int, int]) -> Steps[list[Place] | None]:
+        yield
+        return None
+
+    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
         data = msgspec.msgpack.encode(
             [list(self.batches.items()), list(self.members.items()), list(self.removed.items())]
         )
-        return iter([data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]), False
+        return iter([data[at : at + CHUNK] for at in range(0, len(data), CHUNK)])
 
     def stage(self, chunk: bytes | None) -> None:
         if self.trouble:

@@ -6,6 +6,11 @@ data is lost; the own part of consumer groups (deliveries and pending entries) s
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
 from anabranch.effects.apply_producers import record_processed
 from anabranch.effects.streams import (
     begun_stream,
@@ -14,68 +19,131 @@ from anabranch.effects.streams import (
     renew_producers,
 )
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.replica import Dot, Replica
+from anabranch.keyspace.version_vectors import covers_dot, raise_to
 from anabranch.stream.joining import join_dots, join_streams, replace_shared
 from anabranch.stream.stream import Stream
 
-__all__ = ["join_keyspaces", "take_key"]
+__all__ = ["KeyspaceJoin", "take_key"]
 
 
-def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
-    """Join the data of another region with the own; do not use the other keyspace afterwards.
+_SORTED_PIECE: Final = 4096
 
-    With ``partial`` it lacks the keys on which the other region has no effect that this one lacks.
+
+class KeyspaceJoin:
+    """One full sync that is being joined, key by key.
+
+    What concerns all keys, as the version vector, is joined at once. So each key must be joined
+    before anything reads or changes it.
     """
-    mine, other = ours.replica, theirs.replica
-    new = {
-        replica_id: number
-        for replica_id, number in other.vector.items()
-        if number > mine.vector.get(replica_id, 0)
-    }
-    if not partial:
-        mine.last_effects.record_all(new)
-    for database, there in zip(ours.databases, theirs.databases, strict=True):
-        db = database.index
-        flushes = (
-            dict.fromkeys(dot for dot, which in mine.flushes.items() if which in (None, db)),
-            dict.fromkeys(dot for dot, which in other.flushes.items() if which in (None, db)),
-        )
-        ours_too = () if partial else (*database.values, *database.remembered)
-        for key in {*there.values, *there.remembered, *ours_too}:
-            stream = begun_stream(ours, db, key)
-            value = there.values.get(key) or there.remembered.get(key)
-            if value is None:
-                value = Stream.of_regions(mine.own, *mine.default_limits())
-            assert type(value) is Stream
-            join_streams(stream, value, mine.vector, other.vector, flushes)
-            stream.recount()
-            renew_producers(ours, stream)
-            bind_by_state(ours, db, key, stream)
-            if partial:
-                mine.last_effects.record((db, key), new)
-            else:
-                mine.last_effects.mark_changed((db, key))
-            database.changed(key)
-    join_dots(mine.flushes, other.flushes, mine.vector, other.vector)
-    for region, epoch in other.removed.items():
-        mine.removed[region] = max(mine.removed.get(region, 0), epoch)
-    mine.former_names = {**other.former_names, **mine.former_names}
-    for region in {**mine.admissions, **other.admissions}:
-        join_dots(
-            mine.admissions.setdefault(region, {}),
-            other.admissions.get(region, {}),
-            mine.vector,
-            other.vector,
-        )
-    mine.renew_members()
-    for goes, stays in mine.conflicts.join(other.conflicts, mine.vector, mine.resolves_for):
-        resolved = known_stream(ours, goes.db, goes.key)
-        if resolved is not None:
+
+    def __init__(self, ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
+        """Begin. Do not use the other keyspace from now on.
+
+        With ``partial`` it lacks the keys on which the other region has no effect that this one
+        lacks.
+        """
+        mine, other = ours.replica, theirs.replica
+        self._ours = ours
+        self._theirs = theirs
+        self._partial = partial
+        self._our = dict(mine.vector)
+        self._their = dict(other.vector)
+        self._new = {
+            replica_id: number
+            for replica_id, number in self._their.items()
+            if number > self._our.get(replica_id, 0)
+        }
+        self._flushes = [
+            (_flushes_of(mine, database.index), _flushes_of(other, database.index))
+            for database in ours.databases
+        ]
+        self._joined: set[Place] = set()
+        self._unstable: defaultdict[int, list[int]] = defaultdict(list)
+        if not partial:
+            mine.last_effects.record_all(self._new)
+        join_dots(mine.flushes, other.flushes, self._our, self._their)
+        for region, epoch in other.removed.items():
+            mine.removed[region] = max(mine.removed.get(region, 0), epoch)
+        mine.former_names = {**other.former_names, **mine.former_names}
+        for region in {**mine.admissions, **other.admissions}:
+            join_dots(
+                mine.admissions.setdefault(region, {}),
+                other.admissions.get(region, {}),
+                self._our,
+                self._their,
+            )
+        mine.renew_members()
+        mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
+        raise_to(mine.vector, self._their)
+        for dot in mine.flushes:
+            if not covers_dot(mine.watermark, dot):
+                mine.unstable_tombstones.add(dot)
+        for goes, stays in mine.conflicts.join(other.conflicts, self._our, mine.resolves_for):
             place = goes.db, goes.key
-            record_processed(mine, resolved, place, goes.entry, stays.entry, stays.entry_id)
-    mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
-    for replica_id, number in other.vector.items():
-        mine.vector[replica_id] = max(mine.vector.get(replica_id, 0), number)
-    ours.renew_unstable_tombstones()
+            self.join_key(*place)
+            resolved = known_stream(ours, *place)
+            if resolved is not None:
+                record_processed(mine, resolved, place, goes.entry, stays.entry, stays.entry_id)
+
+    def join_key(self, db: int, key: bytes) -> None:
+        """Join one key, unless that is done."""
+        if (db, key) not in self._joined:
+            there = self._theirs.databases[db]
+            value = there.values.get(key) or there.remembered.get(key)
+            assert value is None or type(value) is Stream
+            if value is not None or not self._partial:
+                self._join(db, key, value)
+
+    def steps(self) -> Iterator[None]:
+        """Join all keys that are left; yields after each."""
+        for here, there in zip(self._ours.databases, self._theirs.databases, strict=True):
+            db = here.index
+            for key, value in chain(list(there.values.items()), there.remembered.items()):
+                if (db, key) not in self._joined:
+                    assert type(value) is Stream
+                    self._join(db, key, value)
+                    yield
+            for key in () if self._partial else chain(list(here.values), here.remembered):
+                if (db, key) not in self._joined:
+                    self._join(db, key, None)
+                    yield
+        for replica_id, numbers in self._unstable.items():
+            self._ours.replica.unstable_tombstones.update(replica_id, numbers)
+            yield
+
+    def _join(self, db: int, key: bytes, theirs: Stream | None) -> None:
+        """Join a key with what the other region has of it."""
+        self._joined.add((db, key))
+        ours, replica = self._ours, self._ours.replica
+        if theirs is None:
+            theirs = Stream.of_regions(replica.own, *replica.default_limits())
+        stream = begun_stream(ours, db, key)
+        join_streams(stream, theirs, self._our, self._their, self._flushes[db])
+        stream.recount()
+        renew_producers(ours, stream)
+        bind_by_state(ours, db, key, stream)
+        for dot in stream.shared.tombstones:
+            if not covers_dot(replica.watermark, dot):
+                self._note_unstable(*dot)
+        if self._partial:
+            replica.last_effects.record((db, key), self._new)
+        else:
+            replica.last_effects.mark_changed((db, key))
+        ours.databases[db].changed(key)
+
+    def _note_unstable(self, replica_id: int, number: int) -> None:
+        """Remember a tombstone; pieces are sorted now, which takes long for all of them."""
+        numbers = self._unstable[replica_id]
+        numbers.append(number)
+        if len(numbers) % _SORTED_PIECE == 0:
+            numbers[-_SORTED_PIECE:] = sorted(numbers[-_SORTED_PIECE:])
+
+
+def _flushes_of(replica: Replica, db: int) -> dict[Dot, None]:
+    """The flushes of a database."""
+    return dict.fromkeys(dot for dot, which in replica.flushes.items() if which in (None, db))
 
 
 def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
@@ -96,6 +164,8 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     stream.recount()
     renew_producers(ours, stream)
     bind_by_state(ours, db, key, stream)
+    for dot in stream.shared.tombstones:
+        if not covers_dot(mine.watermark, dot):
+            mine.unstable_tombstones.add(dot)
     mine.last_effects.mark_changed((db, key))
-    ours.renew_unstable_tombstones()
     ours.databases[db].changed(key)

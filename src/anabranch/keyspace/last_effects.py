@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from sys import getsizeof
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from xxhash import xxh3_64_intdigest
 
 from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.version_vectors import covers, maximum, raise_to
+from anabranch.scheduling import Steps
 
 __all__ = ["BUCKETS", "LastEffects", "Place", "bucket_of"]
 
@@ -48,6 +50,16 @@ BATCH = 64
 
 _PRUNED: Final = 2000
 """Keys that one call of :meth:`LastEffects.prune` drops at most: about half a millisecond."""
+
+_SLOT_BYTES: Final = 100
+"""An entry of a dictionary and its share of the free room."""
+
+_NUMBER_BYTES: Final = getsizeof(1 << 20)
+
+_RECENT_BYTES: Final = getsizeof((0, b"", 0)) + _NUMBER_BYTES + _SLOT_BYTES
+
+_KEY_BYTES: Final = getsizeof((0, b"")) + getsizeof((0, 0)) + _NUMBER_BYTES + 2 * _SLOT_BYTES
+"""Of a key that is not packed: it also has a mark in its bucket."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, ...]).decode
@@ -93,6 +105,7 @@ class LastEffects:
         self._packed: defaultdict[int, PackedTable] = defaultdict(PackedTable)  # by database
         self._buckets: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._sweep = Sweep(self._dropping)
+        self._watches: list[dict[Place, None]] = []
 
     def absorb(self, most: int = 0) -> bool:
         """Take over keys that were written since the last call, all or at most so many.
@@ -117,7 +130,23 @@ class LastEffects:
             self._record(place, replica_id, number)
         self._pack()
 
+    def watch(self) -> dict[Place, None]:
+        """Begin to put the keys that change into the result, until :meth:`unwatch`.
+
+        Keys that have changed a moment ago may be there, too.
+        """
+        found: dict[Place, None] = {}
+        self._watches.append(found)
+        return found
+
+    def unwatch(self, found: dict[Place, None]) -> None:
+        """End :meth:`watch`."""
+        self.absorb()
+        self._watches = [each for each in self._watches if each is not found]
+
     def _record(self, place: Place, replica_id: int, number: int) -> None:
+        for watch in self._watches:
+            watch[place] = None
         bucket = bucket_of(place)
         self.changed[bucket][place] = None
         of_bucket = self._buckets[bucket]
@@ -158,21 +187,38 @@ class LastEffects:
         self.absorb()
         return maximum(self.base, self._buckets[bucket])
 
-    def beyond(self, vector: Mapping[int, int]) -> list[Place] | None:
+    def beyond(self, vector: Mapping[int, int]) -> Steps[list[Place] | None]:
         """Keys with effects beyond a version vector, deleted keys included; None if unknown.
 
-        A key may be there twice.
+        Looks at them in short steps; the result is that of the moment of the last one. A key may
+        be there twice.
         """
-        self.absorb()
-        if not covers(vector, self.base):
-            return None
-        places = [place for place, row in self._keys.items() if not _covers(vector, row)]
-        for db, table in self._packed.items():
-            for rows in table.pages():
-                places += [
-                    (db, key) for key, row in rows.items() if not _covers(vector, _decode(row))
-                ]
-        return places
+        while self.absorb(BATCH):
+            yield
+        changed = self.watch()
+        try:
+            places = []
+            for at, (place, row) in enumerate(list(self._keys.items()), 1):
+                if not _covers(vector, row):
+                    places.append(place)
+                if at % BATCH == 0:
+                    yield
+            for db, table in list(self._packed.items()):
+                for rows in table.pages():
+                    places += [
+                        (db, key) for key, row in rows.items() if not _covers(vector, _decode(row))
+                    ]
+                    yield
+        finally:
+            self.unwatch(changed)
+        places += changed
+        return places if covers(vector, self.base) else None
+
+    @property
+    def size(self) -> int:
+        """An estimate of the bytes that all of this takes."""
+        packed = sum(table.size for table in self._packed.values())
+        return packed + len(self._keys) * _KEY_BYTES + len(self.recent) * _RECENT_BYTES
 
     # -- snapshots ----------------------------------------------------------------------------
 

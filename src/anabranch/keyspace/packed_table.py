@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from operator import lt
+from sys import getsizeof
 from typing import Final
 
 import msgspec
@@ -52,12 +53,18 @@ def _chunk_of(rows: Rows) -> bytes:
     return bytes(memoryview(_compress(_encode(rows))))
 
 
+def _size_of(first_keys: list[bytes], chunks: list[bytes]) -> int:
+    return sum(map(getsizeof, first_keys)) + sum(map(getsizeof, chunks))
+
+
 class PackedTable:
     """Rows by key; a row is bytes."""
 
-    __slots__ = ("_chunks", "_first_keys", "_rows")
+    __slots__ = ("_chunks", "_first_keys", "_rows", "size")
 
     def __init__(self) -> None:
+        self.size = 0
+        """Bytes of all chunks and first keys."""
         self._first_keys: list[bytes] = []  # of the chunks, ascending
         self._chunks: list[bytes] = []
         self._rows = 0
@@ -143,6 +150,7 @@ class PackedTable:
         assert all(map(lt, keys, keys[1:]))
         assert self._first_keys == [next(iter(_rows_of(chunk))) for chunk in self._chunks]
         assert all(len(_rows_of(chunk)) <= ROWS_MAX for chunk in self._chunks)
+        assert self.size == _size_of(self._first_keys, self._chunks)
 
     def _shares(self, keys: Collection[bytes]) -> Iterator[tuple[int, list[bytes]]]:
         """The index of each chunk to which some of these keys belong, and these, ascending.
@@ -172,10 +180,14 @@ class PackedTable:
             pieces = -(-len(keys) // ROWS_MAX)
             share = max(-(-len(keys) // pieces), 1) if pieces else 1
         starts = range(0, len(keys), share)
-        self._first_keys[at : at + 1] = [keys[start] for start in starts]
-        self._chunks[at : at + 1] = [
+        first_keys = [keys[start] for start in starts]
+        chunks = [
             _chunk_of({key: rows[key] for key in keys[start : start + share]}) for start in starts
         ]
+        self.size += _size_of(first_keys, chunks)
+        self.size -= _size_of(self._first_keys[at : at + 1], self._chunks[at : at + 1])
+        self._first_keys[at : at + 1] = first_keys
+        self._chunks[at : at + 1] = chunks
         self._rows += len(keys) - before
 
 

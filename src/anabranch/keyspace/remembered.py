@@ -79,8 +79,8 @@ class Remembered:
         return key in self._objects or self._packed.get(key) is not None
 
     def __iter__(self) -> Iterator[bytes]:
-        """All keys."""
-        yield from self._objects
+        """All keys; streams may be used meanwhile."""
+        yield from list(self._objects)
         yield from self._packed
 
     @property
@@ -133,8 +133,11 @@ class Remembered:
         return head is not None
 
     def items(self) -> Iterator[tuple[bytes, Stream]]:
-        """All streams with their keys, to be read: changes of a packed one are lost."""
-        yield from self._objects.items()
+        """All streams with their keys, to be read: changes of a packed one are lost.
+
+        Streams may be used meanwhile; one that is packed then may come twice.
+        """
+        yield from list(self._objects.items())
         for rows in self._packed.pages():
             for key, row in rows.items():
                 yield key, _stream_of(_decode(row), self._home.replica.own)

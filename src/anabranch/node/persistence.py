@@ -191,6 +191,7 @@ class Persistence:
 
     def _contents(self) -> Contents:
         """The header data of a snapshot of now; writes all effects so far to the log first."""
+        self._region.merging.settle()
         durability = self.durability
         durability.commit()
         if durability.trouble is not None:

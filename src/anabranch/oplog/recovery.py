@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import EffectFormatError
-from anabranch.effects.join import join_keyspaces, take_key
+from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.kinds import Effect, JoinFullSync, Synced, TakeKey
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica
@@ -310,4 +310,5 @@ def _join(effect: JoinFullSync | TakeKey, keyspace: Keyspace, storage: Storage) 
     if isinstance(effect, TakeKey):
         take_key(keyspace, theirs, effect.db, effect.key)
     else:
-        join_keyspaces(keyspace, theirs, partial=effect.partial)
+        for _ in KeyspaceJoin(keyspace, theirs, partial=effect.partial).steps():
+            pass

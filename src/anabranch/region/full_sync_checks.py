@@ -86,29 +86,48 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
                 assert type(key) is bytes
                 assert type(value) is Stream
                 yield from _check_stream(value, replica)
+                assert key in database.values or not _has_entries(value), "entries of no key"
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
         raise CorruptLogError(
             shown, 0, f"a state that makes no sense ({type(problem).__name__}: {problem})"
         ) from None
 
 
-def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
+def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> Iterator[None]:
     """Check that new entries follow the entries that are here, in the log of every replica ID.
 
-    :class:`CorruptLogError` if not. Join the full sync before anything else changes.
+    In short steps; :class:`CorruptLogError` if they do not. Join the full sync at once.
     """
-    mine = ours.replica
-    for here, there in zip(ours.databases, theirs.databases, strict=True):
-        for key, source in chain(there.values.items(), there.remembered.items()):
-            stream = here.values.get(key) or here.remembered.get(key)
-            if type(stream) is not Stream or type(source) is not Stream:
-                continue
-            for replica_id, log in source.logs.items():
-                known = stream.logs.get(replica_id)
-                if known is not None and not _goes_on(known, log, mine.vector.get(replica_id, 0)):
-                    raise CorruptLogError(
-                        shown, 0, f"entries of replica ID {replica_id} that are not above ours"
-                    )
+    last_effects = ours.replica.last_effects
+    changed = last_effects.watch()
+    try:
+        for here, there in zip(ours.databases, theirs.databases, strict=True):
+            for key in list(there.values):
+                _check_order(ours, theirs, here.index, key, shown)
+                yield
+    finally:
+        last_effects.unwatch(changed)
+    for db, key in changed:
+        _check_order(ours, theirs, db, key, shown)
+
+
+def _has_entries(stream: Stream) -> bool:
+    return any(log.blocks for log in stream.logs.values())
+
+
+def _check_order(ours: Keyspace, theirs: Keyspace, db: int, key: bytes, shown: str) -> None:
+    """The same for one key; only a stream that exists has entries."""
+    stream = ours.databases[db].values.get(key)
+    source = theirs.databases[db].values.get(key)
+    if type(stream) is not Stream or type(source) is not Stream:
+        return
+    for replica_id, log in source.logs.items():
+        known = stream.logs.get(replica_id)
+        seen = ours.replica.vector.get(replica_id, 0)
+        if known is not None and not _goes_on(known, log, seen):
+            raise CorruptLogError(
+                shown, 0, f"entries of replica ID {replica_id} that are not above ours"
+            )
 
 
 def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:

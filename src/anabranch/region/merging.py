@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
-from anabranch.effects.join import join_keyspaces, take_key
+from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.streams import known_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica, replica_id_of
@@ -15,6 +15,7 @@ from anabranch.oplog.batch import Batch
 from anabranch.oplog.snapshot import FULL_SYNC_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
 from anabranch.region.full_sync_checks import check_full_sync, check_order
+from anabranch.region.full_sync_join import FullSyncJoin
 from anabranch.region.joined_runs import joined_runs
 from anabranch.region.sent import SentUnit
 from anabranch.scheduling import Steps
@@ -37,6 +38,7 @@ class Merging:
         """For the region that owns it."""
         self._region = region
         self._waking = waking
+        self._joining: FullSyncJoin | None = None
 
     def apply(self, batches: Sequence[Batch]) -> None:
         """Apply the batches of units as one; everything in their context must be applied already.
@@ -46,6 +48,7 @@ class Merging:
         are checked before the first effect is applied. Raises :class:`EffectFormatError` if one
         contains what no region sends; then nothing has changed.
         """
+        self.settle()
         if len(batches) > 1:
             batches = joined_runs(batches)
         sent = SentUnit(self._region.keyspace)
@@ -82,25 +85,54 @@ class Merging:
             self._region.tiering.relieve(theirs)
             yield
         yield from check_full_sync(theirs, shown)
-        check_order(self._region.keyspace, theirs, shown)
+        yield from check_order(self._region.keyspace, theirs, shown)
         return theirs
 
-    def join(self, theirs: Keyspace, name: str, *, partial: bool = False) -> None:
+    def join(
+        self,
+        theirs: Keyspace,
+        name: str,
+        *,
+        partial: bool = False,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
         """Join a full sync of another region, stored as the file ``name``, with the own data.
 
         With ``partial`` keys that are not in it stay as they are. The log records the join before
-        the effects that follow from it. Do not use ``theirs`` afterwards.
+        the effects that follow from it. Do not use ``theirs`` afterwards. Keys may be left when
+        this returns (:attr:`is_joining`); then ``on_end`` is called when all are joined.
         """
+        self.settle()
         self._begin()
         self._region.effects.emit(kinds.JoinFullSync(name, partial))
-        join_keyspaces(self._region.keyspace, theirs, partial=partial)
-        self._finish(self._region.effects.now_ms)
+
+        def end() -> None:
+            took_long, self._joining = self._joining is not None, None
+            self._finish(self._region.effects.now_ms)
+            if took_long and on_end is not None:
+                on_end()
+
+        join = KeyspaceJoin(self._region.keyspace, theirs, partial=partial)
+        joining = FullSyncJoin(self._region, join, end)
+        if joining.begin():
+            self._joining = joining
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a full sync is being joined, so that effects of other regions must wait."""
+        return self._joining is not None
+
+    def settle(self) -> None:
+        """Join now what is left of a full sync."""
+        if self._joining is not None:
+            self._joining.complete()
 
     def take_key(self, theirs: Keyspace, name: str, db: int, key: bytes) -> None:
         """Take over the replicated part of one key from a full sync that contains only this key.
 
         Both regions must have applied the same effects on the key. The rest is as in :meth:`join`.
         """
+        self.settle()
         self._begin()
         self._region.effects.emit(kinds.TakeKey(db, key, name))
         take_key(self._region.keyspace, theirs, db, key)
@@ -150,7 +182,7 @@ class Merging:
                 if not held.pack():
                     break
             held.rest()
-        self._region.keyspace.account.beside_bytes = conflicts.size
+        self._region.keyspace.account.beside_bytes = conflicts.size + replica.last_effects.size
 
     def resolve(self) -> None:
         """Resolve the conflicts of idempotent IDs that this region has to resolve.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import Batch
 from anabranch.scheduling import Steps
@@ -90,6 +91,11 @@ class Local(Protocol):
         """Whether the slice of time is over; :meth:`Replicator.go_on` is called later."""
         ...
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether keys of a full sync are still to be joined: effects are delivered later."""
+        ...
+
     def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
         """Apply units of another replica ID as one, and append their bytes to the log.
 
@@ -101,16 +107,18 @@ class Local(Protocol):
         """The watermark has moved: every member has these effects on its disk."""
         ...
 
-    def full_sync(
-        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
-    ) -> tuple[Iterator[bytes], bool]:
+    def choose(self, known: Mapping[int, int]) -> Steps[list[Place] | None]:
+        """Find the keys of a full sync for a region that has applied ``known``, in short steps.
+
+        The others need not be joined. None: all keys. Take the full sync at once.
+        """
+        ...
+
+    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
         """A consistent snapshot of this very moment as chunks of at most 256 KiB; OSError.
 
-        An empty chunk ends the slice of time: the next chunk follows later.
-
-        The snapshot is for a region that has applied ``known``, and may leave out keys that this
-        region need not join; then the second value is true. If ``places`` (database and key) are
-        given, it contains only these.
+        It contains these keys (database and key); None: all keys. An empty chunk ends the slice of
+        time: the next chunk follows later.
         """
         ...
 
@@ -128,6 +136,7 @@ class Local(Protocol):
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         """Join the staged snapshot, which is complete and loaded; ``vector`` is the sender's.
 
+        Keys may be joined later (:attr:`is_joining`).
         With ``partial`` keys that are not in it stay as they are. OSError or AnabranchError: it
         cannot be used; nothing was changed.
         """

@@ -16,6 +16,7 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.equality import Digests
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
 from anabranch.oplog.batch import Batch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
@@ -222,6 +223,11 @@ class RegionLocal:
         """See :class:`Local`."""
         return self._region.scheduler.is_over()
 
+    @property
+    def is_joining(self) -> bool:
+        """See :class:`Local`."""
+        return self._region.merging.is_joining
+
     def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
         """See :class:`Local`."""
         journal = self._journal
@@ -242,10 +248,13 @@ class RegionLocal:
         self._region.keyspace.prune(vector, keeps_tombstones=keeps_tombstones)
         self._log_index.prune(vector)
 
-    def full_sync(
-        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
-    ) -> tuple[Iterator[bytes], bool]:
+    def choose(self, known: Mapping[int, int]) -> Steps[list[Place] | None]:
         """See :class:`Local`."""
+        return self.replica.last_effects.beyond(known)
+
+    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
+        """See :class:`Local`."""
+        self._region.merging.settle()
         self._journal.commit()
         if self._journal.is_behind:
             raise OSError(0, self._journal.trouble)
@@ -259,14 +268,11 @@ class RegionLocal:
             replica.vector.get(replica.own, 0) + 1,
             self._region.clock.now_us() // 1000,
         )
-        last_effects = replica.last_effects
-        chosen = [each for each in places if each[0] < self.digests.databases]
-        wanted = chosen if places else last_effects.beyond(known)
-        snapshot = Snapshot(self._region.keyspace, contents, wanted, keeps_last_effects=False)
+        snapshot = Snapshot(self._region.keyspace, contents, places, keeps_last_effects=False)
         self._region.watch_changes(snapshot.before)
         chunks = self._chunks(snapshot)
         next(chunks)  # from here on closing it releases the snapshot
-        return chunks, wanted is not None
+        return chunks
 
     def _chunks(self, snapshot: Snapshot) -> Iterator[bytes]:
         compressor = Compressor()
@@ -306,12 +312,17 @@ class RegionLocal:
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         """See :class:`Local`."""
         theirs, name = self._keep_staged()
-        self._region.merging.join(theirs, name, partial=partial)
+        self._region.merging.join(theirs, name, partial=partial, on_end=self._joined)
         self.report_event("state_joined", file=name)
         self._log_index.joined(self.replica.vector)
         self._journal.commit()
         # It is on the disk as soon as the log that names it is.
         self._log_index.told_by(vector, self._journal.position)
+        self.after_effects()
+
+    def _joined(self) -> None:
+        """All keys of a full sync are joined; effects may have followed from that."""
+        self._journal.commit()
         self.after_effects()
 
     def take_key(self, db: int, key: bytes) -> None:

@@ -12,12 +12,14 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from anabranch.keyspace.last_effects import Place
 from anabranch.metrics.peers import Counters
 from anabranch.replication.frames import Hello, Row
 from anabranch.replication.interface import Chance
 from anabranch.replication.lag import ReceiveLag
 from anabranch.replication.sealing import Seal
 from anabranch.replication.transfer import Transfer
+from anabranch.scheduling import Steps
 
 __all__ = [
     "DELAY_MS_MAX",
@@ -124,6 +126,8 @@ class Session(Struct):
     ungranted: int = 0
     """Bytes that have arrived and were not granted again."""
     full_sync_ungranted: int = 0
+    choosing: Steps[list[Place] | None] | None = None
+    """Finds the keys of a full sync that the peer has requested."""
     outgoing: Transfer | None = None
     rows_sent: dict[int, Row] = field(default_factory=dict)
     row_sent_ms: float = -1e18

@@ -265,7 +265,11 @@ class Receiver:
         """Apply ready units for a slice of time, at least one."""
         local = self._links.local
         numbers = TOGETHER_NUMBERS
-        while self.refused is None and (units := self.buffer.next_units(local.vector, numbers)):
+        while (
+            self.refused is None
+            and not local.is_joining
+            and (units := self.buffer.next_units(local.vector, numbers))
+        ):
             self.buffer.remove(units)
             if not self._apply(units, now_ms):
                 numbers = 0  # one of them is malformed: find it
@@ -275,9 +279,10 @@ class Receiver:
     @property
     def is_ready(self) -> bool:
         """Whether another unit is ready."""
-        if not self.buffer or self.refused is not None:
+        local = self._links.local
+        if not self.buffer or self.refused is not None or local.is_joining:
             return False
-        return bool(self.buffer.next_units(self._links.local.vector))
+        return bool(self.buffer.next_units(local.vector))
 
     def _apply(self, units: list[Held], now_ms: float) -> bool:
         """Apply units; they wait if that is not possible at present.

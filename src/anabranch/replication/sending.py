@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import region_of
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.oplog.batch import span
@@ -32,6 +33,7 @@ from anabranch.replication.lag import SendLag
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.transfer import WAIT_MS, Transfer
+from anabranch.scheduling import Steps
 
 __all__ = ["FETCH_BYTES_MAX", "Sender"]
 
@@ -149,8 +151,7 @@ class Sender:
     def begin_full_sync(self, session: Session, message: FullSyncGet, now_ms: float) -> None:
         """The peer requests a full sync, or some keys; a running transfer begins again."""
         waiting = self._waiting.pop(session.region, None)
-        self._drop(session.outgoing)
-        session.outgoing = None
+        self._stop(session)
         if (
             waiting is not None
             and waiting.begin.transfer == message.transfer
@@ -159,26 +160,63 @@ class Sender:
             session.outgoing = waiting
             begin = msgspec.structs.replace(waiting.begin, offset=message.offset)
             self._links.send(session, begin)
-            self.feed(session)
+        else:
+            self._drop(waiting)
+            local = self._links.local
+            if message.keys:
+                known = local.digests.databases
+                places = [each for each in message.keys if each[0] < known]
+                last_effects = map(local.digests.last_effects_on_key, message.keys)
+                self._begin_transfer(session, places, maximum(*last_effects))
+            else:
+                session.choosing = local.choose(message.vector)
+        self.feed(session)
+
+    def _choose(self, session: Session, choosing: Steps[list[Place] | None]) -> None:
+        """Find the keys of a full sync, for a slice of time; begin to send it when they are known.
+
+        Not while a full sync is joined here: its keys may be among them.
+        """
+        local = self._links.local
+        if local.is_joining:
             return
-        self._drop(waiting)
-        local, keys = self._links.local, message.keys
         try:
-            chunks, partial = local.full_sync(message.vector, keys)
+            next(choosing)
+            while not local.is_over:
+                next(choosing)
+        except StopIteration as end:
+            session.choosing = None
+            self._begin_transfer(session, end.value, None)
+
+    def _begin_transfer(
+        self, session: Session, places: list[Place] | None, last_effects: dict[int, int] | None
+    ) -> None:
+        """Begin a full sync of these keys; ``last_effects`` on them only for a repair."""
+        local = self._links.local
+        try:
+            chunks = local.full_sync(places)
         except OSError as problem:
             raise Refusal(
                 Reason.BUSY, f"no snapshot can be made: {problem}", BUSY_RETRY_MS
             ) from None
-        last_effects = maximum(*map(local.digests.last_effects_on_key, keys)) if keys else {}
         number = int.from_bytes(self._links.chance.randbytes(TRANSFER_BYTES))
-        begin = FullSyncBegin(dict(local.vector), partial, last_effects, number)
-        session.outgoing = Transfer(begin, chunks, is_whole=not keys)
+        is_partial = places is not None
+        begin = FullSyncBegin(dict(local.vector), is_partial, last_effects or {}, number)
+        session.outgoing = Transfer(begin, chunks, is_whole=last_effects is None)
         self._links.send(session, begin)
-        self.feed(session)
+
+    def _stop(self, session: Session) -> None:
+        """End what is being sent over a link, or prepared."""
+        self._drop(session.outgoing)
+        session.outgoing = None
+        if session.choosing is not None:
+            session.choosing.close()
+            session.choosing = None
 
     def end(self, session: Session, now_ms: float) -> None:
         """A link has ended: the peer may continue its full sync over the next one."""
         transfer, session.outgoing = session.outgoing, None
+        self._stop(session)
         if transfer is None or not transfer.is_whole:
             self._drop(transfer)
             return
@@ -236,6 +274,8 @@ class Sender:
     def feed_full_sync(self, session: Session) -> None:
         """Send more of a full sync, as far as the window and the slice of time allow."""
         budget = FULL_SYNC_SLICE_BYTES
+        if session.choosing is not None:
+            self._choose(session, session.choosing)
         transfer = session.outgoing
         while transfer is not None and _has_full_sync_to_send(session) and budget > 0:
             try:
@@ -256,8 +296,10 @@ class Sender:
 
 
 def _has_full_sync_to_send(session: Session) -> bool:
-    """Whether a full sync is incomplete and the peer accepts more."""
+    """Whether a full sync is prepared, or incomplete and the peer accepts more."""
     transfer = session.outgoing
+    if session.choosing is not None:
+        return True
     return transfer is not None and not transfer.is_sent and session.full_sync_credit > 0
 
 

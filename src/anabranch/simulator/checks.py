@@ -121,6 +121,7 @@ class Checks:
                 other is not None
                 and other is not process
                 and other.replica.vector == vector
+                and not other.is_joining
                 and not (other.durability.broken or process.durability.broken)
             ):
                 pair = process.machine.number, machine.number
@@ -260,7 +261,8 @@ class Checks:
     # -- what the formulas say ----------------------------------------------------------------
 
     def compare_with_formulas(self, process: Process) -> None:
-        """Compare the data of a region with the formulas."""
+        """Compare the data of a region with the formulas; it joins a full sync to the end."""
+        process.region.merging.settle()
         vector = process.replica.vector
         found = looking.visible(process.region.keyspace)
         for db, key in sorted(self._record.history.facts):

@@ -6,6 +6,7 @@ its disk and network fail, its clock is wrong, and its events are recorded.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -14,6 +15,7 @@ import hiredis
 
 from anabranch.commands.execution.host import Regions
 from anabranch.errors import CommandError
+from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import epoch_of
 from anabranch.node.exchange import Exchange
 from anabranch.node.node import Node
@@ -94,6 +96,8 @@ class Process(Exchange):
         self.on_disk: dict[str, Any] = {}
         """The recovered data."""
         self._postponed: list[Callable[[], object]] = []
+        self._unread: deque[tuple[int, bytes]] = deque()
+        """Frames that have arrived while a full sync is joined."""
         self.began_ms = machine.timeline.now_ms
         self._snapshots = 0  # count of finished snapshots that were recorded
         self.has_ended = True  # until the start is complete
@@ -164,14 +168,12 @@ class Process(Exchange):
             self.machine.record.reached["effects fetched back"] += 1
         super().deliver(units, raw)
 
-    def full_sync(
-        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
-    ) -> tuple[Iterator[bytes], bool]:
+    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
         """See :class:`RegionLocal`."""
-        chunks, partial = super().full_sync(known, places)
+        chunks = super().full_sync(places)
         for replica_id, number in self.replica.vector.items():
             self.machine.record.leaves(replica_id, number)
-        return chunks, partial
+        return chunks
 
     def _needed_from(self) -> int:
         return 0 if self.machine.keeps_log else super()._needed_from()
@@ -236,6 +238,8 @@ class Process(Exchange):
     def tick(self) -> None:
         """Called every :data:`TICK_MS`."""
         self.core.tick()
+        while self._unread and not self.region.scheduler.is_exclusive:
+            self._read(*self._unread.popleft())
 
     def link_up(self, link: int, dialled: Address | None) -> None:
         """See :class:`Peer`."""
@@ -246,6 +250,7 @@ class Process(Exchange):
         incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
         if incoming is not None and incoming.session.link == link:
             self._count_join("link")
+        self._unread = deque(each for each in self._unread if each[0] != link)
         self.happen(lambda: self.replicator.link_down(link, self.now_ms()))
 
     def dial_failed(self, host: str, port: int, why: str) -> None:
@@ -256,16 +261,22 @@ class Process(Exchange):
         """See :class:`Peer`."""
 
         def arrives() -> None:
-            self.replicator.receive(link, data[4], data[5:], self.now_ms())
-            self.answer_waits()
+            if self._unread or self.region.scheduler.is_exclusive:
+                self.machine.record.reached["frame during a join"] += 1
+                self._unread.append((link, data))
+            else:
+                self._read(link, data)
 
-        def arrives_in_a_slice() -> None:
-            scheduler = self.region.scheduler
-            began_ns = scheduler.begin()
-            arrives()
+        self.happen(arrives)
+
+    def _read(self, link: int, data: bytes) -> None:
+        """Process a frame, in a slice of time where work is cut."""
+        scheduler = self.region.scheduler
+        began_ns = scheduler.begin() if self.machine.cuts_work else 0
+        self.replicator.receive(link, data[4], data[5:], self.now_ms())
+        self.answer_waits()
+        if self.machine.cuts_work:
             scheduler.end(began_ns)
-
-        self.happen(arrives_in_a_slice if self.machine.cuts_work else arrives)
 
     def _ask_for_turn(self) -> None:
         """Run another turn after all other events of this moment."""

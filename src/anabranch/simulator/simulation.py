@@ -387,7 +387,7 @@ class Simulation:
     # -- looking on ---------------------------------------------------------------------------
 
     def _has_changed(self, process: Process) -> None:
-        if process.machine.process is process:
+        if process.machine.process is process and not process.is_joining:
             self.checks.changed(process)
 
     def _observe(self) -> None:

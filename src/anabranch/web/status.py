@@ -61,7 +61,7 @@ def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
             "used_bytes": region.dispatcher.used_memory(),
             "keys_bytes": region.keyspace.account.used_bytes,
             "opened_bytes": cache.held,
-            "held_tag_bytes": region.keyspace.account.beside_bytes,
+            "held_tag_bytes": region.replica.conflicts.size,
             "buffer_bytes": process.get("client_buffer_bytes", 0),
             "script_bytes": process.get("script_machine_bytes", 0),
             "offloaded_bytes": 0 if cache.file is None else cache.file.held,

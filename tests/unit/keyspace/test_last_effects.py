@@ -10,6 +10,7 @@ from anabranch.keyspace.last_effects import BATCH, UNPACKED_MAX, LastEffects, Pl
 from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.version_vectors import maximum
 from anabranch.replication.digest_exchange import comparable
+from anabranch.scheduling import in_one_go
 from tests.support.packing import packing_at_once
 
 KEY = (0, b"key")
@@ -37,11 +38,11 @@ def test_keys_beyond_a_vector() -> None:
     last_effects = LastEffects()
     last_effects.record(KEY, {1: 7})
     last_effects.record(OTHER, {2: 4})
-    assert last_effects.beyond({1: 7, 2: 3}) == [OTHER]
-    assert last_effects.beyond({1: 7, 2: 4}) == []
+    assert in_one_go(last_effects.beyond({1: 7, 2: 3})) == [OTHER]
+    assert in_one_go(last_effects.beyond({1: 7, 2: 4})) == []
     last_effects.record_all({3: 1})
-    assert last_effects.beyond({1: 7, 2: 4}) is None
-    assert last_effects.beyond({1: 6, 2: 4, 3: 1}) == [KEY]
+    assert in_one_go(last_effects.beyond({1: 7, 2: 4})) is None
+    assert in_one_go(last_effects.beyond({1: 6, 2: 4, 3: 1})) == [KEY]
 
 
 def test_what_every_member_has_is_told_by_one_vector() -> None:
@@ -51,8 +52,8 @@ def test_what_every_member_has_is_told_by_one_vector() -> None:
     last_effects.prune({1: 8})
     assert last_effects.of_key(KEY) == {1: 8}
     assert last_effects.of_key(OTHER) == {1: 9}
-    assert last_effects.beyond({1: 8}) == [OTHER]
-    assert last_effects.beyond({1: 7}) is None
+    assert in_one_go(last_effects.beyond({1: 8})) == [OTHER]
+    assert in_one_go(last_effects.beyond({1: 7})) is None
 
 
 def test_two_sides_compare_if_neither_has_an_effect_that_the_other_lacks() -> None:
@@ -87,7 +88,7 @@ def test_packed_keys_are_the_same_keys() -> None:
         for place, vector in model.items()
         if any(number > known.get(each, 0) for each, number in vector.items())
     }
-    beyond = last_effects.beyond(known)
+    beyond = in_one_go(last_effects.beyond(known))
     assert beyond is not None
     assert set(beyond) == due
 

@@ -21,7 +21,7 @@ def deleted(number: int) -> Stream:
     """The stream of a key that was deleted by the effect with this number."""
     stream = Stream.of_regions(OWN, 100, 100)
     stream.local.skip_positions(number)
-    stream.shared.tombstones[OWN, number] = True
+    stream.shared.tombstones = {(OWN, number): True}
     return stream
 
 

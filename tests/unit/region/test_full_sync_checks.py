@@ -8,6 +8,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.full_sync_checks import check_order
+from anabranch.scheduling import in_one_go
 from anabranch.stream.stream import Stream
 
 OURS, THEIRS = replica_id_of(1, 0), replica_id_of(2, 0)
@@ -39,7 +40,7 @@ def state(*entries: tuple[int, int], first_position: int = 0) -> Keyspace:
     ids=["behind ours", "after a deletion", "nothing new", "an empty log", "a new key"],
 )
 def test_states_that_go_on_are_taken(ours: Keyspace, theirs: Keyspace) -> None:
-    check_order(ours, theirs, "state")
+    in_one_go(check_order(ours, theirs, "state"))
 
 
 @pytest.mark.parametrize(
@@ -53,4 +54,4 @@ def test_states_that_go_on_are_taken(ours: Keyspace, theirs: Keyspace) -> None:
 )
 def test_states_that_do_not_go_on_are_refused(ours: Keyspace, theirs: Keyspace) -> None:
     with pytest.raises(CorruptLogError, match="not above ours"):
-        check_order(ours, theirs, "state")
+        in_one_go(check_order(ours, theirs, "state"))

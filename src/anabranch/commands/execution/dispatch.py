@@ -86,6 +86,8 @@ class Dispatcher:
         self.pause_writes_only = False
         self.postponed: dict[Session, None] = {}
         self.answers_busy = False  # while a transaction is under way that takes long
+        self.may_run: Callable[[Session, Command, list[bytes]], bool] | None = None
+        """Whether a request need not wait for what takes several slices; None: all wait."""
         self.running: RunningScript | None = None
         self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
         self.reserved_percent: Callable[[], int] = int  # of ``maxmemory``, not for commands
@@ -164,7 +166,7 @@ class Dispatcher:
             self.admit(ctx, command, args)
         except CommandError as refusal:
             raise self.refused(session, entry, refusal) from None
-        if self._is_busy_for(session, entry) or self.pauses(command):
+        if self._is_busy_for(session, entry, args) or self.pauses(command):
             session.backlog.appendleft(args)
             self.postponed[session] = None
             return None
@@ -180,7 +182,7 @@ class Dispatcher:
             if self.monitors and not command.skips_monitor:
                 self.feed_monitors(session, args)
 
-    def _is_busy_for(self, session: Session, entry: Entry) -> bool:
+    def _is_busy_for(self, session: Session, entry: Entry, args: list[bytes]) -> bool:
         """Whether a request waits for a transaction of others; raises BUSY if that takes long."""
         command = entry.command
         if "exclusive" not in self.guarded_by or (
@@ -188,6 +190,8 @@ class Dispatcher:
         ):
             return False
         if session.transaction is not None and command.name not in _NEVER_QUEUED:
+            return False
+        if self.may_run is not None and self.may_run(session, command, args):
             return False
         if self.answers_busy:
             raise self.refused(session, entry, CommandError(self.busy_text))
