@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 NAME = "regions: "
 """What the names of these rows begin with."""
 JOINING = "joining a state"
+JOINING_KEYS = "joining a state of many keys"
+"""The same with a stream of one entry for each ten entries, half of them deleted."""
+KEYS_SHARE = 10
 
 Sample = Callable[[Cluster, Canary], tuple[float, float]]
 
 
 def regional_names() -> list[str]:
     """Return the names of all rows."""
-    return [*_COMMANDS, JOINING]
+    return [*_COMMANDS, JOINING, JOINING_KEYS]
 
 
 def run_regional(wanted: list[str], entries: int, rounds: int) -> Iterator[LongRow]:
@@ -48,7 +51,11 @@ def run_regional(wanted: list[str], entries: int, rounds: int) -> Iterator[LongR
 
 def _sample(name: str, entries: int) -> tuple[float, float]:
     with Cluster(2) as cluster:
-        return _joining(cluster, entries) if name == JOINING else _command(cluster, name, entries)
+        if name == JOINING:
+            return _joining(cluster, lambda region: _fill(region, entries))
+        if name == JOINING_KEYS:
+            return _joining(cluster, lambda region: _fill_keys(region, entries // KEYS_SHARE))
+        return _command(cluster, name, entries)
 
 
 def _command(cluster: Cluster, name: str, entries: int) -> tuple[float, float]:
@@ -59,10 +66,10 @@ def _command(cluster: Cluster, name: str, entries: int) -> tuple[float, float]:
     return _watched(one, lambda: one.ask(*words))
 
 
-def _joining(cluster: Cluster, entries: int) -> tuple[float, float]:
+def _joining(cluster: Cluster, fill: Callable[[Region], None]) -> tuple[float, float]:
     ahead, behind = cluster.regions
     behind.end()
-    _fill(ahead, entries)
+    fill(ahead)
     ahead.ask("CONFIG", "SET", "oplog-max-bytes", 0)
     ahead.rewrite()
     token = ahead.token()
@@ -96,6 +103,14 @@ def _fill(region: Region, entries: int) -> None:
         region.connection.replay(windows(adds, 256))
     region.ask("XGROUP", "CREATE", BASE, GROUP, 0)
     region.ask("XREADGROUP", "GROUP", GROUP, OWNER, "COUNT", 1, "STREAMS", BASE, ">")
+
+
+def _fill_keys(region: Region, keys: int) -> None:
+    for first in range(0, keys, CHUNK):
+        names = [f"{BASE}:{index}" for index in range(first, min(first + CHUNK, keys))]
+        adds = [request("XADD", name, "*", "v", "1", lines=ADD_LINES) for name in names]
+        region.connection.replay(windows(adds, 256))
+        region.connection.replay(windows([request("DEL", name) for name in names[::2]], 256))
 
 
 def _restore(region: Region) -> tuple[str | int | bytes, ...]:

@@ -12,6 +12,7 @@ import pytest
 from anabranch.cli.inspect_values import record_fields
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.packed_table import map_of
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.remembered import BATCH, OBJECTS_MAX
 from anabranch.oplog import snapshot
 from anabranch.oplog.errors import LogError
@@ -166,7 +167,9 @@ def test_an_older_member_can_join_a_full_sync_with_packed_keys() -> None:
     assert glance(sent[:HEADER_BYTES]).lowest_reader == 2
     assert kinds_of(sent) == {snapshot.REPLICA: 1, snapshot.STREAM: COUNT}
     places = [(0, b"key:1"), (0, b"key:2"), (0, b"key:none")]
-    some = Snapshot(keyspace, Contents(1), places, keeps_last_effects=False).whole()
+    some = Snapshot(
+        keyspace, Contents(1), Places(keyspace.databases, places), keeps_last_effects=False
+    ).whole()
     assert kinds_of(some) == {snapshot.REPLICA: 1, snapshot.STREAM: 3}
     of_all, of_some = heads_of(sent), heads_of(some)
     assert {key: of_all.get(key) for key in (b"key:1", b"key:2")} == {

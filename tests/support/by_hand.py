@@ -18,6 +18,7 @@ import hiredis
 from anabranch.commands.request.spec import Command
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.node import node as process
 from anabranch.node.exchange import Exchange
@@ -234,7 +235,8 @@ class Node:
     def whole_snapshot(self, places: Iterable[tuple[int, bytes]] | None = None) -> bytes:
         """Everything, or some keys, as a full sync for another region."""
         keyspace = self.region.keyspace
-        return Snapshot(keyspace, Contents(1), places, keeps_last_effects=False).whole()
+        some = None if places is None else Places(keyspace.databases, places)
+        return Snapshot(keyspace, Contents(1), some, keeps_last_effects=False).whole()
 
     @property
     def replica_id(self) -> int:

@@ -15,6 +15,7 @@ import msgspec
 
 from anabranch.effects import kinds
 from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member, epoch_of, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, fingerprint, span
@@ -208,11 +209,14 @@ class CountedRegion:
         self.watermark = vector
         self.world.check_stable(self)
 
-    def choose(self, known: Mapping[int, int]) -> Steps[list[Place] | None]:
+    def choose(self, known: Mapping[int, int]) -> Steps[Places | None]:
         yield
         return None
 
-    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
+    def places(self, chosen: Iterable[Place]) -> Places:
+        raise AssertionError("there are no keys")
+
+    def full_sync(self, places: Places | None) -> Iterator[bytes]:
         data = msgspec.msgpack.encode(
             [list(self.batches.items()), list(self.members.items()), list(self.removed.items())]
         )

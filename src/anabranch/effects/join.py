@@ -29,6 +29,7 @@ __all__ = ["KeyspaceJoin", "take_key"]
 
 
 _SORTED_PIECE: Final = 4096
+_FREED_PIECE: Final = 1024
 
 
 class KeyspaceJoin:
@@ -61,6 +62,7 @@ class KeyspaceJoin:
         ]
         self._joined: set[Place] = set()
         self._unstable: defaultdict[int, list[int]] = defaultdict(list)
+        self._is_over = False
         if not partial:
             mine.last_effects.record_all(self._new)
         join_dots(mine.flushes, other.flushes, self._our, self._their)
@@ -89,9 +91,10 @@ class KeyspaceJoin:
 
     def join_key(self, db: int, key: bytes) -> None:
         """Join one key, unless that is done."""
-        if (db, key) not in self._joined:
+        if (db, key) not in self._joined and not self._is_over:
             there = self._theirs.databases[db]
-            value = there.values.get(key) or there.remembered.get(key)
+            # What is joined is freed: all of it at once would take long.
+            value = there.values.pop(key, None) or there.remembered.get(key)
             assert value is None or type(value) is Stream
             if value is not None or not self._partial:
                 self._join(db, key, value)
@@ -100,9 +103,11 @@ class KeyspaceJoin:
         """Join all keys that are left; yields after each."""
         for here, there in zip(self._ours.databases, self._theirs.databases, strict=True):
             db = here.index
-            for key, value in chain(list(there.values.items()), there.remembered.items()):
+            for key in list(there.values):
+                self.join_key(db, key)
+                yield
+            for key, value in there.remembered.items():
                 if (db, key) not in self._joined:
-                    assert type(value) is Stream
                     self._join(db, key, value)
                     yield
             for key in () if self._partial else chain(list(here.values), here.remembered):
@@ -112,6 +117,11 @@ class KeyspaceJoin:
         for replica_id, numbers in self._unstable.items():
             self._ours.replica.unstable_tombstones.update(replica_id, numbers)
             yield
+        self._is_over = True
+        while self._joined:  # freed bit by bit
+            self._joined.pop()
+            if len(self._joined) % _FREED_PIECE == 0:
+                yield
 
     def _join(self, db: int, key: bytes, theirs: Stream | None) -> None:
         """Join a key with what the other region has of it."""

@@ -225,7 +225,10 @@ class LastEffects:
     def written(self) -> list[Any]:
         """All but the packed keys as plain values, for a snapshot; :meth:`read` takes them back."""
         self.absorb()
-        rows = [[*place, list(_vector(row).items())] for place, row in self._keys.items()]
+        rows = [
+            (db, key, [row] if len(row) == 2 else list(_vector(row).items()))
+            for (db, key), row in self._keys.items()
+        ]
         return [list(self.base.items()), rows]
 
     def read(self, written: list[Any]) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,7 @@ from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.packed_table import map_of
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
@@ -178,11 +179,11 @@ class Snapshot:
         self,
         keyspace: Keyspace,
         contents: Contents,
-        places: Iterable[tuple[int, bytes]] | None = None,
+        places: Places | None = None,
         *,
         keeps_last_effects: bool = True,
     ) -> None:
-        """``places`` are database and key of the keys to write, None for all keys.
+        """``places`` are the keys to write, None for all keys.
 
         Deleted keys among them are written as keys without data. A full sync for another region
         need not contain the last effects of keys (``keeps_last_effects``).
@@ -206,14 +207,8 @@ class Snapshot:
         ]
         self._blank: list[Any] = []
         if places is not None:
-            others: list[dict[bytes, None]] = [{} for _ in databases]
-            for db, key in places:
-                value = databases[db].values.get(key) or databases[db].remembered.objects.get(key)
-                if value is None:
-                    others[db][key] = None
-                else:
-                    self._waiting[db][key] = value
-            for db, keys in enumerate(others):
+            self._waiting = places.values
+            for db, keys in enumerate(places.others):
                 self._deleted[db] = [*databases[db].remembered.packed_of(keys)]
             blank = Stream.of_regions(replica.own, *replica.default_limits())
             self._blank = FrozenStream(blank).head

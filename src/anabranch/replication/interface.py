@@ -6,12 +6,13 @@ methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import Batch
 from anabranch.scheduling import Steps
@@ -107,17 +108,21 @@ class Local(Protocol):
         """The watermark has moved: every member has these effects on its disk."""
         ...
 
-    def choose(self, known: Mapping[int, int]) -> Steps[list[Place] | None]:
+    def choose(self, known: Mapping[int, int]) -> Steps[Places | None]:
         """Find the keys of a full sync for a region that has applied ``known``, in short steps.
 
         The others need not be joined. None: all keys. Take the full sync at once.
         """
         ...
 
-    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
+    def places(self, chosen: Iterable[Place]) -> Places:
+        """These keys for a full sync; take it at once."""
+        ...
+
+    def full_sync(self, places: Places | None) -> Iterator[bytes]:
         """A consistent snapshot of this very moment as chunks of at most 256 KiB; OSError.
 
-        It contains these keys (database and key); None: all keys. An empty chunk ends the slice of
+        It contains these keys; None: all keys. An empty chunk ends the slice of
         time: the next chunk follows later.
         """
         ...

@@ -7,7 +7,7 @@ in a file, joined when it is complete, and kept beside the log until a snapshot 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,6 +17,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.equality import Digests
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
 from anabranch.oplog.batch import Batch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
@@ -36,6 +37,9 @@ STAGING: Final = "arriving.state"
 FULL_SYNC_PREFIX: Final = "joined-"
 FULL_SYNC_SUFFIX: Final = ".abstate"
 CHUNK_BYTES: Final = 256 * 1024
+
+PLACES_A_STEP: Final = 256
+"""Keys of a full sync that are looked up in one step."""
 
 
 def joined_at(name: str) -> int | None:
@@ -248,11 +252,29 @@ class RegionLocal:
         self._region.keyspace.prune(vector, keeps_tombstones=keeps_tombstones)
         self._log_index.prune(vector)
 
-    def choose(self, known: Mapping[int, int]) -> Steps[list[Place] | None]:
+    def choose(self, known: Mapping[int, int]) -> Steps[Places | None]:
         """See :class:`Local`."""
-        return self.replica.last_effects.beyond(known)
+        last_effects = self.replica.last_effects
+        places = Places(self._region.keyspace.databases)
+        changed = last_effects.watch()
+        try:
+            found = yield from last_effects.beyond(known)
+            for at, place in enumerate(found or (), 1):
+                places.look(place)
+                if at % PLACES_A_STEP == 0:
+                    yield
+        finally:
+            last_effects.unwatch(changed)
+        for place in changed:
+            places.look(place)
+        return None if found is None else places
 
-    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
+    def places(self, chosen: Iterable[Place]) -> Places:
+        """See :class:`Local`."""
+        databases = self._region.keyspace.databases
+        return Places(databases, [place for place in chosen if place[0] < len(databases)])
+
+    def full_sync(self, places: Places | None) -> Iterator[bytes]:
         """See :class:`Local`."""
         self._region.merging.settle()
         self._journal.commit()

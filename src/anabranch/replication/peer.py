@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.places import Places
 from anabranch.metrics.peers import Counters
 from anabranch.replication.frames import Hello, Row
 from anabranch.replication.interface import Chance
@@ -126,7 +126,7 @@ class Session(Struct):
     ungranted: int = 0
     """Bytes that have arrived and were not granted again."""
     full_sync_ungranted: int = 0
-    choosing: Steps[list[Place] | None] | None = None
+    choosing: Steps[Places | None] | None = None
     """Finds the keys of a full sync that the peer has requested."""
     outgoing: Transfer | None = None
     rows_sent: dict[int, Row] = field(default_factory=dict)

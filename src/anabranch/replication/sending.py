@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import region_of
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.oplog.batch import span
@@ -164,15 +164,13 @@ class Sender:
             self._drop(waiting)
             local = self._links.local
             if message.keys:
-                known = local.digests.databases
-                places = [each for each in message.keys if each[0] < known]
                 last_effects = map(local.digests.last_effects_on_key, message.keys)
-                self._begin_transfer(session, places, maximum(*last_effects))
+                self._begin_transfer(session, local.places(message.keys), maximum(*last_effects))
             else:
                 session.choosing = local.choose(message.vector)
         self.feed(session)
 
-    def _choose(self, session: Session, choosing: Steps[list[Place] | None]) -> None:
+    def _choose(self, session: Session, choosing: Steps[Places | None]) -> None:
         """Find the keys of a full sync, for a slice of time; begin to send it when they are known.
 
         Not while a full sync is joined here: its keys may be among them.
@@ -189,7 +187,7 @@ class Sender:
             self._begin_transfer(session, end.value, None)
 
     def _begin_transfer(
-        self, session: Session, places: list[Place] | None, last_effects: dict[int, int] | None
+        self, session: Session, places: Places | None, last_effects: dict[int, int] | None
     ) -> None:
         """Begin a full sync of these keys; ``last_effects`` on them only for a repair."""
         local = self._links.local

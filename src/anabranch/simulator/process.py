@@ -15,7 +15,7 @@ import hiredis
 
 from anabranch.commands.execution.host import Regions
 from anabranch.errors import CommandError
-from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import epoch_of
 from anabranch.node.exchange import Exchange
 from anabranch.node.node import Node
@@ -168,7 +168,7 @@ class Process(Exchange):
             self.machine.record.reached["effects fetched back"] += 1
         super().deliver(units, raw)
 
-    def full_sync(self, places: list[Place] | None) -> Iterator[bytes]:
+    def full_sync(self, places: Places | None) -> Iterator[bytes]:
         """See :class:`RegionLocal`."""
         chunks = super().full_sync(places)
         for replica_id, number in self.replica.vector.items():
