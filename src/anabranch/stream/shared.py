@@ -433,5 +433,6 @@ def _same(what: Any) -> Any:
     return what
 
 
-def _id_of(pair: tuple[int, int]) -> int:
-    return make(*pair)
+def _id_of(pair: list[int]) -> int:
+    ms, seq = pair
+    return make(ms, seq)
