@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.commands.execution.session import Session
+from anabranch.replication import local
 from anabranch.scheduling import in_one_go
 from anabranch.simulator import looking
 from tests.active_active.test_partial_full_syncs import digests, twin_of
@@ -204,6 +205,28 @@ def test_a_blocked_reader_is_served_at_the_end() -> None:
     assert reader.outbox == []
     finish(two)
     assert len(reader.outbox) == 1
+
+
+@pytest.mark.parametrize(
+    "words", ["FLUSHALL", "DEL key:1", "XADD key:1 * f v", "XADD new * f v", "EXPIRE key:2 1000"]
+)
+@pytest.mark.parametrize("steps", [0, 1, 5, 40])
+def test_what_changes_while_keys_are_looked_for_is_in_the_full_sync(words: str, steps: int) -> None:
+    with packing_at_once(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "PLACES_A_STEP", 1)
+        mesh, one, two = parted(random.Random(5), [], 20)
+        choosing = one.exchange.choose(dict(two.vector))
+        for _ in range(steps):
+            next(choosing)
+        one.do(*words.split())
+        places = in_one_go(choosing)
+        assert (places is None) == (words == "FLUSHALL")
+        state = b"".join(one.exchange.full_sync(places))
+        two.join(state, one, partial=places is not None)
+        mesh.settle()
+        mesh.settle()
+        found = [digests(node.region.keyspace) for node in mesh.nodes.values()]
+        assert found[0] == found[1] == found[2]
 
 
 def test_time_waits_too() -> None:

@@ -162,6 +162,8 @@ class LastEffects:
     def mark_changed(self, place: Place) -> None:
         """Record that a key has changed; its effects are recorded separately."""
         self.changed[bucket_of(place)][place] = None
+        for watch in self._watches:
+            watch[place] = None
 
     def _unmark(self, place: Place) -> None:
         """Nobody reads the marks yet; who begins to does not need any from before."""
@@ -190,28 +192,22 @@ class LastEffects:
     def beyond(self, vector: Mapping[int, int]) -> Steps[list[Place] | None]:
         """Keys with effects beyond a version vector, deleted keys included; None if unknown.
 
-        Looks at them in short steps; the result is that of the moment of the last one. A key may
-        be there twice.
+        Looks at them in short steps. Keys that change meanwhile may be missing (:meth:`watch`). A
+        key may be there twice.
         """
-        while self.absorb(BATCH):
-            yield
-        changed = self.watch()
-        try:
-            places = []
-            for at, (place, row) in enumerate(list(self._keys.items()), 1):
-                if not _covers(vector, row):
-                    places.append(place)
-                if at % BATCH == 0:
-                    yield
-            for db, table in list(self._packed.items()):
-                for rows in table.pages():
-                    places += [
-                        (db, key) for key, row in rows.items() if not _covers(vector, _decode(row))
-                    ]
-                    yield
-        finally:
-            self.unwatch(changed)
-        places += changed
+        self.absorb()
+        places = []
+        for at, (place, row) in enumerate(list(self._keys.items()), 1):
+            if not _covers(vector, row):
+                places.append(place)
+            if at % BATCH == 0:
+                yield
+        for db, table in list(self._packed.items()):
+            for rows in table.pages():
+                places += [
+                    (db, key) for key, row in rows.items() if not _covers(vector, _decode(row))
+                ]
+                yield
         return places if covers(vector, self.base) else None
 
     @property

@@ -11,7 +11,7 @@ joined,
 The log has the join before the effects of these requests, and all keys are independent of one
 another. So recovery, which joins all keys at once, comes to the same state.
 
-Where no driver runs turns (tests, the simulator) everything is done at once.
+Where no driver runs turns (most tests) everything is done at once.
 """
 
 from __future__ import annotations
