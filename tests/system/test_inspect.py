@@ -288,7 +288,9 @@ def test_a_copy_made_while_the_server_runs_is_a_backup(kept: Kept, tmp_path: Pat
     kept.server.kill()
     other = Kept(tmp_path / "copy")
     report = other.run("log", target)
-    assert report.returncode == 0 or "A start cuts off" in report.stdout
+    # The log may end within a turn, or before the position that the manifest, copied later, names.
+    said = report.stdout
+    assert report.returncode == 0 or "A start cuts off" in said or "anabranch restore" in said
     numbers = other.numbers()
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= ENTRIES

@@ -92,4 +92,4 @@ def test_a_page_has_a_row_for_every_figure_and_for_what_was_not_measured():
 
 def test_every_measurement_has_a_name_of_its_own():
     names = [each.name for each in catalogue()]
-    assert len(set(names)) == len(names) == 14
+    assert len(set(names)) == len(names) == 15
