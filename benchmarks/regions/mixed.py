@@ -170,9 +170,7 @@ class Load:
 
     def snapshot(self) -> Iterator[None]:
         """A rewritten log."""
-        self._heavy.ask("BGREWRITEAOF")
-        while not _is_rewritten(self._busy):
-            yield
+        yield from _rewrite(self._heavy, self._busy)
 
     def trim(self) -> Iterator[None]:
         """A stream of as many entries as the others, trimmed to nothing."""
@@ -191,6 +189,8 @@ class Load:
 
     def come_back(self) -> Iterator[None]:
         """The other region misses something, and the log that has it is gone."""
+        with Connection(self._other.server.port) as connection:
+            yield from _rewrite(connection, self._other)  # so that it starts again soon
         self._is_away = True
         self._other.kill()
         yield from self._waste()  # more than what stays in memory for a region that is away
@@ -219,6 +219,12 @@ def _time_at(connection: Connection, key: str, command: str, first: str, last: s
     rows = connection.ask(command, key, first, last, "COUNT", 1)
     assert isinstance(rows, list)
     return int(rows[0][0].partition(b"-")[0])
+
+
+def _rewrite(connection: Connection, region: Region) -> Iterator[None]:
+    connection.ask("BGREWRITEAOF")
+    while not _is_rewritten(region):
+        yield
 
 
 def _is_rewritten(region: Region) -> bool:

@@ -96,7 +96,8 @@ class Snapshots:
         try:
             with _needing_memory():
                 for body in run.bodies:
-                    run.write(body)
+                    if body:
+                        run.write(body)
                 run.finish().result()
         except OSError:
             run.discard()
@@ -154,7 +155,8 @@ class Snapshots:
             if body is None:
                 done = True
                 break
-            run.write(body)
+            if body:
+                run.write(body)
         self.longest_slice_ns = max(self.longest_slice_ns, ticks() - began)
         if not done:
             self._schedule(PAUSE_S)

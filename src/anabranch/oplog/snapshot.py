@@ -163,13 +163,13 @@ class _Taken:
         else:
             self.head = [SET, database, key, deadline, list(value.members)]
 
-    def records(self) -> Iterator[list[Any]]:
+    def records(self) -> Iterator[list[Any] | None]:
         yield self.head
         if self.stream is not None:
             for columns in self.stream.pending():
                 yield [PENDING, *columns]
             for blocks in self.stream.blocks():
-                yield [BLOCKS, *blocks]
+                yield None if blocks is None else [BLOCKS, *blocks]
 
 
 class Snapshot:
@@ -264,20 +264,25 @@ class Snapshot:
     def bodies(self) -> Iterator[bytes]:
         """The bodies of the records; any thread may frame (:func:`framed`) and write them.
 
-        Effects may be applied between one body and the next.
+        Effects may be applied between one body and the next. An empty body is a step in which no
+        record was completed.
         """
         count = 0
         for record in self._records():
-            yield _encode(record)
-            count += 1
+            if record is None:
+                yield b""
+            else:
+                yield _encode(record)
+                count += 1
         yield _encode([END, count])
 
     def whole(self) -> bytes:
         """The whole file at once."""
         compressor = Compressor()
-        return self.header() + b"".join(framed(body, compressor) for body in self.bodies())
+        bodies = filter(None, self.bodies())
+        return self.header() + b"".join(framed(body, compressor) for body in bodies)
 
-    def _records(self) -> Iterator[list[Any]]:
+    def _records(self) -> Iterator[list[Any] | None]:
         contents = self.contents
         yield [
             REPLICA,

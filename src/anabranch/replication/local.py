@@ -306,7 +306,8 @@ class RegionLocal:
             yield b""
             buffer = bytearray(snapshot.header())
             for body in snapshot.bodies():
-                buffer += framed(body, compressor)
+                if body:
+                    buffer += framed(body, compressor)
                 while len(buffer) >= self.chunk_bytes:
                     yield bytes(buffer[: self.chunk_bytes])
                     del buffer[: self.chunk_bytes]

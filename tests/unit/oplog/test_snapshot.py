@@ -79,7 +79,7 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
     assert pieces is not None
     data += pieces
     effects.before = None
-    again, contents = loaded(snapshot.header() + b"".join(map(framed, data)))
+    again, contents = loaded(snapshot.header() + b"".join(map(framed, filter(None, data))))
     assert everything_in(again) == expected
     assert (contents.position, contents.region, contents.epoch) == (77, 3, 2)
     assert (contents.next_number, contents.wall_ms) == (55, 1234)
