@@ -16,7 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from anabranch.cli.main import command
 from tests.support.servers import AnabranchServer
 from tests.support.terminal import Terminal
 
@@ -291,6 +293,7 @@ def test_a_copy_made_while_the_server_runs_is_a_backup(kept: Kept, tmp_path: Pat
     # The log may end within a turn, or before the position that the manifest, copied later, names.
     said = report.stdout
     assert report.returncode == 0 or "A start cuts off" in said or "anabranch restore" in said
+    assert CliRunner().invoke(command, ["restore", str(target)]).exit_code == 0
     numbers = other.numbers()
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= ENTRIES
