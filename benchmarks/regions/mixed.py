@@ -66,7 +66,7 @@ def mixed_load(*, quick: bool) -> list[Figure]:
                 name, work = next(heavy)
                 _beat(load, work(), every_s)
                 seen.append((name, ours.look(), machines.look()))
-        load.full_syncs()
+        load.check()
     return _figures(seen, quick=quick)
 
 
@@ -115,7 +115,6 @@ class Load:
 
     def __init__(self, cluster: Cluster, length: int) -> None:
         """Fill the streams."""
-        self._cluster = cluster
         self._length = length
         self._chance = dice()
         self._busy, self._other = cluster.regions
@@ -206,12 +205,10 @@ class Load:
             yield
         self._is_away = False
 
-    def full_syncs(self) -> int:
-        """How many the other region has joined since its last start; RuntimeError if none."""
-        found = self._other.count(self._busy.number, "full-catch-ups")
-        if not found:
+    def check(self) -> None:
+        """RuntimeError if the other region has not joined a full sync since its last start."""
+        if not self._other.count(self._busy.number, "full-catch-ups"):
             raise RuntimeError("the log was not cut: the region caught up from it")
-        return found
 
 
 def _time_at(connection: Connection, key: str, command: str, first: str, last: str) -> int:

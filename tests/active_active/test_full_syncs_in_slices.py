@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.commands.execution.session import Session
+from anabranch.effects import join
 from anabranch.replication import local
 from anabranch.scheduling import in_one_go
 from anabranch.simulator import looking
@@ -227,6 +228,43 @@ def test_what_changes_while_keys_are_looked_for_is_in_the_full_sync(words: str, 
         mesh.settle()
         found = [digests(node.region.keyspace) for node in mesh.nodes.values()]
         assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("by_request", [False, True])
+def test_a_mistake_stops_the_server_and_nobody_sees_half_of_the_data(by_request: bool) -> None:
+    _, _, two = joining()
+    logged: list[str] = []
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(join, "renew_producers", fail)
+        patch.setattr(two.host, "log", lambda _, event, **__: logged.append(event))
+        if by_request:
+            left = next(iter(two.region.merging._joining._join._theirs.databases[0].values))
+            run(two, two.session, f"XLEN {left.decode()}")
+        for _ in range(3):
+            two.region.scheduler.run_turn()
+    assert logged == ["region.join_failed"]
+    assert [each["save"] for each in two.host.shutdowns] == [False]
+    run(two, two.session, "XLEN key:1", "DBSIZE")
+    assert two.session.outbox == []
+    two.restart()
+    assert not two.exchange.is_joining, "a start joins it from the log"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["XREAD", "XREAD STREAMS", "XREAD COUNT 1 key:1 0", "XREADGROUP GROUP g c STREAMS key:1",
+     "XADD key:1", "DEL", "XINFO STREAM", "XGROUP CREATE", "MEMORY USAGE", "OBJECT ENCODING"],
+)  # fmt: skip
+def test_a_malformed_request_gets_its_error_and_harms_nobody(words: str) -> None:
+    _, _, two = joining()
+    run(two, two.session, words)
+    assert two.exchange.is_joining
+    assert two.host.shutdowns == []
+    assert [reply[:1] for reply in two.session.outbox] == [b"-"]
 
 
 def test_time_waits_too() -> None:

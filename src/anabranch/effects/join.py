@@ -29,7 +29,10 @@ __all__ = ["KeyspaceJoin", "take_key"]
 
 
 _SORTED_PIECE: Final = 4096
+"""So many numbers of tombstones are sorted together; in the end these runs are merged."""
+
 _FREED_PIECE: Final = 1024
+"""So many names of joined keys are freed in one step."""
 
 
 class KeyspaceJoin:
@@ -144,7 +147,7 @@ class KeyspaceJoin:
         ours.databases[db].changed(key)
 
     def _note_unstable(self, replica_id: int, number: int) -> None:
-        """Remember a tombstone; pieces are sorted now, which takes long for all of them."""
+        """Note a tombstone. Numbers are sorted in pieces: all at once would take too long."""
         numbers = self._unstable[replica_id]
         numbers.append(number)
         if len(numbers) % _SORTED_PIECE == 0:

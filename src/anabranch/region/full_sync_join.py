@@ -59,10 +59,22 @@ class FullSyncJoin:
 
     def go_on(self) -> bool:
         """Join what fits into another slice. A :data:`anabranch.scheduling.Work`."""
-        if self._go_on():
-            return True
+        try:
+            if self._go_on():
+                return True
+        except Exception as mistake:  # a bug of ours
+            self._stop_server(mistake)
+            return False
         self._end()
         return False
+
+    def _stop_server(self, mistake: Exception) -> None:
+        """Let nobody see data of which a part is joined; the log has the full sync."""
+        host = self._region.host
+        self._region.dispatcher.may_run = None
+        self._region.scheduler.remove(self.go_on)
+        host.log("error", "region.join_failed", error=repr(mistake), exc=mistake)
+        host.shutdown(save=False, now=True, force=True)
 
     def complete(self) -> None:
         """Join all that is left now."""
@@ -92,6 +104,11 @@ class FullSyncJoin:
             return "connection" in command.categories
         if command.name in _OTHER_KEYS or "script_runner" in command.flags:
             return False
-        for key, _ in keys_of(command, args):
-            self._join.join_key(session.db, key)
+        keys = keys_of(command, args)
+        try:
+            for key, _ in keys:
+                self._join.join_key(session.db, key)
+        except Exception as mistake:  # a bug of ours
+            self._stop_server(mistake)
+            return False
         return True
