@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,51 @@ def test_files_get_other_names_and_go(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         disk.append("b")
     assert disk.shown("b") == str(tmp_path / "b")
+
+
+def test_the_contents_of_a_removed_file_are_freed_by_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Directory(tmp_path)
+    disk.create("log").close()
+    close = os.close
+    closed: list[tuple[int, str]] = []
+
+    def observed(handle: int) -> None:
+        closed.append((threading.get_ident(), os.readlink(f"/proc/self/fd/{handle}")))
+        close(handle)
+
+    monkeypatch.setattr(os, "close", observed)
+    disk.remove("log")
+    assert disk.names() == [], "the name is gone at once"
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.name == "remove":
+            thread.join()
+    (found,) = closed
+    assert found[0] != threading.get_ident()
+    assert found[1] == f"{tmp_path / 'log'} (deleted)"
+
+
+@pytest.mark.parametrize("lacking", ["files", "threads"])
+def test_a_file_is_removed_where_files_or_threads_are_lacking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    disk = Directory(tmp_path)
+    disk.create("log").close()
+    before = len(os.listdir("/proc/self/fd"))
+
+    def refuse(*_args: object) -> None:
+        raise (
+            OSError(24, "Too many open files") if lacking == "files" else RuntimeError("no thread")
+        )
+
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            *((os, "open") if lacking == "files" else (threading.Thread, "start")), refuse
+        )
+        disk.remove("log")
+    assert disk.names() == []
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_life_on_the_real_disk_comes_back(tmp_path: Path) -> None:
