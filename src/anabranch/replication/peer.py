@@ -115,6 +115,8 @@ class Session(Struct):
     subscribed: bool = False
     """Whether own effects are sent from ``position`` on."""
     position: int = 0
+    is_cut: bool = False
+    """Whether the slice of time ended before all own effects were sent that the window allows."""
     credit: int = 0
     """Bytes that the peer still accepts; a batch may exceed it."""
     window: int = 0

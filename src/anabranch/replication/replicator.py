@@ -248,7 +248,7 @@ class Replicator:
         return self._receiver.is_ready or self._sender.is_ready or self._receiver.joiner.is_loading
 
     def go_on(self, now_ms: float) -> None:
-        """Apply waiting units, load and send full syncs, for a slice of time."""
+        """Apply waiting units, load full syncs, and send, for a slice of time."""
         incoming = self._receiver.joiner.incoming
         try:
             self._receiver.joiner.go_on()
@@ -259,7 +259,7 @@ class Replicator:
         for session in self._links.up():
             self._receiver.grant(session)
             try:
-                self._sender.feed_full_sync(session)
+                self._sender.feed(session)
             except Refusal as refusal:
                 self._sessions.refuse(session.link, refusal, now_ms)
         self._gossip.send_due(now_ms)

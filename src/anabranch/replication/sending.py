@@ -37,8 +37,11 @@ from anabranch.scheduling import Steps
 
 __all__ = ["FETCH_BYTES_MAX", "Sender"]
 
-SLICE_BYTES: Final = 2 << 20
-"""Bytes of own effects per slice; the rest follows with credit or with the next tick."""
+FRESH_BYTES: Final = 2 << 20
+"""Bytes of new own effects that are kept for all peers; more is read again for each."""
+
+READ_BYTES: Final = 64 << 10
+"""Bytes of older own effects that are read and sent in one step."""
 
 FULL_SYNC_SLICE_BYTES: Final = 512 << 10
 """Bytes of a full sync per slice; less, because it must be encoded as well."""
@@ -72,7 +75,7 @@ class Sender:
         """Send new own effects: they are read once for all peers that are up to date."""
         links = self._links
         after = self.lag.number
-        fresh = links.local.read(links.replica_id, after, SLICE_BYTES)
+        fresh = links.local.read(links.replica_id, after, FRESH_BYTES)
         if fresh is None:  # a snapshot has replaced the log meanwhile
             self.restart()
         elif fresh:
@@ -235,8 +238,10 @@ class Sender:
 
     @property
     def is_ready(self) -> bool:
-        """Whether more of a full sync could be sent."""
-        return any(map(_has_full_sync_to_send, self._links.up()))
+        """Whether more could be sent."""
+        return any(
+            session.is_cut or _has_full_sync_to_send(session) for session in self._links.up()
+        )
 
     @staticmethod
     def _drop(transfer: Transfer | None) -> None:
@@ -244,15 +249,15 @@ class Sender:
             transfer.close()
 
     def feed(self, session: Session) -> None:
-        """Send own effects and full sync data as far as the window allows."""
-        self.feed_full_sync(session)
+        """Send full sync data and own effects, as far as the window and the slice of time allow."""
+        self._feed_full_sync(session)
         links = self._links
-        budget = SLICE_BYTES
-        while session.subscribed and session.credit > 0 and budget > 0:
+        session.is_cut = False
+        while session.subscribed and session.credit > 0 and not session.is_cut:
             if session.position == self._fresh_after:
                 batches: list[bytes] | None = self._fresh
             else:
-                most = min(session.credit, budget)
+                most = min(session.credit, READ_BYTES)
                 batches = links.local.read(links.replica_id, session.position, most)
             if batches is None:
                 session.subscribed = False
@@ -261,15 +266,15 @@ class Sender:
             if not batches:
                 return
             for raw in batches:
-                if session.credit <= 0 or budget <= 0:
+                if session.credit <= 0:
                     break
                 links.send_raw(session, FrameType.BATCH, raw)
                 session.position = span(raw).last
                 session.credit -= len(raw)
-                budget -= len(raw)
             self._agree(session, session.position)
+            session.is_cut = session.position < self.lag.number and links.local.is_over
 
-    def feed_full_sync(self, session: Session) -> None:
+    def _feed_full_sync(self, session: Session) -> None:
         """Send more of a full sync, as far as the window and the slice of time allow."""
         budget = FULL_SYNC_SLICE_BYTES
         if session.choosing is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.replication import receiving
+from anabranch.replication import receiving, sending
 from anabranch.replication.frames import FrameType
 from tests.support.replication_world import Node, World
 
@@ -67,6 +67,34 @@ def test_small_units_wait_for_those_that_have_arrived_behind_them(
     assert applied[1 : full + 1] == [first] * full
     assert applied[full + 1] == first + full + 1, "enough have gathered"
     assert applied[-2:] == [first + full + 1, after - before], "the last one waits for none"
+
+
+def test_a_region_that_comes_back_gets_what_it_lacks_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "READ_BYTES", 1000)
+    world = World()
+    one, _two = world.cluster(2)
+    world.run(500)
+    world.cut(1, 2)
+    for _ in range(UNITS):
+        one.write(size=300)
+    one.local.is_over = True
+    world.heal()
+    world.run_until(lambda: one.replicator.is_behind)
+    session = one.replicator._links.session_of(2)
+    assert session is not None
+    turns = 0
+    while one.replicator.is_behind:
+        before = session.position
+        one.replicator.go_on(world.now_ms)
+        assert before < session.position <= before + 4, "about a thousand bytes in a turn"
+        turns += 1
+    assert turns > UNITS / 5
+    assert session.position == one.local.vector[one.local.replica_id]
+    one.write()
+    assert not one.replicator.is_behind, "what is sent at once leaves no work"
+    world.run_until(world.converged)
 
 
 def loading() -> tuple[World, Node, Node]:
