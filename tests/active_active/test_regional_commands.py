@@ -507,7 +507,7 @@ def test_info_of_a_key() -> None:
         b"creations": [[1, 0, 5, b"0-0"]],
         b"ack-ranges": 1,
         b"acknowledged": [[1, 0, 2, 2]],
-        b"delivered": [[1, 0, 2, 3]],
+        b"delivered": [[1, 0, 1, 3]],
         b"runs": [[1, 0, 2, 3, 2, 0]],
     }
     assert other[b"creations"] == [[1, 0, 6, b"$"]]

@@ -106,7 +106,8 @@ def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
 
 def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     """See :class:`kinds.Deliver`."""
-    group = group_of(keyspace, effect.db, effect.key, effect.group)
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group = stream.groups[effect.group]
     consumer = group.consumers[effect.consumer]
     now_ms, pending = effect.now_ms, effect.pending
     _see(consumer, now_ms, pending)
@@ -114,6 +115,7 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         where = effect.db, effect.key, effect.group
         keyspace.replica.conflicts.record_processed(where, effect.region, effect.numbers)
     group.hand_out(
+        stream.logs[effect.region],
         effect.region,
         effect.ids,
         effect.numbers,

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group_pending import MAX_DELIVERIES
@@ -44,6 +45,7 @@ NO_REPLICA_ID: Final = 0
 and COPY bring such entries along, and number them for this group alone."""
 
 
+@mypyc_attr(acyclic=True)
 class Run:
     """Consecutive deliveries of one replica ID's entries: the numbers ``(low, last]``."""
 
@@ -112,6 +114,7 @@ class Group(GroupProgress):
 
     def hand_out(
         self,
+        log: RegionLog,
         replica_id: int,
         ids: Sequence[int],
         numbers: list[int],
@@ -129,7 +132,7 @@ class Group(GroupProgress):
         self.see(ids[-1])
         if pending:
             self.deliver(replica_id, ids, consumer, now_ms)
-        self.delivered.setdefault(replica_id, Ranges()).add_numbers(numbers)
+        self._add_delivered(self.delivered.setdefault(replica_id, Ranges()), log, numbers)
         self._extend_runs(self.runs.setdefault(replica_id, []), numbers)
         if pending:
             entries = self.pending[replica_id].entries
@@ -138,6 +141,27 @@ class Group(GroupProgress):
         if discarded := self.discarded.get(replica_id):
             for number in numbers:
                 discarded.pop(number, None)
+
+    @staticmethod
+    def _add_delivered(delivered: Ranges, log: RegionLog, numbers: list[int]) -> None:
+        """Record delivered entries with the numbers behind the live entry before each of them.
+
+        No entry will ever have these: they belong to other keys, or to entries that are gone. So
+        what is delivered in order is one interval, whatever the numbers of its entries.
+        """
+        first = numbers[0]
+        low = delivered.end_below(first)
+        if next(log.spans_numbered(low, first - 1), None) is not None:
+            low = first - 1
+        given = set(numbers)
+        for block, index, stop in log.spans_numbered(first - 1, numbers[-1]):
+            for number in block.numbers_of(index, stop):
+                if number in given:
+                    delivered.add(low, number)
+                low = number
+        if len(delivered) > 1:  # what was trimmed needs no intervals
+            trimmed = min(log.oldest_number - 1, delivered.highs[-1])
+            delivered.add(delivered.lows[0], trimmed)
 
     @staticmethod
     def _extend_runs(runs: list[Run], numbers: list[int]) -> None:
@@ -333,15 +357,11 @@ class Group(GroupProgress):
         if number in self.discarded.get(replica_id, ()):
             return False
         if not any(run.low < number <= run.last for run in self.runs.get(replica_id, ())) and (
-            number not in self._acknowledged_numbers(replica_id)
+            not self.is_acknowledged(replica_id, number)
         ):
             return False
         pending = self.pending.get(replica_id)
         return pending is None or all(entry.number != number for entry in pending.entries.values())
-
-    def is_acknowledged(self, replica_id: int, number: int) -> bool:
-        """Whether an entry counts as acknowledged."""
-        return number in self._acknowledged_numbers(replica_id)
 
     def copy(self) -> Group:
         """An independent copy with consumers and pending entries, for a region alone.
@@ -380,10 +400,9 @@ class Group(GroupProgress):
         super().check()
         self.check_shared()
         for replica_id, pending in self.pending.items():
-            acknowledged = self._acknowledged_numbers(replica_id)
             for entry in pending.entries.values():
                 assert entry.number
-                assert entry.number not in acknowledged
+                assert not self.is_acknowledged(replica_id, entry.number)
 
 
 def _last(run: Run) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from anabranch.stream.counters import Counted
 from anabranch.stream.group_pending import GroupPending
 from anabranch.stream.merge import limited
-from anabranch.stream.ranges import Ranges
+from anabranch.stream.ranges import Ranges, gaps
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 
@@ -105,16 +105,10 @@ class GroupProgress(GroupPending):
         begin = 0 if replica_id in self.rewound else self._begin(replica_id, log)
         if begin >= top:
             return
-        blocked = self.delivered.get(replica_id)
-        acknowledged = self._acknowledged_numbers(replica_id)
-        if acknowledged:
-            if blocked:
-                acknowledged.update(blocked)
-            blocked = acknowledged
-        if blocked:
-            yield from blocked.gaps(begin, top)
-        else:
-            yield begin, top
+        done = self._acknowledged(replica_id)
+        if (delivered := self.delivered.get(replica_id)) is not None:
+            done.append(delivered)
+        yield from gaps(done, begin, top)
 
     def _begin(self, replica_id: int, log: RegionLog) -> int:
         """The number from which on the earliest creation delivers."""
@@ -126,16 +120,21 @@ class GroupProgress(GroupPending):
                 begins.append(log.number_upto(start) if start else 0)
         return min(begins)
 
-    def _acknowledged_numbers(self, replica_id: int) -> Ranges:
-        """The numbers of a replica ID that any region acknowledged, except hidden ones."""
-        acknowledged = Ranges()
-        for ranges in self.acknowledged.values():
-            if (some := ranges.get(replica_id)) is not None:
-                if acknowledged:
-                    acknowledged.update(some)
-                else:
-                    acknowledged = some.copy()
-        return acknowledged.without(self.hidden.get(replica_id))
+    def _acknowledged(self, replica_id: int) -> list[Ranges]:
+        """The numbers of a replica ID that any region acknowledged, except hidden ones.
+
+        A set for each creation. Do not change them.
+        """
+        hidden = self.hidden.get(replica_id)
+        return [
+            some.without(hidden)
+            for by_replica_id in self.acknowledged.values()
+            if (some := by_replica_id.get(replica_id)) is not None
+        ]
+
+    def is_acknowledged(self, replica_id: int, number: int) -> bool:
+        """Whether an entry counts as acknowledged."""
+        return any(number in some for some in self._acknowledged(replica_id))
 
     def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:
         """Live entries of a replica ID to deliver, ascending, at most ``limit`` (-1: all)."""
@@ -205,10 +204,8 @@ class GroupProgress(GroupPending):
         cursor = 0 if replica_id in self.rewound else self._begin(replica_id, log)
         if delivered := self.delivered.get(replica_id):
             cursor = max(cursor, delivered.highs[-1])
-        for by_replica_id in self.acknowledged.values():
-            if (some := by_replica_id.get(replica_id)) is not None and (
-                acknowledged := some.without(self.hidden.get(replica_id))
-            ):
+        for acknowledged in self._acknowledged(replica_id):
+            if acknowledged:
                 cursor = max(cursor, acknowledged.highs[-1])
         return cursor
 

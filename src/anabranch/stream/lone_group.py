@@ -43,6 +43,7 @@ class LoneGroup(Group):
 
     def hand_out(
         self,
+        log: RegionLog,
         replica_id: int,
         ids: Sequence[int],
         numbers: list[int],

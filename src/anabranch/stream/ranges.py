@@ -7,12 +7,15 @@ merged, so a set that grows at its end stays one interval.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 
-__all__ = ["Ranges"]
+from anabranch.compiling import mypyc_attr
+
+__all__ = ["Ranges", "gaps"]
 
 
+@mypyc_attr(acyclic=True)
 class Ranges:
     """Disjoint intervals, ascending, none touching the next."""
 
@@ -76,25 +79,13 @@ class Ranges:
         for low, high in other:
             self.add(low, high)
 
-    def gaps(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The intervals of ``(low, high]`` that are not in the set, ascending."""
-        at = bisect_right(self.highs, low)
-        while low < high:
-            if at == len(self.lows) or self.lows[at] >= high:
-                yield low, high
-                return
-            if low < self.lows[at]:
-                yield low, self.lows[at]
-            low = max(low, self.highs[at])
-            at += 1
-
     def without(self, other: Ranges | None) -> Ranges:
         """The numbers of this set that are not in the other one."""
         if not other:
             return self
         rest = Ranges()
         for low, high in self:
-            for gap in other.gaps(low, high):
+            for gap in gaps((other,), low, high):
                 rest.add(*gap)
         return rest
 
@@ -104,6 +95,11 @@ class Ranges:
         twin.lows = self.lows.copy()
         twin.highs = self.highs.copy()
         return twin
+
+    def end_below(self, number: int) -> int:
+        """The greatest number in the set that is lower, 0 if there is none; of whole intervals."""
+        at = bisect_left(self.highs, number) - 1
+        return self.highs[at] if at >= 0 else 0
 
     def flat(self) -> list[int]:
         """``[low, high, low, high, ...]``, for storing."""
@@ -128,3 +124,24 @@ class Ranges:
         """Assert every invariant."""
         edges = self.flat()
         assert all(a < b for a, b in pairwise(edges))
+
+
+def gaps(sets: Collection[Ranges], low: int, high: int) -> Iterator[tuple[int, int]]:
+    """The intervals of ``(low, high]`` that are in none of the sets, ascending.
+
+    The union of the sets is not made: O(the intervals where one set ends within another one).
+    """
+    while low < high:
+        end, begin = low, high  # of the intervals that contain the next number, or come after it
+        for ranges in sets:
+            at = bisect_right(ranges.highs, low)
+            if at == len(ranges.lows):
+                continue
+            if ranges.lows[at] <= low:
+                end = max(end, ranges.highs[at])
+            else:
+                begin = min(begin, ranges.lows[at])
+        if end == low:
+            yield low, begin
+            end = begin
+        low = end

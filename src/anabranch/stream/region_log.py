@@ -21,6 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block
 from anabranch.stream.block_sequence import BlockSequence, Span
 from anabranch.stream.entry_id import MAX_ID
@@ -28,6 +29,7 @@ from anabranch.stream.entry_id import MAX_ID
 __all__ = ["RegionLog", "Span"]
 
 
+@mypyc_attr(acyclic=True)
 class RegionLog(BlockSequence):
     """The entries that one replica ID added to one key."""
 
@@ -195,6 +197,11 @@ class RegionLog(BlockSequence):
         block = self.blocks[at]
         index = bisect_left(range(block.count), position, key=block.position) - 1
         return block.number(index)
+
+    @property
+    def oldest_number(self) -> int:
+        """The number of the oldest slot; above all numbers so far if there is none."""
+        return self.blocks[0].number(0) if self.blocks else self.newest_number + 1
 
     def id_upto(self, number: int) -> int:
         """The ID of the newest slot with a number up to this one, 0 if there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.stream.ranges import Ranges
+from anabranch.stream.ranges import Ranges, gaps
 
 TOP = 40
 PAIRS = st.lists(st.tuples(st.integers(0, TOP), st.integers(0, TOP)), max_size=12)
@@ -37,11 +37,20 @@ def test_single_numbers(singles: list[int]) -> None:
     assert held(ranges) == set(singles)
 
 
-@given(PAIRS, st.integers(0, TOP), st.integers(0, TOP))
-def test_gaps_are_what_is_not_in_it(pairs: list[tuple[int, int]], low: int, high: int) -> None:
-    gaps = list(Ranges(pairs).gaps(low, high))
-    assert numbers(gaps) == numbers([(low, high)]) - numbers(pairs)
-    assert gaps == list(Ranges(gaps)), "ascending, and none touches the next"
+@given(st.lists(PAIRS, max_size=3), st.integers(0, TOP), st.integers(0, TOP))
+def test_gaps_are_what_is_in_none_of_them(
+    sets: list[list[tuple[int, int]]], low: int, high: int
+) -> None:
+    found = list(gaps([Ranges(pairs) for pairs in sets], low, high))
+    assert numbers(found) == numbers([(low, high)]).difference(*map(numbers, sets))
+    assert found == list(Ranges(found)), "ascending, and none touches the next"
+
+
+@given(PAIRS, st.integers(0, TOP + 1))
+def test_the_end_of_what_is_below(pairs: list[tuple[int, int]], number: int) -> None:
+    ranges = Ranges(pairs)
+    ends = [high for _, high in ranges if high < number]
+    assert ranges.end_below(number) == max(ends, default=0)
 
 
 @given(PAIRS, PAIRS)
