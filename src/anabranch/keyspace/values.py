@@ -28,6 +28,7 @@ class StringValue:
         self.is_due = False
 
 
+@mypyc_attr(acyclic=True)
 class ListValue:
     """A list; a key whose list becomes empty is removed, as in Redis."""
 
@@ -42,6 +43,7 @@ class ListValue:
         self.is_due = False
 
 
+@mypyc_attr(acyclic=True)
 class SetValue:
     """An unordered set."""
 

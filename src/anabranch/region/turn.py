@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
+from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.keyspace.replica import Replica, epoch_of
@@ -113,6 +114,7 @@ class Turn:
         return batches
 
 
+@mypyc_attr(acyclic=True)
 class _Part:
     """The effects of one batch."""
 

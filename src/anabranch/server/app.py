@@ -136,6 +136,7 @@ class Server:
         self.region.abandon_exclusive()
         self.persistence.close()
         self.host.free_machine()
+        self.region.keyspace.block_cache.close()
         if self.block_file is not None:
             self.block_file.close()
 

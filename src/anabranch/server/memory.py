@@ -6,10 +6,12 @@ so each reply pays again for its pages: XRANGE COUNT 1000 in pipelines cost 210 
 of 77. So freed memory is kept, and given back when the server rests (``heap.py``).
 
 Collector: the data contains no cyclic garbage, but there can be millions of objects. A collection
-visits all young objects while every client waits, about 0.1 microseconds each, so collections are
-frequent and visit few. An object that has survived one or two collections is old. A collection of
-the old objects would visit all data, so there is practically none. Therefore nothing that lives
-long may end as a cycle: sessions, links and feeds of the page break theirs when they end.
+visits all young objects, and what they refer to, while every client waits. That takes 0.1 to 1
+microseconds an object, depending on what is in the caches of the processor. So collections are
+frequent and visit few, and the collector does not know most objects of the data (``compiling.py``).
+An object that has survived one or two collections is old. A collection of the old objects would
+visit all data, so there is practically none. Therefore nothing that lives long may end as a cycle:
+sessions, links and feeds of the page break theirs when they end.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ def keep_freed_memory() -> bool:
     )
 
 
-_YOUNG_OBJECTS = 10_000
+_YOUNG_OBJECTS = 2_500
 """New objects, less those that are freed, from one collection to the next."""
 
 _YOUNG_COLLECTIONS = 0
-"""Every second collection visits the survivors of the first one, too: at most 20,000 objects."""
+"""Every second collection visits the survivors of the first one, too: at most 5,000 objects."""
 
-_OLD_COLLECTIONS = 125_000
+_OLD_COLLECTIONS = 500_000
 """Collections of survivors from one of all objects to the next."""
 
 

@@ -35,6 +35,7 @@ from struct import pack
 from sys import getsizeof
 from typing import Final
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.block_numbers import BlockNumbers
 from anabranch.stream.columnar import Columns
 from anabranch.stream.compression import BlockCache, expanded, opened
@@ -50,6 +51,7 @@ _FEW: Final = 8  # so many fragments are made one by one
 _REWRITE_DEAD_MIN: Final = 64  # below this a rewrite saves less than it costs
 
 
+@mypyc_attr(acyclic=True)
 class Block(BlockNumbers):
     """Up to a few hundred consecutive entries of one region log."""
 

@@ -11,11 +11,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+from anabranch.compiling import mypyc_attr
+
 __all__ = ["BlockNumbers"]
 
 _NO_SHIFT: Final = -(1 << 62)  # of a block that stores its numbers; no difference is below 0
 
 
+@mypyc_attr(acyclic=True)
 class BlockNumbers:
     """The part of a :class:`anabranch.stream.block.Block` that numbers its entries."""
 

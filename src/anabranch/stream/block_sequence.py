@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block, full_block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.packed_ids import PackedIds
@@ -21,6 +22,7 @@ Span = tuple[Block, int, int]
 """Live entries ``[low, high)`` of one block."""
 
 
+@mypyc_attr(acyclic=True)
 class BlockSequence:
     """Entries in ID order."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i64_le
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.packed_ids import WORD_BYTES, WORD_SEQ_BITS, PackedIds
 from anabranch.stream.scanning import CR, LF, ScanError, behind, number_at
 
@@ -50,6 +51,7 @@ _COLUMNS_BYTES: Final = 200
 _COLUMN_BYTES: Final = 200
 
 
+@mypyc_attr(acyclic=True)
 class _Texts:
     """Writes what fragments begin with: ``*2``, ``$`` and the size of the ID, the ID."""
 
@@ -199,6 +201,7 @@ def _copy(writer: BytesWriter, data: bytes, at: i64, end: i64) -> None:
 # -- to fragments ---------------------------------------------------------------------------------
 
 
+@mypyc_attr(acyclic=True)
 class _Column:
     """The values of one field. They are read one after the other from where :meth:`seek` begins."""
 
@@ -271,6 +274,7 @@ def _short_at(data: bytes, at: i64) -> i64:
     return low | high << 8
 
 
+@mypyc_attr(acyclic=True)
 class Columns:
     """The entries of a block as columns. Fragments are made of those that are asked for."""
 

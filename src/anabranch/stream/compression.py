@@ -221,6 +221,11 @@ class BlockCache:
             break
         return False
 
+    def close(self) -> None:
+        """Close all blocks: an open one and its cache refer to each other, and would stay."""
+        while self._opened:
+            self._shut_first()
+
     def _shrink(self) -> None:
         while self.held > self.bytes_max and len(self._opened) > 1:
             self._shut_first()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.region_log import RegionLog
 
 __all__ = ["MAX_ENTRIES_ADDED", "Counted", "entries_read_after", "estimate", "lag"]
@@ -18,6 +19,7 @@ __all__ = ["MAX_ENTRIES_ADDED", "Counted", "entries_read_after", "estimate", "la
 MAX_ENTRIES_ADDED: Final = (1 << 63) - 1
 
 
+@mypyc_attr(acyclic=True)
 class Counted:
     """What is counted of a stream: the base of :class:`anabranch.stream.stream.Stream`.
 

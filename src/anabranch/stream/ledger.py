@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from anabranch.compiling import mypyc_attr
+
 __all__ = ["Accepted", "Ledger"]
 
 
@@ -24,6 +26,7 @@ class Accepted(NamedTuple):
     at_ms: int
 
 
+@mypyc_attr(acyclic=True)
 class Ledger:
     """The records of one stream; the record that was unused for the longest time comes first."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import Span
 
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 
+@mypyc_attr(acyclic=True)
 class _Source:
     """The current span of one log; ``low``/``high`` shrink as it is consumed."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from anabranch.compiling import mypyc_attr
+
 __all__ = ["BlockFile", "BlockLostError", "Offloaded", "frame_of"]
 
 
@@ -35,6 +37,7 @@ class BlockFile(Protocol):
         """Reuse room that :meth:`free` has freed. Call this now and then."""
 
 
+@mypyc_attr(acyclic=True)
 class Offloaded:
     """Bytes in a block file. Their room is freed when no reference to this object is left."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, overload
 
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.version import IS_COMPILED
 
@@ -46,6 +47,7 @@ def _bytes_of(numbers: array[int]) -> bytes:
 _NUMBERS: Final = _bytes_of(array("Q", range(_SMALL)))
 
 
+@mypyc_attr(acyclic=True)
 class PackedIds:
     """Ascending IDs, read-only.
 

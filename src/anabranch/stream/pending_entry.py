@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["PendingEntry"]
 
 
-class PendingEntry(Struct, eq=False):
+class PendingEntry(Struct, eq=False, gc=False):
     """One delivered and not yet acknowledged entry.
 
     ``consumer`` is None for a released (NACKed) entry. ``delivery_ms`` is a wall-clock time;

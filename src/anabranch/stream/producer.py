@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.compiling import mypyc_attr
+
 __all__ = [
     "DURATION_DEFAULT_S",
     "DURATION_MAX_S",
@@ -26,6 +28,7 @@ MAXSIZE_MAX = 10_000
 _Table = dict[bytes, tuple[int, int]]  # iid -> (entry ID, inserted at ms), oldest first
 
 
+@mypyc_attr(acyclic=True)
 class Producers:
     """The producers of one stream and the two lifetime counters XINFO shows."""
 

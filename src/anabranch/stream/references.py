@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.stream import Stream
 
 __all__ = ["ACKED", "DELREF", "KEEPREF", "Policy", "References"]
@@ -28,6 +29,7 @@ DELREF: Final = Policy.DELREF
 ACKED: Final = Policy.ACKED
 
 
+@mypyc_attr(acyclic=True)
 class References:
     """The references of one stream, looked up once per command."""
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from hiredis import ProtocolError, Reader, pack_command
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.scanning import ScanError, behind, number_at, pairs_at
 from anabranch.version import IS_COMPILED
@@ -50,6 +51,7 @@ class RowError(ValueError):
     """The bytes are no rows."""
 
 
+@mypyc_attr(acyclic=True)
 class Rows:
     """Checked rows."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.entry_id import make, split
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.producer import Producers
@@ -118,6 +119,7 @@ class _Empty(dict[Any, Any]):
 _NONE: Final = _Empty()
 
 
+@mypyc_attr(acyclic=True)
 class Shared:
     """The shared state of one key."""
 
@@ -344,6 +346,7 @@ class Shared:
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
 
 
+@mypyc_attr(acyclic=True)
 class _Nothing(Shared):
     """The state of a stream that no other region writes: empty tables, which cannot be changed."""
 

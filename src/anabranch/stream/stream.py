@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import ClassVar
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
@@ -37,6 +38,7 @@ def _newest_ms(dots: dict[Dot, Tag]) -> int:
     return max([tag.at_ms for tag in dots.values()])
 
 
+@mypyc_attr(acyclic=True)
 class Stream(Counted):
     """The value behind a stream key."""
 

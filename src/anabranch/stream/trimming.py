@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.references import ACKED, KEEPREF, Policy, References
@@ -17,6 +18,7 @@ from anabranch.stream.stream import Stream
 __all__ = ["TrimPlan", "TrimRule", "limit_default", "plan_trim"]
 
 
+@mypyc_attr(acyclic=True)
 class TrimRule:
     """The trimming options of XADD and XTRIM.
 
@@ -34,6 +36,7 @@ class TrimRule:
         self.policy: Policy = KEEPREF
 
 
+@mypyc_attr(acyclic=True)
 class TrimPlan:
     """Entries to remove: everything below a position per region, and single IDs."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-OBJECTS_MAX = 25_000
-"""To visit so many takes 1 to 4 ms, depending on the machine and on what is in its caches."""
+OBJECTS_MAX = 6_000
+"""To visit so many takes 1 to 6 ms, depending on the machine and on what is in its caches."""
 
 PROGRAM = """
 import gc

@@ -81,6 +81,21 @@ def test_the_cache_holds_what_it_may_and_shuts_what_was_opened_first() -> None:
     assert cache.held == size
 
 
+def test_a_closed_cache_refers_to_no_block() -> None:
+    """Otherwise blocks and cache would refer to each other after a server has ended."""
+    cache = BlockCache(bytes_max=1 << 20)
+    blocks = [block_of(100, MS + at) for at in range(3)]
+    expected = [block.slice(0, 100) for block in blocks]
+    for block in blocks:
+        assert block.compress(cache)
+        block.slice(0, 100)
+    assert all(block in cache for block in blocks)
+    cache.close()
+    assert not any(block in cache for block in blocks)
+    assert cache.held == 0
+    assert [block.slice(0, 100) for block in blocks] == expected, "and can be used again"
+
+
 def test_a_block_that_changes_is_not_compressed_any_more_or_anew() -> None:
     cache = BlockCache(bytes_max=1 << 20)
     block = block_of(100)

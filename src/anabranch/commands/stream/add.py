@@ -16,6 +16,7 @@ from anabranch.commands.stream.options import (
     trim_stream,
     trim_threshold,
 )
+from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import append_entry, log_at
 from anabranch.errors import CommandError
@@ -73,6 +74,7 @@ _OPTION: Final = {**_OPTIONS, **{word.lower(): option for word, option in _OPTIO
 """The options in the two spellings of nearly all clients."""
 
 
+@mypyc_attr(acyclic=True)
 class _AddOptions:
     """The options between the key and the fields of an XADD.
 

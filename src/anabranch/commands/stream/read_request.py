@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer, integer_or_none
 from anabranch.commands.request.stream_keys import OPTION_WIDTH
+from anabranch.compiling import mypyc_attr
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header
 from anabranch.stream.block import Block
@@ -32,6 +33,7 @@ _NAME_FRAME_BYTES = 16
 """About how many bytes a reply has around a stream's name."""
 
 
+@mypyc_attr(acyclic=True)
 class ReadRequest:
     """A parsed XREAD, XREADGROUP or AB.READ.
 
@@ -156,6 +158,7 @@ def timeout_argument(raw: bytes, now_ms: int) -> int:
     return timeout
 
 
+@mypyc_attr(acyclic=True)
 class ReplyBudget:
     """MAXCOUNT and MAXSIZE of one reply.
 
