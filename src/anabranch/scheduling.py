@@ -45,7 +45,7 @@ Work = Callable[[], bool]
 SLICE_NS: Final = 1_000_000
 """The length of a slice."""
 
-TURN_NS: Final = 4_000_000
+TURN_NS: Final = 3_000_000
 """The time for unfinished work in one turn, and again for clients that are served at once."""
 
 MUCH_NS: Final = TURN_NS // 2

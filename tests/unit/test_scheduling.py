@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, islice
 
 import pytest
 
@@ -58,10 +59,9 @@ def test_work_is_done_in_slices_in_the_order_of_its_arrival(loop: Loop) -> None:
     for name in "abc":
         loop.scheduler.schedule(loop.work(name, 25))
     assert loop.turn() <= TURN_NS + SLICE_NS
-    slice_steps = SLICE_NS // STEP_NS
-    assert "".join(loop.did) == "a" * slice_steps + "b" * slice_steps + "c" * slice_steps + (
-        "a" * slice_steps
-    )
+    slices = TURN_NS // SLICE_NS
+    names = islice(cycle("abc"), slices)
+    assert "".join(loop.did) == "".join(name * (SLICE_NS // STEP_NS) for name in names)
     while len(loop.scheduler):
         loop.turn()
     assert {name: loop.did.count(name) for name in "abc"} == {"a": 25, "b": 25, "c": 25}
@@ -92,8 +92,8 @@ def test_newcomers_share_a_turn_and_then_get_little(loop: Loop) -> None:
         shares.append(scheduler.deadline_ns - loop.now_ns)
         loop.now_ns = scheduler.deadline_ns
         scheduler.end(began)
-    assert shares[:4] == [SLICE_NS] * 4
-    assert shares[4:] == [LEAST_NS] * 6
+    slices = TURN_NS // SLICE_NS
+    assert shares == [SLICE_NS] * slices + [LEAST_NS] * (10 - slices)
     assert scheduler.is_used_up
     loop.turn()
     assert not scheduler.is_used_up
