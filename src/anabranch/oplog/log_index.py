@@ -21,7 +21,7 @@ from anabranch.oplog.stored import stored_batches
 
 __all__ = ["LogIndex"]
 
-NOTED_EVERY_BYTES: Final = 256 * 1024
+NOTED_EVERY_BYTES: Final = 64 * 1024
 """The most bytes of the log that are read in vain to find a batch."""
 
 
