@@ -31,7 +31,7 @@ def test_nobody_was_told_what_a_crash_takes_back() -> None:
 
 def test_what_was_made_when_a_sync_failed_is_not_told() -> None:
     """With appendfsync everysec a reply needs no sync, but a reader must not be told of a loss."""
-    assert run_crashes(1, seed=261216)["crash after a failed sync"]
+    assert run_crashes(100, seed=261216)["crash after a failed sync"] >= 5
 
 
 @pytest.mark.parametrize("name", QUICK)
