@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from sys import getrefcount
 
 import pytest
 import redis
@@ -14,6 +15,8 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from anabranch.server.app import Server as LiveServer
+from anabranch.stream.stream import Stream
 from anabranch.testing import CommandFailedError, Server
 from tests.support.inspection import wait_until
 
@@ -30,6 +33,29 @@ def test_clients_connect_by_tcp_and_by_a_unix_socket() -> None:
             assert other.xlen("s") == 1
         assert server.execute("XLEN", "s") == 1
         assert server.url == f"redis://127.0.0.1:{server.port}"
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_a_server_that_has_ended_holds_no_pending_entries(end: str) -> None:
+    """A test suite makes hundreds of servers in its process."""
+    with Server() as server:
+        server.execute("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+        for _ in range(10):
+            server.execute("XADD", "s", "*", "f", "v")
+        server.execute("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+        entries = server.call(_pending_entries)
+        assert len(entries) == 10
+        before = [getrefcount(entries[at]) for at in range(10)]
+        getattr(server, end)()
+        after = [getrefcount(entries[at]) for at in range(10)]
+    assert after == [was - 2 for was in before], "neither the group nor the consumer has them"
+
+
+def _pending_entries(live: LiveServer) -> list[object]:
+    stream = live.region.keyspace.databases[0].values[b"s"]
+    assert isinstance(stream, Stream)
+    (pending,) = stream.groups[b"g"].pending.values()
+    return list(pending.entries.values())
 
 
 async def test_it_serves_the_loop_of_its_caller() -> None:

@@ -161,6 +161,7 @@ class Server(Startable):
             await orderly_stop(live, patient=patient)
         finally:
             live.close()
+            _take_apart(live)
 
     def stop(self) -> None:
         """Stop in good order; nothing happens if it is not running. Its data can be used again."""
@@ -188,6 +189,7 @@ class Server(Startable):
         if self._stopping is not None:
             self._stopping.cancel()
         abandon(live)
+        _take_apart(live)
         await asyncio.sleep(0)  # the transports close
 
     def restart(self) -> Self:
@@ -323,6 +325,14 @@ class Server(Startable):
         """Where it is, and how to repeat it."""
         state = self.url if self.is_running else "not running"
         return f"<anabranch.testing.Server {state}, seed {self.seed}>"
+
+
+def _take_apart(live: LiveServer) -> None:
+    """Free the data. Consumers and their pending entries refer to each other, unseen by `gc`."""
+    keyspace = live.region.keyspace
+    for database in keyspace.databases:
+        keyspace.deferred_free.defer(database.clear())
+    keyspace.deferred_free.sweep(lambda: False)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
