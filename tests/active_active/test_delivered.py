@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.stream.stream import Stream
 from tests.support.mesh import Mesh, Node
 
@@ -84,3 +85,27 @@ def test_what_another_region_has_processed_is_not_part_of_what_was_delivered_her
     mesh.settle()
     assert read(one) == [first, third]
     assert intervals(one) == 2
+
+
+@pytest.mark.parametrize("removal", [("XGROUP", "DESTROY", "a", "g"), ("FLUSHALL",)], ids=" ".join)
+@pytest.mark.parametrize("by_full_sync", [False, True])
+def test_a_group_that_ends_is_taken_apart(
+    monkeypatch: pytest.MonkeyPatch, removal: tuple[str, ...], *, by_full_sync: bool
+) -> None:
+    """Its pending entries and their consumers refer to each other: nobody else frees them."""
+    one, two, mesh = begun()
+    one.do("XADD", "a", "*", "f", "v")
+    if by_full_sync:
+        mesh.settle()
+    assert len(read(one)) == 1
+    stream = one.region.keyspace.databases[0].values[b"a"]
+    assert isinstance(stream, Stream)
+    group = stream.groups[b"g"]
+    freed: list[object] = []
+    monkeypatch.setattr(DeferredFree, "defer", lambda _self, thing: freed.append(thing))
+    two.do(*removal)
+    if by_full_sync:
+        mesh.send_full_sync(2, 1)
+    else:
+        mesh.send(2, 1)
+    assert any(thing is group or thing is stream for thing in freed)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from anabranch.effects import kinds
 from anabranch.effects.restoring import value_of
-from anabranch.effects.streams import begun_stream, bind_by_state, renew_producers
+from anabranch.effects.streams import begun_stream, bind_by_state, free_groups, renew_producers
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
@@ -155,7 +155,8 @@ def _destroy_unseen_groups(
     for database in databases:
         for key, value in list(database.values.items()):
             if value.groups:  # type: ignore[union-attr]  # there are streams only
-                value.groups.clear()  # type: ignore[union-attr]
+                groups, value.groups = value.groups, {}  # type: ignore[union-attr]
+                free_groups(keyspace, groups, value)  # type: ignore[arg-type]
                 bind_by_state(keyspace, database.index, key, value)  # type: ignore[arg-type]
                 replica.last_effects.mark_changed((database.index, key))
                 database.changed(key)

@@ -15,6 +15,7 @@ from anabranch.effects.apply_producers import record_processed
 from anabranch.effects.streams import (
     begun_stream,
     bind_by_state,
+    free_groups,
     known_stream,
     renew_producers,
 )
@@ -133,7 +134,9 @@ class KeyspaceJoin:
         if theirs is None:
             theirs = Stream.of_regions(replica.own, *replica.default_limits())
         stream = begun_stream(ours, db, key)
+        groups = dict(stream.groups)
         join_streams(stream, theirs, self._our, self._their, self._flushes[db])
+        free_groups(ours, groups, stream)
         stream.recount()
         renew_producers(ours, stream)
         bind_by_state(ours, db, key, stream)
@@ -172,7 +175,9 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
         assert type(source) is Stream
         join_streams(fresh, source, {}, other.vector, ({}, {}))
     stream = begun_stream(ours, db, key)
+    groups = dict(stream.groups)
     replace_shared(stream, fresh)
+    free_groups(ours, groups, stream)
     stream.write_as(mine.own)
     stream.recount()
     renew_producers(ours, stream)

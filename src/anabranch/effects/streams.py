@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ALONE
+from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
 
-__all__ = ["begun_stream", "bind_by_state", "known_stream", "renew_producers", "stream_of"]
+__all__ = [
+    "begun_stream",
+    "bind_by_state",
+    "free_groups",
+    "known_stream",
+    "renew_producers",
+    "stream_of",
+]
 
 
 def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
@@ -72,6 +82,13 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
             database.deadlines.pop(key, None)
         else:
             database.deadlines[key] = deadline
+
+
+def free_groups(keyspace: Keyspace, before: Mapping[bytes, Group], stream: Stream) -> None:
+    """Free the groups that a stream had before, and has not any more."""
+    for name, group in before.items():
+        if stream.groups.get(name) is not group:
+            keyspace.deferred_free.defer(group)
 
 
 def renew_producers(keyspace: Keyspace, stream: Stream) -> None:

@@ -123,7 +123,7 @@ class GroupProgress(GroupPending):
     def _acknowledged(self, replica_id: int) -> list[Ranges]:
         """The numbers of a replica ID that any region acknowledged, except hidden ones.
 
-        A set for each creation. Do not change them.
+        There is one set for each creation. The caller must not change the sets.
         """
         hidden = self.hidden.get(replica_id)
         return [

@@ -17,7 +17,9 @@ class PendingEntry(Struct, eq=False, gc=False):
 
     ``consumer`` is None for a released (NACKed) entry. ``delivery_ms`` is a wall-clock time;
     ``stamp`` orders updates within one millisecond (CLAIM serves the longest untouched first).
-    A Struct, because deliveries make many at once.
+    A Struct, because deliveries make many at once. The garbage collector does not know them, but
+    an entry and its consumer refer to each other: a group that is dropped must be taken apart
+    (``keyspace/deferred_free.py``).
     """
 
     entry_id: int

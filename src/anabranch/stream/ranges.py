@@ -97,7 +97,7 @@ class Ranges:
         return twin
 
     def end_below(self, number: int) -> int:
-        """The greatest number in the set that is lower, 0 if there is none; of whole intervals."""
+        """The greatest end of an interval that is below a number; 0 if there is none."""
         at = bisect_left(self.highs, number) - 1
         return self.highs[at] if at >= 0 else 0
 
@@ -129,10 +129,11 @@ class Ranges:
 def gaps(sets: Collection[Ranges], low: int, high: int) -> Iterator[tuple[int, int]]:
     """The intervals of ``(low, high]`` that are in none of the sets, ascending.
 
-    The union of the sets is not made: O(the intervals where one set ends within another one).
+    The union of the sets is not made: each step looks into each set by bisection.
     """
     while low < high:
-        end, begin = low, high  # of the intervals that contain the next number, or come after it
+        end = low  # of the intervals that contain the next number
+        begin = high  # of those behind it
         for ranges in sets:
             at = bisect_right(ranges.highs, low)
             if at == len(ranges.lows):
