@@ -109,3 +109,21 @@ def test_a_group_that_ends_is_taken_apart(
     else:
         mesh.send(2, 1)
     assert any(thing is group or thing is stream for thing in freed)
+
+
+def test_a_group_of_a_key_that_flushall_elsewhere_has_not_seen_is_taken_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two, mesh = begun()
+    one.do("XADD", "b", "*", "f", "v")
+    one.do("XGROUP", "CREATE", "b", "h", "0")
+    one.do("XREADGROUP", "GROUP", "h", "c", "STREAMS", "b", ">")
+    stream = one.region.keyspace.databases[0].values[b"b"]
+    assert isinstance(stream, Stream)
+    group = stream.groups[b"h"]
+    freed: list[object] = []
+    monkeypatch.setattr(DeferredFree, "defer", lambda _self, thing: freed.append(thing))
+    two.do("FLUSHALL")
+    mesh.send(2, 1)
+    assert not stream.groups
+    assert any(thing is group for thing in freed)
