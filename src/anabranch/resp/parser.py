@@ -94,6 +94,11 @@ class RequestParser:
         """Bytes received that are not yet part of a complete request."""
         return len(self._partial) if self._careful is None else self._careful.buffered
 
+    @property
+    def awaited(self) -> int:
+        """Bytes that the argument being read still lacks; 0 if its length is not known yet."""
+        return 0 if self._careful is None else self._careful.awaited
+
     def feed(self, data: bytes) -> list[list[bytes]]:
         """The requests that these bytes complete; look at ``error`` afterwards."""
         if self._careful is not None:
@@ -269,6 +274,11 @@ class CarefulParser:
     def buffered(self) -> int:
         """About how many bytes are kept of what is not yet a complete request."""
         return len(self._buffer) + self._held
+
+    @property
+    def awaited(self) -> int:
+        """See :attr:`RequestParser.awaited`."""
+        return max(self._bulk + 2 - len(self._buffer), 0) if self._bulk >= 0 else 0
 
     @property
     def in_request(self) -> bool:

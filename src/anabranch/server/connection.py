@@ -41,7 +41,8 @@ SHORT_BYTES = 4 * 1024
 """A read of no more than this is not measured, unless it has inline requests."""
 
 CAREFUL_PIECE_BYTES = 1024
-"""The same for requests that the careful parser reads, at a fiftieth of the speed."""
+"""The same for requests that the careful parser reads, at a fiftieth of the speed. Of an argument
+that is longer, as much is passed on as for all others: that costs little."""
 
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 """Held reply bytes above which the server stops reading from the client."""
@@ -176,8 +177,8 @@ class ClientConnection:
     def _piece_end(self, unread: bytes, at: int) -> int:
         """The end of a piece from an offset: between two requests, if a boundary is visible."""
         parser = self._parser
-        if not parser.buffered and (parser.is_careful or unread[at] != _REQUEST):
-            return at + CAREFUL_PIECE_BYTES
+        if parser.is_careful or (unread[at] != _REQUEST and not parser.buffered):
+            return at + min(max(parser.awaited, CAREFUL_PIECE_BYTES), PIECE_BYTES)
         end = at + PIECE_BYTES
         if end < len(unread):
             end = unread.rfind(b"\r\n*", at, end) + 2

@@ -250,6 +250,20 @@ def test_unfinished_requests_are_accounted_for() -> None:
     assert parser.buffered == 0
 
 
+def test_what_an_argument_lacks_is_known_once_its_length_is() -> None:
+    parser = RequestParser()
+    for data, awaited in (
+        (b"*2\r\n$4\r\nECHO\r\n$100000", 0),
+        (b"\r\n", 100_002),
+        (b"x" * 99_999, 3),
+        (b"x\r", 1),
+    ):
+        assert parser.feed(data) == []
+        assert parser.awaited == awaited
+    assert parser.feed(b"\n") == [[b"ECHO", b"x" * 100_000]]
+    assert parser.awaited == 0
+
+
 def test_a_large_request_in_small_chunks_takes_linear_time() -> None:
     """Sixteen megabytes in 4096 pieces; a quadratic parser would take minutes."""
     payload = b"x" * (1 << 24)

@@ -7,7 +7,7 @@ import asyncio
 from anabranch.config.settings import Settings
 from anabranch.server.admission import Admission, Kind
 from anabranch.server.app import Server
-from anabranch.server.connection import ClientConnection
+from anabranch.server.connection import CAREFUL_PIECE_BYTES, ClientConnection
 
 
 class Sink(asyncio.Transport):
@@ -79,3 +79,21 @@ def test_a_request_that_blocks_after_the_end_of_the_requests_ends_the_connection
         server.node.end_turn()
     assert client.sink.written == b"+PONG\r\n" * 20_000
     assert client.sink.closed
+
+
+def test_lines_are_parsed_a_short_piece_at_a_time() -> None:
+    """Also if pieces end within a line: the clock is looked at after each piece."""
+    server = Server(Settings())
+    scheduler = server.node.region.scheduler
+    scheduler.drive(lambda: None)
+    scheduler.ticks_ns = lambda: 0  # so requests see that their slice is over, pieces do not
+    client = Client(server)
+    line = b"PING\r\n"
+    assert CAREFUL_PIECE_BYTES % len(line)
+    client.connection.data_received(line * 20_000)
+    most = 0
+    while client.connection.has_more:
+        most = max(most, len(client.connection.session.backlog))
+        client.connection.go_on()
+    assert client.sink.written == b"+PONG\r\n" * 20_000
+    assert 0 < most <= CAREFUL_PIECE_BYTES // len(line) + 1
