@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.class_archive import archive_options
 from tests.support.inspection import wait_until
 from tests.support.region_processes import RegionProcesses
 from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
@@ -29,12 +30,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> None:
-    """Java compiles less: what it starts here lives for minutes at most.
+    """Java compiles less, and loads classes from an archive: it lives for minutes at most here.
 
     Spark's scripts hand these on to every Java that they start.
     """
-    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-        os.environ[name] = "-XX:TieredStopAtLevel=1"
+    quick = "-XX:TieredStopAtLevel=1"
+    os.environ["SPARK_LAUNCHER_OPTS"] = quick
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{quick} {archive_options()}"
 
 
 @pytest.fixture(scope="session")
