@@ -8,6 +8,7 @@ from collections.abc import Callable
 import hiredis
 import pytest
 
+from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.simulator.process import DIGEST_INTERVAL_MS
 from tests.support.simulated_cluster import SimulatedCluster
 
@@ -202,6 +203,24 @@ def test_repair_mends_contents_groups_deadlines_and_counters() -> None:
 
     for change in (other_bytes, no_group, a_deadline, a_counter):
         damaged(change).stream(2, b"k7").check()
+
+
+def test_repair_takes_a_group_apart_that_the_other_side_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pending entries and their consumers refer to each other: nobody else frees them."""
+    cluster = filled()
+    cluster.do(2, "XGROUP", "CREATE", "k7", "g", "0")
+    cluster.do(2, "XREADGROUP", "GROUP", "g", "me", "STREAMS", "k7", ">")
+    cluster.run_until(cluster.have_converged)
+    group = cluster.stream(2, b"k7").groups[b"g"]
+    cluster.stream(1, b"k7").groups.clear()
+    cluster.process(1).replica.last_effects.mark_changed((0, b"k7"))
+    freed: list[object] = []
+    monkeypatch.setattr(DeferredFree, "defer", lambda _self, thing: freed.append(thing))
+    assert cluster.do(2, "AB.REGION", "REPAIR", "k7", "FROM", 1) == b"OK"
+    assert not cluster.stream(2, b"k7").groups
+    assert any(thing is group for thing in freed)
 
 
 def test_repair_brings_back_a_key_and_takes_one_away() -> None:
