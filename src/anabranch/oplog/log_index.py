@@ -178,18 +178,15 @@ class LogIndex:
             return []
         recent = known.recent
         if recent and recent[0][0] <= after + 1:
-            at = bisect_right(recent, after, key=_first) if len(recent) > 1 else 0
-            while at and recent[at - 1][1] > after:
-                at -= 1
+            at = _first_beyond(recent, after)
             found: list[bytes] = []
             size = 0
             for index in range(at, len(recent)):
-                _, last, end, data = recent[index]
+                _, _, end, data = recent[index]
                 if end > visible or size >= max_bytes:
                     break
-                if last > after:
-                    found.append(wire_form(data))
-                    size += len(data)
+                found.append(wire_form(data))
+                size += len(data)
             return found
         return self._read_log(log, known, replica_id, after, max_bytes, visible)
 
@@ -247,5 +244,18 @@ class LogIndex:
         return needed
 
 
-def _first(batch: tuple[int, int, int, bytes]) -> int:
-    return batch[0]
+def _first_beyond(recent: deque[tuple[int, int, int, bytes]], after: int) -> int:
+    """The index of the first batch whose last number is greater than ``after``.
+
+    It is searched from the end, because most peers lack the newest batches only, and an item in
+    the middle of a deque takes long to get.
+    """
+    count = len(recent)
+    back = 1
+    while back <= count and recent[-back][1] > after:
+        back *= 2
+    return bisect_right(recent, after, max(count - back, 0), count - back // 2, key=_last)
+
+
+def _last(batch: tuple[int, int, int, bytes]) -> int:
+    return batch[1]

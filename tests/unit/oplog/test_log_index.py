@@ -30,7 +30,7 @@ class Disk(MemoryStorage):
 
 
 class Written:
-    """Batches of one effect each, of two replica IDs in turn."""
+    """Batches of one effect each, unless a test says more, of several replica IDs."""
 
     def __init__(self, recent_bytes: int = 1 << 20) -> None:
         self.storage = Disk()
@@ -38,9 +38,9 @@ class Written:
         self.index = LogIndex(self.storage, recent_bytes=recent_bytes)
         self.size = 0
 
-    def write(self, region: int, number: int) -> None:
-        effect = kinds.SetString(0, b"k", b"%03d" % number)
-        data = encode_batch([effect], region=region, epoch=0, first=number, wall_ms=1, flags=0)
+    def write(self, region: int, number: int, count: int = 1) -> None:
+        effects = [kinds.SetString(0, b"k", b"%03d" % number)] * count
+        data = encode_batch(effects, region=region, epoch=0, first=number, wall_ms=1, flags=0)
         self.index.record(data, self.log.end)
         self.log.append(data)
         self.size = len(data)
@@ -72,6 +72,18 @@ def test_what_every_member_has_is_not_kept_at_hand() -> None:
     written.index.prune({1: 10, 2: 10})
     assert written.reads_files(1, 9)
     assert written.numbers(2, 9) == [10]
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 8, 33])
+def test_a_read_begins_with_the_batch_that_has_the_next_number(batches: int) -> None:
+    written = Written()
+    spans = []
+    for each in range(batches):
+        first = spans[-1][1] + 1 if spans else 1
+        written.write(1, first, count=1 + each % 3)
+        spans.append((first, first + each % 3))
+    for after in range(spans[-1][1] + 1):
+        assert written.numbers(1, after) == [first for first, last in spans if last > after]
 
 
 def test_what_was_given_back_leaves_room_for_more() -> None:
