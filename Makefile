@@ -74,7 +74,7 @@ test-compiled: setup redis ## the tests of the core on compiled modules; needs a
 	  'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || { \
 	  echo "NO C COMPILER, OR NO Python.h: THE COMPILED CORE IS NOT TESTED" >&2; exit 0; } && { \
 	  rm -rf $(COMPILED) && \
-	  ANABRANCH_COMPILE=1 ANABRANCH_COMPILE_LEVEL=0 \
+	  ANABRANCH_COMPILE=1 ANABRANCH_COMPILE_LEVEL=0 MYPY_CACHE_DIR=build/mypy \
 	    $(BIN)/python -m hatchling build --target wheel --directory $(COMPILED) && \
 	  $(BIN)/python -m zipfile --extract $(COMPILED)/*.whl $(COMPILED)/core && \
 	  PYTHONPATH=$(COMPILED)/core $(BIN)/anabranch version && \
