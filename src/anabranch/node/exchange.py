@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from anabranch.compiling import mypyc_attr
 from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
@@ -64,11 +65,9 @@ _QUIET: Final = frozenset(
 """Events that are logged with level info; all others are warnings."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Exchange(RegionLocal):
     """The part of one process in the cluster."""
-
-    stretch: Callable[[str], bytes] = staticmethod(stretched)
-    """The key that is derived from the secret; the derivation is slow on purpose."""
 
     def __init__(
         self, region: Region, durability: Durability, driver: Driver, chance: Chance
@@ -165,6 +164,10 @@ class Exchange(RegionLocal):
             super().expelled(self._was_removed)
         if self._was_set_back:
             self.replicator.set_back(self._was_set_back)
+
+    def stretch(self, secret: str) -> bytes:
+        """The key that is derived from the secret; the derivation is slow on purpose."""
+        return stretched(secret)
 
     def wall_ms(self) -> int:
         """The wall-clock time."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+from anabranch.compiling import mypyc_attr
 
 __all__ = ["RealClock"]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RealClock:
     """Wall-clock and monotonic time of the operating system."""
+
+    def __init__(self) -> None:
+        self.ticks_ns: Callable[[], int] = time.perf_counter_ns
+        """Nanoseconds of a clock that only goes forward."""
 
     def now_us(self) -> int:
         """Microseconds since 1970."""
         return time.time_ns() // 1000
-
-    ticks_ns = staticmethod(time.perf_counter_ns)
-    """Nanoseconds of a clock that only goes forward."""
 
     def sleep(self, seconds: float) -> None:
         """Block the whole process for this time."""

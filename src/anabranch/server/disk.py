@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Final
 
+from anabranch.compiling import mypyc_attr
 from anabranch.errors import ConfigError
 from anabranch.oplog.storage import LogFile, PatchFile
 
@@ -53,6 +54,7 @@ class _File:
         os.close(self._handle)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Directory:
     """A :class:`anabranch.oplog.storage.Storage` on the file system."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from errno import EAGAIN
 from typing import TYPE_CHECKING
+
+from anabranch.compiling import mypyc_attr
 
 if TYPE_CHECKING:
     from anabranch.node.driver import Job, Worker
@@ -14,20 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["LoopDriver"]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class LoopDriver:
     """A :class:`anabranch.node.driver.Driver` in the running event loop."""
 
     def now_s(self) -> float:
         """See :class:`Driver`."""
-        return asyncio.get_running_loop().time()
+        return get_running_loop().time()
 
     def call_soon(self, action: Callable[[], object]) -> object:
         """See :class:`Driver`."""
-        return asyncio.get_running_loop().call_soon(action)
+        return get_running_loop().call_soon(action)
 
-    def call_later(self, delay_s: float, action: Callable[[], object]) -> asyncio.TimerHandle:
+    def call_later(self, delay_s: float, action: Callable[[], object]) -> TimerHandle:
         """See :class:`Driver`."""
-        return asyncio.get_running_loop().call_later(delay_s, action)
+        return get_running_loop().call_later(delay_s, action)
 
     def worker(self, name: str) -> Worker:
         """See :class:`Driver`: a thread, which starts with its first work."""
@@ -51,7 +54,7 @@ class _Thread:
     ) -> Job:
         job: Future[object] = self._executor.submit(work)
         if then is not None:
-            loop = asyncio.get_running_loop()
+            loop = get_running_loop()
             job.add_done_callback(lambda done: loop.call_soon_threadsafe(then, done))
         return job
 

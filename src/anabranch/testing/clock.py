@@ -18,6 +18,7 @@ class Clock(RealClock):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._ahead_us = 0  # of the system's clock
         self._stopped_us: int | None = None
         self._on_change: list[Callable[[], None]] = []
