@@ -63,7 +63,8 @@ test: setup redis onlookers ## all tests, fast ones first
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 
 # The tests of the core on compiled modules. They are not optimized, because that takes longer than
-# the tests. Whatever is a test of the process runs on the interpreted ones alone.
+# the tests. Whatever is a test of the process runs on the interpreted ones alone. The compiler does
+# not share the cache of `make check`, so that both can run at the same time.
 COMPILED := $(CURDIR)/build/compiled
 CORE_TESTS := $(addprefix tests/unit/,resp stream effects region replication oplog) \
   $(addprefix tests/unit/commands/test_,bulk.py bulk_rows.py garbage.py) \

@@ -247,8 +247,8 @@ class LogIndex:
 def _first_beyond(recent: deque[tuple[int, int, int, bytes]], after: int) -> int:
     """The index of the first batch whose last number is greater than ``after``.
 
-    It is searched from the end, because most peers lack the newest batches only, and an item in
-    the middle of a deque takes long to get.
+    The search begins at the end: most peers lack only the newest batches, and getting an item from
+    the middle of a long deque takes long.
     """
     count = len(recent)
     back = 1
