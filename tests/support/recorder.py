@@ -53,7 +53,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.server = Streams(now_ms=1)  # so that "*" makes IDs of the same range as the others
-        self.server.settings.stream_node_max_entries = 3
+        self.server.do("CONFIG", "SET", "stream-node-max-entries", 3)
         self.server.settings.ledger_retention = 3
         self.effects: list[kinds.Effect] = []
         self.server.region.effects.record = self.effects.append

@@ -147,7 +147,7 @@ def part(row: list[bytes]) -> bytes:
 def server() -> Streams:
     """A region with small nodes, so that there are several."""
     server = Streams()
-    server.settings.stream_node_max_entries = 7
+    server.do("CONFIG", "SET", "stream-node-max-entries", 7)
     return server
 
 
@@ -348,7 +348,7 @@ def test_waiting_and_limiting_go_together(server: Streams) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_an_export_is_the_live_entries_of_a_range(server: Streams, seed: int) -> None:
     rng = random.Random(seed)
-    server.settings.stream_node_max_entries = rng.choice((1, 3, 7, 100))
+    server.do("CONFIG", "SET", "stream-node-max-entries", rng.choice((1, 3, 7, 100)))
     expected: dict[int, tuple[bytes, list[bytes]]] = {}
     ms = 1
     for position in range(rng.randrange(1, 150)):
@@ -438,7 +438,7 @@ ROWS = [[b"f", b"%d" % number, b"\r\n$1", b""] for number in range(20)]
 
 def test_an_import_adds_what_xadd_would(server: Streams) -> None:
     other = Streams()
-    other.settings.stream_node_max_entries = 7
+    other.do("CONFIG", "SET", "stream-node-max-entries", 7)
     reply = server.do("AB.IMPORT", "s", payload(*ROWS))
     ids = [other.do("XADD", "s", "*", *row) for row in ROWS]
     assert reply == [1, 20, 0, ids[0], ids[-1]]

@@ -276,7 +276,7 @@ def test_random_walks_agree_with_the_page(
 ) -> None:
     """§1-§5."""
     s = Streams()
-    s.settings.stream_node_max_entries = node_entries
+    s.do("CONFIG", "SET", "stream-node-max-entries", node_entries)
     s.run(_create("0 MKSTREAM"))
     model = _Model()
     for step in steps:

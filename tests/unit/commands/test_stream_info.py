@@ -99,7 +99,7 @@ def test_first_and_last_entry_are_the_live_ones() -> None:
 def test_tree_nodes_grow_with_tree_keys() -> None:
     """§6: a monotone function, 1 for the empty stream, 2 for one node."""
     s = Streams()
-    s.settings.stream_node_max_entries = 2
+    s.do("CONFIG", "SET", "stream-node-max-entries", 2)
     s.run("XGROUP CREATE s g 0 MKSTREAM")
     seen = []
     for ms in range(1, 20):

@@ -80,7 +80,7 @@ def test_an_interval_in_both_directions(
 ) -> None:
     """§4.1."""
     s = Streams()
-    s.settings.stream_node_max_entries = 2
+    s.do("CONFIG", "SET", "stream-node-max-entries", 2)
     s.count_to("s", 5)
     entries = {ms: [f"{ms}-0", ["f", "v"]] for ms in "12345"}
     assert s.run(f"XRANGE s {low} {high} {count}") == [entries[ms] for ms in ascending]
@@ -238,7 +238,7 @@ def test_plus_is_the_last_live_entry_alone(count: str) -> None:
 def test_xread_gives_entries_from_nodes_and_gaps_in_order() -> None:
     """§4.2."""
     s = Streams()
-    s.settings.stream_node_max_entries = 3
+    s.do("CONFIG", "SET", "stream-node-max-entries", 3)
     s.count_to("s", 20)
     s.run("XDEL s 1-0 4-0 5-0 6-0 12-0 20-0")
     expected = [f"{ms}-0" for ms in range(3, 20) if ms not in (4, 5, 6, 12)]

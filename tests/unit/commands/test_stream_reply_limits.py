@@ -58,7 +58,7 @@ def test_maxcount_caps_all_streams_together(
 def test_maxcount_counts_across_nodes_and_gaps() -> None:
     """§4.2."""
     s = Streams()
-    s.settings.stream_node_max_entries = 3
+    s.do("CONFIG", "SET", "stream-node-max-entries", 3)
     s.count_to("s", 20)
     s.run("XDEL s 2-0 5-0 6-0 11-0")
     left = [f"{ms}-0" for ms in range(1, 21) if ms not in (2, 5, 6, 11)]

@@ -89,7 +89,7 @@ def test_options_may_come_in_any_order() -> None:
 
 def _fifty(node_entries: int = 10) -> Streams:
     s = Streams()
-    s.settings.stream_node_max_entries = node_entries
+    s.do("CONFIG", "SET", "stream-node-max-entries", node_entries)
     s.count_to("s", 50)
     return s
 
@@ -153,7 +153,7 @@ def test_deleted_entries_count_for_the_node_but_not_for_the_length() -> None:
 def test_xadd_trims_whole_nodes_too() -> None:
     """§3.3: 21 entries, XADD MAXLEN ~ 5."""
     s = Streams()
-    s.settings.stream_node_max_entries = 10
+    s.do("CONFIG", "SET", "stream-node-max-entries", 10)
     s.count_to("s", 20)
     s.run("XADD s MAXLEN ~ 5 21-0 f v")
     assert s.ids("s")[0] == "11-0"
@@ -196,8 +196,8 @@ def test_without_limit_an_approximate_trim_stops_after_a_hundred_nodes(
 ) -> None:
     """§3.3: n = 100 x node size; 10000 for unlimited nodes."""
     s = Streams()
-    s.settings.stream_node_max_entries = node_entries
-    s.settings.stream_node_max_bytes = 0
+    s.do("CONFIG", "SET", "stream-node-max-entries", node_entries)
+    s.do("CONFIG", "SET", "stream-node-max-bytes", 0)
     s.count_to("s", entries)
     assert s.run("XTRIM s MAXLEN ~ 0") == removed
 
@@ -221,8 +221,8 @@ def test_the_default_limit_itself() -> None:
 def test_a_node_ends_after_so_many_entries(node_entries: int, entries: int, nodes: int) -> None:
     """§3.3: 0 is no limit."""
     s = Streams()
-    s.settings.stream_node_max_entries = node_entries
-    s.settings.stream_node_max_bytes = 0
+    s.do("CONFIG", "SET", "stream-node-max-entries", node_entries)
+    s.do("CONFIG", "SET", "stream-node-max-bytes", 0)
     s.count_to("s", entries)
     assert s.info()["radix-tree-keys"] == nodes
 
@@ -230,7 +230,7 @@ def test_a_node_ends_after_so_many_entries(node_entries: int, entries: int, node
 def test_deleted_entries_keep_their_place_in_the_node() -> None:
     """§3.3: live plus deleted count."""
     s = Streams()
-    s.settings.stream_node_max_entries = 4
+    s.do("CONFIG", "SET", "stream-node-max-entries", 4)
     s.count_to("s", 3)
     s.run("XDEL s 2-0 3-0")
     s.fill("s", "4-0", "5-0")
@@ -252,8 +252,8 @@ def test_a_node_ends_before_its_bytes_reach_the_limit() -> None:
     counts = {}
     for limit in (0, 1000, 4096):
         s = Streams()
-        s.settings.stream_node_max_entries = 0
-        s.settings.stream_node_max_bytes = limit
+        s.do("CONFIG", "SET", "stream-node-max-entries", 0)
+        s.do("CONFIG", "SET", "stream-node-max-bytes", limit)
         for _ in range(100):
             s.do("XADD", "s", "*", "field", "v" * 100)
         counts[limit] = s.info()["radix-tree-keys"]

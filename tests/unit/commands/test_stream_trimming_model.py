@@ -113,7 +113,7 @@ STEPS = st.lists(
 @given(node_entries=st.integers(1, 5), steps=STEPS)
 def test_trimming_follows_the_rules(node_entries: int, steps: list[tuple[object, ...]]) -> None:
     s = Streams()
-    s.settings.stream_node_max_entries = node_entries
+    s.do("CONFIG", "SET", "stream-node-max-entries", node_entries)
     s.run("XGROUP CREATE s g 0 MKSTREAM")
     model = _Model(node_entries)
     for _ in range(12):

@@ -61,7 +61,7 @@ def test_whatever_clients_can_see_counts(change):
 
 def test_how_a_stream_is_kept_does_not_count():
     plain, other = server_with(*BASE), Harness()
-    other.settings.stream_node_max_entries = 1
+    other.do("CONFIG", "SET", "stream-node-max-entries", 1)
     other.advance(100_000)
     for command in BASE:
         other.do(*command)

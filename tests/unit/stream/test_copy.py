@@ -36,7 +36,7 @@ def _sight(server: Streams, key: str) -> list[object]:
 def test_a_copy_is_the_same_and_independent(seed: int) -> None:
     chance = random.Random(seed)
     server = Streams(now_ms=1)
-    server.settings.stream_node_max_entries = 3
+    server.do("CONFIG", "SET", "stream-node-max-entries", 3)
     for line in random_lines(chance):
         _run(server, line)
     server.run("COPY s other")
@@ -53,7 +53,7 @@ def test_original_and_copy_go_on_alike(seed: int) -> None:
     """The same commands give the same replies: nothing hidden is lost in a copy."""
     chance = random.Random(seed)
     server = Streams(now_ms=1)
-    server.settings.stream_node_max_entries = 3
+    server.do("CONFIG", "SET", "stream-node-max-entries", 3)
     for line in random_lines(chance):
         _run(server, line)
     server.run("COPY s other")

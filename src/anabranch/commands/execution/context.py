@@ -91,12 +91,11 @@ class Context:
         """Point the context at a connection."""
         self.session = self.effects.author = session
         self.db = self.keyspace.databases[session.db]
-        self.read_node_limits()
         if now_ms != self.now_ms:
             self.set_time(now_ms)
 
     def read_node_limits(self) -> None:
-        """Look at the settings that say when a node of a stream is full; each XADD needs them."""
+        """Hold the settings that say when a node of a stream is full: each XADD needs them."""
         self.node_entries_max = self.settings.stream_node_max_entries
         self.node_bytes_max = self.settings.stream_node_max_bytes
 
