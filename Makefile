@@ -150,7 +150,7 @@ redis:
 # say so and are skipped.
 ONLOOKERS := $(CURDIR)/$(VENV)/prometheus
 WANTED := chromium golang-go golang-github-gomodule-redigo-dev php-cli php-redis ruby ruby-redis \
-  buildah debootstrap
+  buildah mmdebstrap
 onlookers:
 	@if [ "$$(id -u)" = 0 ] && grep -qs '^ID=debian' /etc/os-release; then \
 	  dpkg --status $(WANTED) >/dev/null 2>&1 && { command -v prometheus >/dev/null || \

@@ -1,7 +1,7 @@
 """The container image: built from docker/Dockerfile by buildah, and its processes run.
 
 buildah needs no container engine. The base image that the Dockerfile names is made of Debian's own
-packages by debootstrap. A "container" here is a process below the image's files, with the user,
+packages by mmdebstrap. A "container" here is a process below the image's files, with the user,
 the environment, the entrypoint and the health check that the image configures.
 """
 
@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.timeout(900)]
 
 DOCKERFILE = REPOSITORY / "docker" / "Dockerfile"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+DEBIAN = "http://deb.debian.org/debian"
 SECONDS = 60.0
 ADDED_BYTES_MAX = 50 * 1024 * 1024
 
@@ -68,8 +69,9 @@ class Image:
         container = self.buildah("from", "scratch")
         root = Path(self.buildah("mount", container))
         packages = "python3,python3-venv,ca-certificates"
-        bootstrap = ["debootstrap", "--variant=minbase", f"--include={packages}", "stable"]
-        made = subprocess.run([*bootstrap, str(root)], capture_output=True, text=True, check=False)
+        bootstrap = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={packages}"]
+        bootstrap += ["stable", str(root), DEBIAN]
+        made = subprocess.run(bootstrap, capture_output=True, text=True, check=False)
         assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
         (root / "usr/bin/python").symlink_to("python3")
         base = f"docker.io/library/python:{version[1]}-slim"
@@ -95,7 +97,7 @@ def _size(root: Path) -> int:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
-    missing = [name for name in ("buildah", "debootstrap") if shutil.which(name) is None]
+    missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         why = f"{' and '.join(missing)} missing" if missing else "not root"
         pytest.skip(f"{why}: THE CONTAINER IMAGE IS NOT BUILT")
