@@ -4,21 +4,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SERVER := $(VENV)/.server
+LINTING := $(VENV)/.lint
 STAMP := $(VENV)/.installed
 PAGE := $(VENV)/.page
 DOCUMENTING := $(VENV)/.docs
 ARGS ?=
-# Tests run side by side; those of Spark share one worker, and so one Java. They begin at once, as
-# they take longest (tests/conftest.py).
-WORKERS ?= 2
+# Tests run side by side, more than there are cores as a rule, because many wait for processes. Those
+# of Spark share one worker, and so one Java. They begin at once, and go first, as they take longest
+# (tests/conftest.py).
+WORKERS ?= 3
 # Unit tests first: they are fast and name the place.
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-compiled wheel histories check fmt docs dist compose-up bench clean redis onlookers
+.PHONY: help setup run demo test compile test-compiled wheel histories check fmt docs dist compose-up bench clean redis onlookers
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make run ARGS='--port 6380' passes arguments on; so do demo, test, histories and bench."
 
@@ -39,10 +41,15 @@ $(PAGE): $(SERVER)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web]'
 	@touch $@
 
-$(STAMP): $(SERVER)
-	@echo "installing what tests, checks and benchmarks need, some 1.4 GB with Spark and Java"
+# What checks and compiles.
+$(LINTING): $(SERVER)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group lint
+	@touch $@
+
+$(STAMP): $(LINTING)
+	@echo "installing what tests and benchmarks need, some 1.4 GB with Spark and Java"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	  --group test --group compat --group lint --group bench
+	  --group test --group compat --group bench
 	@touch $@
 
 $(DOCUMENTING): $(SERVER)
@@ -62,25 +69,30 @@ test: setup redis onlookers ## all tests, fast ones first
 	@$(BIN)/python -m compileall -q src tests benchmarks
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 
-# The tests of the core on compiled modules. They are not optimized, because that takes longer than
-# the tests. Whatever is a test of the process runs on the interpreted ones alone. The compiler does
-# not share the cache of `make check`, so that both can run at the same time.
+# The core in machine code, in build/. It is not optimized, because that takes longer than the tests.
+# The compiler does not share the cache of `make check`, so that both can run at the same time.
 COMPILED := $(CURDIR)/build/compiled
+$(COMPILED)/.built: $(LINTING) hatch_build.py $(shell find src -name '*.py')
+	@rm -rf $(COMPILED)
+	@command -v cc >/dev/null && test -f "$$($(BIN)/python -c \
+	  'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || { \
+	  echo "NO C COMPILER, OR NO Python.h: THE COMPILED CORE IS NOT TESTED" >&2; exit 0; } && { \
+	  ANABRANCH_COMPILE=1 ANABRANCH_COMPILE_LEVEL=0 MYPY_CACHE_DIR=build/mypy \
+	    $(BIN)/python -m hatchling build --target wheel --directory $(COMPILED) && \
+	  $(BIN)/python -m zipfile --extract $(COMPILED)/*.whl $(COMPILED)/core && touch $@; }
+
+compile: $(COMPILED)/.built ## the compiled core that is tested; needs a C compiler
+
+# The tests of the core on compiled modules. Whatever is a test of the process runs on the
+# interpreted ones alone.
 CORE_TESTS := $(addprefix tests/unit/,resp stream effects region replication oplog) \
   $(addprefix tests/unit/commands/test_,bulk.py bulk_rows.py garbage.py) \
   $(addprefix tests/differential/test_,differential.py small_values.py scripts.py) \
   'tests/active_active/test_histories.py::test_histories[101]'
-test-compiled: setup redis ## the tests of the core on compiled modules; needs a C compiler
-	@command -v cc >/dev/null && test -f "$$($(BIN)/python -c \
-	  'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || { \
-	  echo "NO C COMPILER, OR NO Python.h: THE COMPILED CORE IS NOT TESTED" >&2; exit 0; } && { \
-	  rm -rf $(COMPILED) && \
-	  ANABRANCH_COMPILE=1 ANABRANCH_COMPILE_LEVEL=0 MYPY_CACHE_DIR=build/mypy \
-	    $(BIN)/python -m hatchling build --target wheel --directory $(COMPILED) && \
-	  $(BIN)/python -m zipfile --extract $(COMPILED)/*.whl $(COMPILED)/core && \
-	  PYTHONPATH=$(COMPILED)/core $(BIN)/anabranch version && \
-	  PYTHONPATH=$(COMPILED)/core $(BIN)/python -m pytest --numprocesses $(WORKERS) \
-	    $(CORE_TESTS) $(ARGS); }
+test-compiled: setup redis compile ## the tests of the core on compiled modules
+	@test ! -f $(COMPILED)/.built || { export PYTHONPATH=$(COMPILED)/core && \
+	  $(BIN)/anabranch version && \
+	  $(BIN)/python -m pytest --numprocesses $(WORKERS) $(CORE_TESTS) $(ARGS); }
 
 check: setup ## linter, format, types, import rules, spelling
 	$(BIN)/ruff check .
@@ -106,9 +118,9 @@ compose-up: ## three regions in containers, with traffic; PROFILES='observabilit
 histories: setup ## random histories of several regions, as long as takes a minute
 	$(BIN)/python -m tests.active_active.histories --seeds 1001-2000 --jobs $(WORKERS) $(ARGS)
 
-# What makes the wheel is in .venv already; `pip install .` in an environment of its own makes the
-# same with ANABRANCH_COMPILE=1.
-wheel: setup ## a wheel for this machine with compiled modules, in dist/; needs a C compiler
+# What makes the wheel is in .venv; `pip install .` in an environment of its own makes the same with
+# ANABRANCH_COMPILE=1.
+wheel: $(LINTING) ## a wheel for this machine with compiled modules, in dist/; needs a C compiler
 	ANABRANCH_COMPILE=1 $(BIN)/python -m hatchling build --target wheel
 
 # The SBOM lists what the wheel installs, from an environment that has nothing else.

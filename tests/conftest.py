@@ -21,12 +21,16 @@ TOGETHER = ("tests/browser/", "tests/system/test_demo.py", "tests/system/test_im
 """Share a browser, an image that takes long to build, or the ports that a demo always has."""
 
 
+_HAS_BEGUN = pytest.StashKey[bool]()
+_NICE = 5  # a third of the share that a process with 0 gets
+
+
 class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without types
     """In several processes: tests that share what is dear run in one of them, test by test.
 
     For Spark that is its session; those that start Spark by themselves are one after the other,
-    too. The session comes first: it takes as long as half of all others, and nobody shall be left
-    alone with it at the end.
+    too. The session comes first, and goes first: it takes as long as half of all others, and nobody
+    shall be left alone with it at the end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -55,6 +59,16 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """A process that begins with something else than Spark leaves the cores to Spark."""
+    if item.config.stash.get(_HAS_BEGUN, False):
+        return
+    item.config.stash[_HAS_BEGUN] = True
+    if "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith("tests/spark/"):
+        os.nice(_NICE)
 
 
 @pytest.hookimpl(optionalhook=True)
