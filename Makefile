@@ -9,9 +9,9 @@ STAMP := $(VENV)/.installed
 PAGE := $(VENV)/.page
 DOCUMENTING := $(VENV)/.docs
 ARGS ?=
-# Tests run side by side, more than there are cores as a rule, because many wait for processes. Those
-# of Spark share one worker, and so one Java. They begin at once, and go first, as they take longest
-# (tests/conftest.py).
+# Three processes run the tests, even on two cores, because many tests wait for other programs. Those
+# of Spark share one process, and so one Java. They take longest, so they begin at once, and their
+# process has priority (tests/conftest.py).
 WORKERS ?= 3
 # Unit tests first: they are fast and name the place.
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
@@ -41,7 +41,7 @@ $(PAGE): $(SERVER)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web]'
 	@touch $@
 
-# What checks and compiles.
+# The programs that check and compile.
 $(LINTING): $(SERVER)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group lint
 	@touch $@

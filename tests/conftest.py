@@ -22,15 +22,15 @@ TOGETHER = ("tests/browser/", "tests/system/test_demo.py", "tests/system/test_im
 
 
 _HAS_BEGUN = pytest.StashKey[bool]()
-_NICE = 5  # a third of the share that a process with 0 gets
+_NICE = 5  # a third of the share of a core that a process with 0 gets
 
 
 class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without types
     """In several processes: tests that share what is dear run in one of them, test by test.
 
     For Spark that is its session; those that start Spark by themselves are one after the other,
-    too. The session comes first, and goes first: it takes as long as half of all others, and nobody
-    shall be left alone with it at the end.
+    too. The session begins first, and its process has priority: it takes as long as half of all
+    others, and no core should be idle at the end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -63,7 +63,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """A process that begins with something else than Spark leaves the cores to Spark."""
+    """A process that begins with other tests gets a lower priority than the one with Spark."""
     if item.config.stash.get(_HAS_BEGUN, False):
         return
     item.config.stash[_HAS_BEGUN] = True
