@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import plot
 
-from . import floods, longest, machine, memory, regional, report, targets
+from . import compressed, floods, longest, machine, memory, regional, report, targets
 from .floor import Floor
 from .load import Connection, RefusedError
 from .longest import LongCommand, LongRow, long_commands, run_long_commands
@@ -71,6 +71,7 @@ def main(
         policy: [one for one in durable_catalogue(policy) if _is_wanted(one.name, only)]
         for policy in POLICIES
     }
+    opened = [one for one in compressed.compressed_catalogue() if _is_wanted(one.name, only)]
     restarts = _is_wanted(targets.RESTART, only)
     commands = [one for one in long_commands() if _is_wanted(f"longest wait: {one.name}", only)]
     pours = [one for one in floods.floods() if _is_wanted(_flood_name(one), only)]
@@ -82,23 +83,26 @@ def main(
     if list_names:
         names = [one.name for one in workloads]
         names += [one.name for policy in POLICIES for one in durable[policy]]
+        names += [one.name for one in opened]
         names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
         names += [f"longest wait: {one.name}" for one in commands]
         names += map(_flood_name, pours)
         names += map(_regional_name, moves)
         click.echo("\n".join(names))
         return
-    wanted = Wanted(workloads, durable, shapes, commands, pours, moves, restarts=restarts)
+    wanted = Wanted(workloads, durable, opened, shapes, commands, pours, moves, restarts=restarts)
     if not wanted.count:
         raise click.BadParameter(
             f"no workload matches {only!r}; --list shows all", param_hint="--only"
         )
 
-    def contestants(appendfsync: str | None = None) -> tuple[Recipe, Recipe]:
+    def contestants(
+        appendfsync: str | None = None, options: Sequence[str] = ()
+    ) -> tuple[Recipe, Recipe]:
         if against:
             subject = redis_recipe(against, "other", appendfsync)
         else:
-            subject = anabranch_recipe(appendfsync)
+            subject = anabranch_recipe(appendfsync, options)
         return redis_recipe(appendfsync=appendfsync), subject
 
     try:
@@ -128,6 +132,7 @@ class Wanted:
     workloads: list[Workload]
     durable: dict[str, list[Workload]]
     """By what ``appendfsync`` is to be."""
+    compressed: list[Workload]
     shapes: list[memory.Shape]
     commands: list[LongCommand]
     """While they run, a canary measures how long others wait."""
@@ -140,9 +145,9 @@ class Wanted:
     @property
     def count(self) -> int:
         """Return how many rows that makes."""
-        durable = sum(map(len, self.durable.values()))
+        played = sum(map(len, [self.workloads, self.compressed, *self.durable.values()]))
         others = len(self.shapes) + len(self.commands) + len(self.floods) + self.restarts
-        return len(self.workloads) + durable + others + len(self.regional)
+        return played + others + len(self.regional)
 
 
 def _run(
@@ -166,12 +171,15 @@ def _run(
         transient=True,
     ) as progress:
         task = progress.add_task("starting", total=wanted.count)
-        for policy, workloads in [(None, wanted.workloads), *wanted.durable.items()]:
-            if policy is not None and not workloads:
+        named: list[report.Contestant] = []
+        groups = [(contestants(), wanted.workloads)]
+        groups += [(contestants(policy), plays) for policy, plays in wanted.durable.items()]
+        groups.append((contestants(None, compressed.OPTIONS), wanted.compressed))
+        for (their_recipe, our_recipe), workloads in groups:
+            if named and not workloads:
                 continue
-            their_recipe, our_recipe = contestants(policy)
             with Server(their_recipe) as their_server, Server(our_recipe) as our_server:
-                if policy is None:
+                if not named:
                     named = [_contestant(server) for server in (their_server, our_server)]
                 with (
                     closing(Bench(their_server)) as theirs,

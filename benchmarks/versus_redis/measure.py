@@ -20,13 +20,10 @@ from .load import Connection, RefusedError, Rehearsal, request
 from .servers import Server, cpu_between
 from .workloads import (
     ENTRY_LINES,
-    SENSOR_ENTRIES,
-    SENSOR_KEY,
     FanOut,
     Plan,
     Script,
     Workload,
-    fill,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +94,7 @@ class Bench:
         """Connect to a running server."""
         self.server = server
         self._connection = Connection(server.port)
-        self._has_sensors = False
+        self._filled: set[str] = set()
 
     def close(self) -> None:
         """Close the connection; the server stays."""
@@ -133,10 +130,11 @@ class Bench:
         if isinstance(plan, FanOut):
             self._sample_fan_out(FanOut(plan.readers, 1, plan.phase))
             return Rehearsal("", [])
-        if plan.needs_sensors and not self._has_sensors:
-            self._connection.ask("DEL", SENSOR_KEY)
-            self._connection.rehearse(fill(SENSOR_KEY, SENSOR_ENTRIES))
-            self._has_sensors = True
+        stream = plan.stream
+        if stream is not None and stream.key not in self._filled:
+            self._connection.ask("DEL", stream.key)
+            self._connection.rehearse(stream.fill())
+            self._filled.add(stream.key)
         self._connection.rehearse(plan.setup)
         rehearsal = self._connection.rehearse(plan.timed)
         return rehearsal if plan.same_replies else replace(rehearsal, digest="")

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from .load import Connection, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
 START_TIMEOUT_S = 15.0
@@ -69,11 +69,11 @@ def redis_recipe(
     return Recipe(name, command)
 
 
-def anabranch_recipe(appendfsync: str | None = None) -> Recipe:
-    """Return the same for Anabranch, in the interpreter running this."""
+def anabranch_recipe(appendfsync: str | None = None, options: Sequence[str] = ()) -> Recipe:
+    """Return the same for Anabranch, in the interpreter running this, with more options."""
 
     def command(port: int, directory: Path) -> list[str]:
-        serve = ["serve", "--port", str(port), "--dir", str(directory)]
+        serve = ["serve", "--port", str(port), "--dir", str(directory), *options]
         return [sys.executable, "-m", "anabranch", *serve, *_disk_options(appendfsync)]
 
     return Recipe("anabranch", command)

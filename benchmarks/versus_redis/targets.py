@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import compressed
 from .restart import LOG
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ TARGETS = (
     Target("XRANGE COUNT 100, depth 16", 0.2),
     Target("XRANGE COUNT 1000, depth 16", 0.12),
     Target("XREVRANGE COUNT 100, depth 16", 0.3),
+    *(Target(compressed.name_of(shape, 100), 0.5) for shape in SHAPES),
     Target("XREADGROUP+XACK COUNT 1, depth 16", 1.2),
     Target("XREADGROUP+XACK COUNT 10, depth 16", 1.0),
     Target("XREADGROUP+XACK COUNT 100, depth 16", 0.6),

@@ -32,13 +32,21 @@ ADD_LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream that plans read, which is written once on each server."""
+
+    key: str
+    fill: Callable[[], list[Window]]
+
+
+@dataclass(frozen=True, slots=True)
 class Script:
     """A plan for one connection; `units` is what the cost is divided by."""
 
     timed: list[Window]
     units: int
     setup: list[Window] = field(default_factory=list)
-    needs_sensors: bool = False
+    stream: Stream | None = None
     same_replies: bool = True
     """Whether both servers must answer byte for byte the same (not so with IDs from the clock)."""
 
@@ -104,11 +112,19 @@ def fill(key: str, entries: int) -> list[Window]:
     return windows(adds, 256)
 
 
+def scaled(size: int, scale: float) -> int:
+    """Return how many commands a round of this size has, at least one."""
+    return max(1, round(size * scale))
+
+
+SENSORS = Stream(SENSOR_KEY, lambda: fill(SENSOR_KEY, SENSOR_ENTRIES))
+
+
 def ping(depth: int, size: int) -> Workload:
     """PING: what a command costs that does nothing."""
 
     def build(scale: float) -> Script:
-        count = _scaled(size, scale)
+        count = scaled(size, scale)
         return Script(windows([request("PING")] * count, depth), count)
 
     return Workload(f"PING, depth {depth}", "PING", depth, build)
@@ -149,12 +165,12 @@ def read(command: Literal["XRANGE", "XREVRANGE", "XREAD"], count: int, depth: in
 
     def build(scale: float) -> Script:
         chance = dice()
-        reads = _scaled(_read_size(count, depth), scale)
+        reads = scaled(_read_size(count, depth), scale)
         requests = [
             _read_request(command, count, chance.randrange(count, SENSOR_ENTRIES - count))
             for _ in range(reads)
         ]
-        return Script(windows(requests, depth), reads, needs_sensors=True)
+        return Script(windows(requests, depth), reads, stream=SENSORS)
 
     return Workload(f"{command} COUNT {count}, depth {depth}", command, depth, build)
 
@@ -163,7 +179,7 @@ def group_read(count: int, depth: int, size: int) -> Workload:
     """XREADGROUP of new entries and XACK of them, as pairs; `depth` pairs under way."""
 
     def build(scale: float) -> Script:
-        rounds = min(_scaled(size, scale), SENSOR_ENTRIES // count)
+        rounds = min(scaled(size, scale), SENSOR_ENTRIES // count)
         requests = list(_group_requests(count, rounds))
         setup = [
             request("XGROUP", "DESTROY", GROUP_KEY, "bench"),
@@ -173,7 +189,7 @@ def group_read(count: int, depth: int, size: int) -> Workload:
             windows(requests, 2 * depth),
             rounds * count,
             setup=windows(setup, 1),
-            needs_sensors=True,
+            stream=SENSORS,
         )
 
     return Workload(
@@ -190,7 +206,7 @@ def delete(order: Literal["random", "front"], depth: int, size: int) -> Workload
     """XDEL of every entry of a stream, one ID a command."""
 
     def build(scale: float) -> Script:
-        count = _scaled(size, scale)
+        count = scaled(size, scale)
         indices = list(range(count))
         if order == "random":
             dice().shuffle(indices)
@@ -205,7 +221,7 @@ def fan_out(readers: int, phase: Literal["block", "wake"], size: int) -> Workloa
     """One XADD wakes `readers` connections blocked in XREAD BLOCK 0; cost per reader."""
 
     def build(scale: float) -> FanOut:
-        return FanOut(readers, _scaled(size, scale), phase)
+        return FanOut(readers, scaled(size, scale), phase)
 
     what = {"block": "XREAD BLOCK goes to sleep", "wake": "XADD wakes all of them"}[phase]
     return Workload(f"{readers} readers: {what}", "fan-out", 1, build, unit="reader")
@@ -249,10 +265,6 @@ _DEPTHS = ((1, 3_000), (16, 25_000), (256, 50_000))
 """Depths, each with the number of commands of a full round."""
 
 
-def _scaled(size: int, scale: float) -> int:
-    return max(1, round(size * scale))
-
-
 def _read_size(count: int, depth: int) -> int:
     if depth == 1:
         return 2_000
@@ -286,7 +298,7 @@ def _add_builder(
 ) -> Builder:
     def build(scale: float) -> Script:
         chance = dice()
-        count = _scaled(size, scale)
+        count = scaled(size, scale)
         adds = []
         for index in range(count):
             pairs = sensor_fields(chance)[: 2 * fields]

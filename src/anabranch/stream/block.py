@@ -209,15 +209,17 @@ class Block(BlockNumbers):
 
     def slice(self, low: int, high: int) -> bytes:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
-        if self.parts is not None:
-            return b"".join(self.parts[low:high])
-        columns = self._columns_for(high - low)
-        if columns is not None:
-            return columns.fragments(low, high)
-        ends = self.ends
+        data, ends = self._data, self._ends
+        if data is None or ends is None:
+            if self.parts is not None:
+                return b"".join(self.parts[low:high])
+            columns = self._columns_for(high - low)
+            if columns is not None:
+                return columns.fragments(low, high)
+            data, ends = self.data, self.ends
         if low == 0 and high == len(ends):
-            return self.data
-        return self.data[ends[low - 1] if low else 0 : ends[high - 1]]
+            return data  # machine code would copy it to make a slice
+        return data[ends[low - 1] if low else 0 : ends[high - 1]]
 
     def sizes(self, low: int, high: int) -> list[int]:
         """The size in bytes of each of the entries ``[low, high)``."""

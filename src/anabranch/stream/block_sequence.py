@@ -210,7 +210,7 @@ class BlockSequence:
     def read(self, start: int, end: int, limit: int, parts: list[bytes]) -> int:
         """Append the bytes of the entries of :meth:`spans` to ``parts``; returns their count.
 
-        Most reads end here, so look-ups and slices are inlined.
+        Most reads end here, so look-ups are inlined.
         """
         blocks = self.blocks
         first_ids = self.first_ids
@@ -241,11 +241,7 @@ class BlockSequence:
                 if high - low > left:
                     high = low + left
                 if low < high:
-                    if block.parts is None and block.packed is None:
-                        ends = block.ends
-                        parts.append(block.data[ends[low - 1] if low else 0 : ends[high - 1]])
-                    else:
-                        parts.append(block.slice(low, high))
+                    parts.append(block.slice(low, high))
                     left -= high - low
             low = 0
         return all_left - left

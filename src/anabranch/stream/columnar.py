@@ -15,6 +15,7 @@ Columns are, with all numbers little-endian::
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from sys import byteorder
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,7 @@ _BYTES_END: Final = 1 << 16
 _WORD_END: Final = 1 << 62
 _SEQ_MASK: Final = (1 << WORD_SEQ_BITS) - 1
 _FIELDS_MAX: Final = 100
+_SCHEMAS_MAX: Final = 64
 _FEW_BYTES: Final = 24
 """So many bytes are copied one by one, because a slice of them would be an object."""
 
@@ -274,6 +276,21 @@ def _short_at(data: bytes, at: i64) -> i64:
     return low | high << 8
 
 
+@lru_cache(_SCHEMAS_MAX)  # most blocks have the schema of one that was opened before
+def _fields_of(schema: bytes) -> list[tuple[bytes, int]]:
+    """Of each field, what stands before its values (:func:`_texts_before`), and a width."""
+    names: list[bytes] = []
+    widths: list[int] = []
+    at: i64 = 0
+    while at < len(schema):
+        name_at = at + 2
+        at = name_at + _short_at(schema, at)
+        names.append(schema[name_at:at])
+        widths.append(schema[at])
+        at += 1
+    return list(zip(_texts_before(names), widths, strict=True))
+
+
 @mypyc_attr(acyclic=True)
 class Columns:
     """The entries of a block as columns. Fragments are made of those that are asked for."""
@@ -287,18 +304,10 @@ class Columns:
         self._ids = ids
         self._data = data
         count: i64 = len(ids)
-        at: i64 = begin + 2
-        sizes_at = at + _short_at(data, begin)
-        names: list[bytes] = []
-        widths: list[i64] = []
-        while at < sizes_at:
-            name_at = at + 2
-            at = name_at + _short_at(data, at)
-            names.append(data[name_at:at])
-            widths.append(data[at])
-            at += 1
+        schema_at = begin + 2
+        at = schema_at + _short_at(data, begin)
         fields: list[_Column] = []
-        for before, width in zip(_texts_before(names), widths, strict=True):
+        for before, width in _fields_of(data[schema_at:at]):
             field = _Column(before, data, width, at)
             at = field.sizes_end(count)
             fields.append(field)

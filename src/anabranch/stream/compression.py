@@ -4,7 +4,7 @@ Each block is compressed alone, at a fast level and without a dictionary, see
 docs/decisions/0020-each-block-is-compressed-alone.md.
 
 IDs that ascend by one are not written at all; others are written byte by byte, all first bytes of
-the words, then all second ones. Entries with the same field names are written as columns
+the words, then all second ones, without bytes that are zero in all of them. Entries with the same field names are written as columns
 (:mod:`anabranch.stream.columnar`), others as they are, with their sizes, which compress better than
 offsets.
 """
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockCache", "compressed", "expanded", "opened"]
 
-_HEAD: Final = Struct("=QQI1s?")
-"""First millisecond, first word, how many entries, form, whether IDs ascend by one.
+_HEAD: Final = Struct("=QQI1sB")
+"""First millisecond, first word, how many entries, form, which bytes of the words are written.
 
-The form is :data:`_COLUMNS`, or the type of the sizes of fragments."""
+The form is :data:`_COLUMNS`, or the type of the sizes of fragments. Bytes that are zero in all
+words are not written, and none if the IDs ascend by one. The lowest bit is for the lowest byte."""
 
 _COLUMNS: Final = b"C"
 
@@ -71,11 +72,15 @@ def compressed(
         form, contents = _COLUMNS, [columns]
     count = len(ids)
     first = ids.word_at(0)
-    is_run = ids.word_at(count - 1) - first == count - 1
-    head = _HEAD.pack(ids.base_ms, first, count, form, is_run)
+    written = 0
     planes = []
-    if not is_run:
-        planes = [ids.words[at::WORD_BYTES] for at in range(WORD_BYTES)]
+    if ids.word_at(count - 1) - first != count - 1:
+        for byte in range(WORD_BYTES):
+            plane = ids.words[byte::WORD_BYTES]
+            if plane.count(0) < count:
+                planes.append(plane)
+                written |= 1 << byte
+    head = _HEAD.pack(ids.base_ms, first, count, form, written)
     smaller: bytes = compressor.compress(b"".join((head, *planes, *contents)))
     held = len(data) + count * (WORD_BYTES + ends.itemsize)
     if if_smaller and len(smaller) * _GAIN_MIN >= held:
@@ -97,15 +102,16 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
     With columns, offsets and fragments are empty.
     """
     whole: bytes = _decompress(packed)
-    base_ms, first, count, form, is_run = _HEAD.unpack_from(whole)
+    base_ms, first, count, form, written = _HEAD.unpack_from(whole)
     at = _HEAD.size
-    if is_run:
+    if not written:
         ids = PackedIds.run(base_ms, first, count)
     else:
         plain = bytearray(count * WORD_BYTES)
         for byte in range(WORD_BYTES):
-            plain[byte::WORD_BYTES] = whole[at : at + count]
-            at += count
+            if written >> byte & 1:
+                plain[byte::WORD_BYTES] = whole[at : at + count]
+                at += count
         ids = PackedIds(base_ms, bytes(plain))
     if form == _COLUMNS:
         return ids, Columns(ids, whole, at), _NO_ENDS, b""
