@@ -1,8 +1,8 @@
 """Reads of nodes that Anabranch holds in compressed form, beside the same reads in redis-server.
 
 The servers are started for these workloads. Anabranch compresses nodes soon, and has a small cache
-of opened nodes. Each request of a round reads other nodes, so that none of them is in the cache when
-the next round asks for it.
+of opened nodes. Each request of a round reads other nodes, so that none of them is in the cache
+when the next round asks for it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
-from weakref import ref
 
 from anabranch.keyspace.waiter import Waiter
 
@@ -23,18 +22,22 @@ STALE_TIMERS: Final = 64
 class Waiters:
     """All blocked commands of a server, and their timers."""
 
-    __slots__ = ("_queues", "_serial", "_timers", "active")
+    __slots__ = ("_number", "_queues", "_timers", "active")
 
     def __init__(self, queues: Sequence[dict[bytes, dict[Waiter, None]]]) -> None:
         """``queues`` has a table for each database: for each key the commands that wait for it."""
         self._queues = queues
-        self.active: dict[Waiter, None] = {}
-        self._timers: list[tuple[int, int, ref[Waiter]]] = []  # heap; stale ones are skipped
-        self._serial = 0
+        self.active: dict[int, Waiter] = {}
+        """By their numbers, in the order in which they began to wait."""
+        self._number = 0
+        # A heap of times and numbers; stale ones are skipped.
+        self._timers: list[tuple[int, int]] = []
 
     def enqueue(self, waiter: Waiter) -> None:
         """Queue a command behind all that wait for its keys already."""
-        self.active[waiter] = None
+        self._number += 1
+        waiter.number = self._number
+        self.active[waiter.number] = waiter
         for index, key in waiter.keys:
             self._queues[index].setdefault(key, {})[waiter] = None
         self._arm(waiter.deadline_ms, waiter)
@@ -47,20 +50,21 @@ class Waiters:
 
     def _arm(self, at_ms: int, waiter: Waiter) -> None:
         if at_ms:
-            self._serial += 1
-            heapq.heappush(self._timers, (at_ms, self._serial, ref(waiter)))
+            heapq.heappush(self._timers, (at_ms, waiter.number))
             if len(self._timers) > 4 * len(self.active) + STALE_TIMERS:
                 self._timers[:] = [each for each in self._timers if self._is_armed(each)]
                 heapq.heapify(self._timers)
 
-    def _is_armed(self, timer: tuple[int, int, ref[Waiter]]) -> bool:
+    def _is_armed(self, timer: tuple[int, int]) -> bool:
         """Whether a waiter still uses this timer."""
-        waiter = timer[2]()
-        return waiter in self.active and timer[0] in (waiter.deadline_ms, waiter.recheck_ms)
+        waiter = self.active.get(timer[1])
+        return waiter is not None and timer[0] in (waiter.deadline_ms, waiter.recheck_ms)
 
     def remove(self, waiter: Waiter) -> None:
         """Take a command out of every queue."""
-        self.active.pop(waiter, None)
+        self.active.pop(waiter.number, None)
+        if waiter.conditions is not None:
+            waiter.conditions.pop(waiter, None)
         for index, key in waiter.keys:
             waiters = self._queues[index]
             queue = waiters.get(key)
@@ -74,14 +78,13 @@ class Waiters:
         timers = self._timers
         while timers and timers[0][0] <= now_ms:
             timer = heapq.heappop(timers)
-            waiter = timer[2]()
-            if waiter is not None and self._is_armed(timer):
-                yield waiter
+            if self._is_armed(timer):
+                yield self.active[timer[1]]
 
     def next_timer_ms(self) -> int | None:
         """When :meth:`due` will next have something, or None."""
         timers = self._timers
-        while timers and timers[0][2]() not in self.active:
+        while timers and timers[0][1] not in self.active:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 

@@ -73,7 +73,7 @@ class Waking:
         waiters = region.keyspace.waiters
         again, self._again = self._again, deque()
         for waiter in again:
-            if waiter in waiters.active:
+            if waiter.number in waiters.active:
                 self._retry(waiter, region.clock.now_us() // 1000)
             yield
         keys = list(self._ready)
@@ -83,7 +83,7 @@ class Waking:
             declined = now_ms = 0
             value: Value | None = None
             for waiter in list(database.waiters.get(key, ())):
-                if waiter not in waiters.active:
+                if waiter.number not in waiters.active:
                     continue
                 if not declined:  # the value may have changed since it was read
                     now_ms = region.clock.now_us() // 1000
@@ -112,7 +112,7 @@ class Waking:
     def _retry(self, waiter: Waiter, now_ms: int) -> None:
         """Run a blocked command again: it answers, fails, or keeps its place."""
         region = self._region
-        session = waiter.session
+        session: Session = waiter.session
         if session.closing:  # its reply is not read; other readers get its entries
             return
         ctx = region.context
@@ -154,7 +154,7 @@ class Waking:
 
     def end_wait(self, waiter: Waiter, reply: bytes) -> None:
         """End a wait with a reply; the client's later requests run in a later turn."""
-        session = waiter.session
+        session: Session = waiter.session
         self._region.keyspace.waiters.remove(waiter)
         session.waiter = None
         if session.reply_mode == "on":

@@ -26,7 +26,7 @@ _CHUNK: Final = struct.Struct("<IBBBBqQQQ")
 _PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
 _WORD_BYTES: Final = 8
-_NODE_HEAD: Final = struct.Struct("<QQIB?")
+_NODE_HEAD: Final = struct.Struct("<QQIBB")
 _SHORT: Final = struct.Struct("<H")
 _SEQ_BITS: Final = 24
 _SIZES: Final = {ord("B"): 1, ord("H"): 2, ord("Q"): 8}
@@ -223,7 +223,7 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._decompress = zstandard.ZstdDecompressor().decompress
-        self._alike: dict[tuple[int, int, bool, bytes], _AlikeNodes] = {}
+        self._alike: dict[tuple[int, int, int, bytes], _AlikeNodes] = {}
         self._rows = 0
 
     def add(self, frame: memoryview, count: int, first: int, joined: int) -> memoryview:
@@ -232,20 +232,19 @@ class _Nodes:
         These are fragments, or columns without their schema and sizes.
         """
         whole = memoryview(self._decompress(frame, allow_extra_data=False))
-        base_ms, word, known, code, is_run = _NODE_HEAD.unpack_from(whole)
+        base_ms, word, known, code, written = _NODE_HEAD.unpack_from(whole)
         is_known = count <= _COLUMNS_MAX if code == _COLUMNS else code in _SIZES
         if known != count or not is_known:
             raise PayloadError(_DISAGREE)
         planes_at = at = _NODE_HEAD.size
-        if not is_run:
-            at += _WORD_BYTES * count
+        at += count * written.bit_count()
         planes = whole[planes_at:at]
         schema = b""
         if code == _COLUMNS:
             schema_at = at + _SHORT.size
             at = schema_at + _SHORT.unpack_from(whole, at)[0]
             schema = whole[schema_at:at].tobytes()
-        form = count, code, is_run, schema
+        form = count, code, written, schema
         alike = self._alike.get(form)
         if alike is None:
             alike = self._alike[form] = _AlikeNodes(form)
@@ -274,8 +273,8 @@ class _Nodes:
 class _AlikeNodes:
     """Nodes of one form."""
 
-    def __init__(self, form: tuple[int, int, bool, bytes]) -> None:
-        """How many entries, type of the sizes or columns, whether IDs are a run, the schema."""
+    def __init__(self, form: tuple[int, int, int, bytes]) -> None:
+        """How many entries, type of the sizes or columns, which bytes of words, the schema."""
         self.form = form
         count, code, _, schema = form
         self._names, self._widths = _names_of(schema)
@@ -290,8 +289,8 @@ class _AlikeNodes:
         """Collect a node.
 
         `facts`: base of milliseconds, first word, first position, bytes of entries before its own,
-        bytes of its own, rows before its own. `planes`: of the words all first bytes, then all
-        second ones, and so on; nothing if IDs are a run.
+        bytes of its own, rows before its own. `planes`: of the bytes of words that are written,
+        those of all words, then the next ones; nothing if IDs are a run.
         """
         self._facts.append(facts)
         self._planes.append(planes)
@@ -304,14 +303,17 @@ class _AlikeNodes:
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """Milliseconds, sequence numbers, positions and ends."""
-        count, code, is_run, _ = self.form
+        count, code, written, _ = self.form
         facts = np.array(self._facts, np.uint64).T
         base_ms, word, first, joined, size, _ = (each[:, None] for each in facts)
         rank = np.arange(count, dtype=np.uint64)
-        if is_run:
+        if not written:
             words = word + rank
         else:
-            planes = np.frombuffer(b"".join(self._planes), np.uint8).reshape(-1, _WORD_BYTES, count)
+            places = [byte for byte in range(_WORD_BYTES) if written >> byte & 1]
+            planes = np.zeros((len(self._planes), _WORD_BYTES, count), np.uint8)
+            some = np.frombuffer(b"".join(self._planes), np.uint8)
+            planes[:, places] = some.reshape(-1, len(places), count)
             words = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
         ms = (words >> np.uint64(_SEQ_BITS)) + base_ms
         seq = words & np.uint64((1 << _SEQ_BITS) - 1)

@@ -4,9 +4,9 @@ Each block is compressed alone, at a fast level and without a dictionary, see
 docs/decisions/0020-each-block-is-compressed-alone.md.
 
 IDs that ascend by one are not written at all; others are written byte by byte, all first bytes of
-the words, then all second ones, without bytes that are zero in all of them. Entries with the same field names are written as columns
-(:mod:`anabranch.stream.columnar`), others as they are, with their sizes, which compress better than
-offsets.
+the words, then all second ones, without bytes that are zero in all of them. Entries with the same
+field names are written as columns (:mod:`anabranch.stream.columnar`), others as they are, with
+their sizes, which compress better than offsets.
 """
 
 from __future__ import annotations

@@ -71,14 +71,17 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
 
 def _node(whole: bytes, count: int, first: int) -> Iterator[Row]:
     """The entries of a chunk of form 2."""
-    base_ms, word, known, kind, run = struct.unpack_from("<QQIcB", whole)
+    base_ms, word, known, kind, written = struct.unpack_from("<QQIcB", whole)
     assert known == count
     at = 22
     words = range(word, word + count)
-    if not run:
-        planes = [whole[at + count * byte :][:count] for byte in range(8)]
+    if written:
+        planes = [bytes(count)] * 8
+        for byte in range(8):
+            if written & 1 << byte:
+                planes[byte] = whole[at : at + count]
+                at += count
         words = [int.from_bytes(some, "little") for some in zip(*planes, strict=True)]
-        at += 8 * count
     ids = [b"%d-%d" % (base_ms + (word >> 24), word & 0xFFFFFF) for word in words]
     if kind == b"C":
         rows = _columns(whole[at:], count)

@@ -56,13 +56,17 @@ def node(entries: Sequence[Entry], *, kind: str, run: bool) -> bytes:
     parts = [fragment(ms, seq, fields) for _, ms, seq, fields in entries]
     base_ms = entries[0][1]
     words = [(ms - base_ms) << 24 | seq for _, ms, seq, _ in entries]
-    head = struct.pack("<QQIcB", base_ms, words[0], len(entries), kind.encode(), run)
+    places = [
+        byte for byte in range(8) if not run and any(word >> 8 * byte & 255 for word in words)
+    ]
+    written = sum(1 << byte for byte in places)
+    head = struct.pack("<QQIcB", base_ms, words[0], len(entries), kind.encode(), written)
     if kind == "C":
         contents = columns([fields for *_, fields in entries])
     else:
         contents = struct.pack(f"<{len(parts)}{kind}", *map(len, parts)) + b"".join(parts)
-    planes = b"".join(bytes(word >> 8 * byte & 255 for word in words) for byte in range(8))
-    frame = zstandard.compress(head + (b"" if run else planes) + contents)
+    planes = b"".join(bytes(word >> 8 * byte & 255 for word in words) for byte in places)
+    frame = zstandard.compress(head + planes + contents)
     facts = (len(entries), 2, 0, 0, 0, 0, entries[0][0], 0, len(frame))
     return struct.pack("<IBBBBqQQQ", *facts) + frame
 

@@ -244,7 +244,7 @@ class Context:
             if not inquiry.is_done:
                 self.block([], args, 0, _never, OK)
                 assert self.session.waiter is not None
-                self.waits.inquiries[self.session.waiter] = inquiry
+                self.session.waiter.wait_for(self.waits.inquiries, inquiry)
                 return None
         else:
             inquiry = cast(_I, self.waits.inquiries[self.waiter])  # begun by this command

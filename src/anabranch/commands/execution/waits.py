@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from anabranch.keyspace.inquiry import Inquiry
@@ -20,8 +19,8 @@ class Waits:
 
     def __init__(self) -> None:
         # until more of the log is on the disk, here or in other regions, or applied there
-        self.safety: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
+        self.safety: dict[Waiter, None] = {}
         # until an inquiry in another region, or a snapshot, is done
-        self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
+        self.inquiries: dict[Waiter, Inquiry] = {}
         # until the own version vector covers theirs
-        self.vectors: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()
+        self.vectors: dict[Waiter, Mapping[int, int]] = {}

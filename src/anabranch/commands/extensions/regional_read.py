@@ -169,5 +169,5 @@ def waitfor(ctx: Context, args: list[bytes]) -> bytes | None:
         return nothing
     ctx.block([], args, ctx.now_ms + timeout_ms if timeout_ms else 0, _is_stream, nothing)
     if ctx.session.waiter is not None:
-        ctx.waits.vectors[ctx.session.waiter] = wanted
+        ctx.session.waiter.wait_for(ctx.waits.vectors, wanted)
     return None

@@ -132,7 +132,7 @@ def _wait(
     deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
     ctx.block([], args, deadline_ms, _never, reply)
     assert ctx.session.waiter is not None
-    ctx.waits.safety[ctx.session.waiter] = None
+    ctx.session.waiter.wait_for(ctx.waits.safety, None)
     return None
 
 

@@ -112,7 +112,10 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
             sum(1 for each in sessions if each.subscriptions or each.shard_channels),
         ),
         ("watching_clients", sum(1 for each in sessions if each.watched)),
-        ("clients_in_timeout_table", sum(1 for each in waiters.active if each.deadline_ms)),
+        (
+            "clients_in_timeout_table",
+            sum(1 for each in waiters.active.values() if each.deadline_ms),
+        ),
         ("total_watched_keys", watched),
         ("total_blocking_keys", blocking_keys),
         ("total_blocking_keys_on_nokey", on_nokey),

@@ -123,7 +123,9 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
         limit = 1 if raw == b"+" else request.count
         if budget is None and seen is None:
             chunks: list[bytes] = []
-            count = read_into(chunks, stream, beyond + 1, MAX_ID, limit)
+            count = 0
+            if stream.last_id > beyond:
+                count = read_into(chunks, stream, beyond + 1, MAX_ID, limit)
         else:
             if seen is None:
                 spans = stream.spans(beyond + 1, MAX_ID, limit)
@@ -190,13 +192,14 @@ def _read_one(ctx: Context, args: list[bytes]) -> bytes | None:
     This is the usual request; parsing options would take as long as answering it.
     """
     _, option, raw_count, word, key, raw = args
+    if option.upper() != b"COUNT":
+        return None
     stream = ctx.db.values.get(key)
     if (
         type(stream) is not Stream
         or ctx.db.deadlines
         or len(raw) == 1  # not an ID
         or word.upper() != b"STREAMS"
-        or option.upper() != b"COUNT"
     ):
         return None
     try:
@@ -228,6 +231,8 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
     """The request in the form in which it runs again: ``$`` means the moment of blocking."""
+    if b"$" not in request.ids:
+        return args
     for at, raw in enumerate(request.ids):
         if raw == b"$":
             request.ids[at] = ctx.ids.newest(ctx.stream(request.keys[at]))
