@@ -23,7 +23,7 @@ __all__ = ["Compressing"]
 _KEYS: Final = 100
 """How many are looked at in one step."""
 
-_FILLED_SHARE: Final = 4
+_FILLED_SHARE: Final = 8
 """An early round begins when the blocks that became full since the last round have as many bytes as
 this part of ``stream-compression-cache``."""
 
@@ -33,7 +33,7 @@ _FILLED_MIN: Final = 1 << 20
 _REST: Final = 20
 """The pause between two rounds is at least so many times as long as the work of a round."""
 
-_SHORT_REST: Final = 2
+_SHORT_REST: Final = 1
 """The same before an early round."""
 
 
