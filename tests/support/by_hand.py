@@ -306,7 +306,7 @@ class Node:
         sent = tuple(wire_form(data) for data in batches if not is_local(data))
         if not sent:
             return
-        replica_id, first, _, _ = span(sent[0])
+        replica_id, first = span(sent[0]).replica_id, span(sent[0]).first
         last = span(sent[-1]).last
         assert last == self.vector[replica_id], "a number is missing"
         dependencies = {other: count for other, count in self.vector.items() if other != replica_id}

@@ -29,6 +29,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.effects.codec import effect_of, plain_effects
@@ -164,13 +165,17 @@ class Batch(NamedTuple):
         return bool(self.flags & CONTINUES)
 
 
-class Span(NamedTuple):
+@mypyc_attr(acyclic=True)
+class Span:
     """The facts in the header of a batch; see :class:`Batch`."""
 
-    replica_id: int
-    first: int
-    last: int
-    wall_ms: int
+    __slots__ = ("first", "last", "replica_id", "wall_ms")
+
+    def __init__(self, replica_id: int, first: int, last: int, wall_ms: int) -> None:
+        self.replica_id = replica_id
+        self.first = first
+        self.last = last
+        self.wall_ms = wall_ms
 
 
 def encode_batch(

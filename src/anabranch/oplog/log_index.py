@@ -58,8 +58,9 @@ class LogIndex:
 
     def record(self, data: bytes, position: int) -> None:
         """Record the position of a numbered batch, before or after it is written."""
-        replica_id, first, last, wall_ms = span(data)
-        self.ages.record(position, wall_ms)
+        facts = span(data)
+        replica_id, first, last = facts.replica_id, facts.first, facts.last
+        self.ages.record(position, facts.wall_ms)
         known = self._indexes.get(replica_id)
         if known is None or known.last != first - 1:
             known = self._begin(replica_id, first - 1)
@@ -223,8 +224,8 @@ class LogIndex:
                     break
                 if is_local(data):
                     continue
-                whose, _, last, _ = span(data)
-                if whose == replica_id and last > after:
+                facts = span(data)
+                if facts.replica_id == replica_id and facts.last > after:
                     found.append(wire_form(data))
                     size += len(data)
         except (OSError, CorruptLogError) as problem:

@@ -10,18 +10,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from anabranch.compiling import mypyc_attr
 
 __all__ = ["SAMPLES_PER_LEVEL", "ReceiveLag", "SendLag"]
 
 SAMPLES_PER_LEVEL: Final = 64
 
 
-class _Sample(NamedTuple):
-    number: int
-    bytes_before: int
-    wall_ms: int
-    """When the first effect of the sample was written."""
+@mypyc_attr(acyclic=True)
+class _Sample:
+    __slots__ = ("bytes_before", "number", "wall_ms")
+
+    def __init__(self, number: int, bytes_before: int, wall_ms: int) -> None:
+        self.number = number
+        self.bytes_before = bytes_before
+        self.wall_ms = wall_ms
+        """When the first effect of the sample was written."""
 
 
 class SendLag:
@@ -46,7 +52,7 @@ class SendLag:
             if len(level) <= SAMPLES_PER_LEVEL:
                 return
             older = level.popleft()
-            sample = older._replace(number=level.popleft().number)
+            sample = _Sample(level.popleft().number, older.bytes_before, older.wall_ms)
         self._levels.append(deque([sample]))
 
     def after(self, confirmed: int, wall_ms: int) -> tuple[int, float]:

@@ -81,8 +81,8 @@ class Sender:
         elif fresh:
             self._fresh_after, self._fresh = after, fresh
             for raw in fresh:
-                _, _, last, wall_ms = span(raw)
-                self.lag.record(last, len(raw), wall_ms)
+                facts = span(raw)
+                self.lag.record(facts.last, len(raw), facts.wall_ms)
 
     def subscribe(self, session: Session, message: Sub, now_ms: float) -> None:
         """A SUB: the peer requests own effects after a number."""
