@@ -107,7 +107,6 @@ def _of_entries() -> tuple[Operation, ...]:
 
     return (
         Operation("XADD", _add),
-        Operation("XADD MAXLEN ~", trimming),
         Operation("XADD IDMP", idempotent, only_ours=True),
         Operation("XRANGE COUNT 1", _at("XRANGE", KEY, "ID", "+", "COUNT", 1)),
         Operation("XRANGE COUNT 10", _at("XRANGE", KEY, "ID", "+", "COUNT", BATCH)),
@@ -117,6 +116,7 @@ def _of_entries() -> tuple[Operation, ...]:
         Operation("XDEL", delete),
         Operation("XLEN", _at("XLEN", KEY)),
         Operation("XINFO STREAM", _at("XINFO", "STREAM", KEY)),
+        Operation("XADD MAXLEN ~", trimming),  # the last one: it removes what others ask for
     )
 
 
