@@ -23,7 +23,7 @@ from .workloads import (
 ENTRIES = 400_000
 READS = 1_600
 DEPTH = 16
-OPTIONS = ("--stream-compression-age", "0", "--stream-compression-cache", "1mb")
+OPTIONS = ("--stream-compression-age", "0", "--stream-compression-cache", "64kb")
 """Options of Anabranch, in seconds and bytes."""
 
 

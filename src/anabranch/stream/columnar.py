@@ -37,6 +37,7 @@ _WORD_END: Final = 1 << 62
 _SEQ_MASK: Final = (1 << WORD_SEQ_BITS) - 1
 _FIELDS_MAX: Final = 100
 _SCHEMAS_MAX: Final = 64
+"""So many schemas are remembered."""
 _FEW_BYTES: Final = 24
 """So many bytes are copied one by one, because a slice of them would be an object."""
 
