@@ -201,9 +201,8 @@ class Target:
         local = cast("Local", _Local(self))
         links = Links(local, cast("Transport", _Silence()), config, random.Random(1))
         replica_id = self.stage.unit.replica_id
-        session = Session(
-            1, 0.0, Stage.UP, None, 0.0, region=region_of(replica_id), replica_id=replica_id
-        )
+        session = Session(1, Stage.UP, None, 0.0)
+        session.region, session.replica_id = region_of(replica_id), replica_id
         links.sessions[1] = session
         links.peer(session.region).session = session
         return Receiver(links), session

@@ -11,6 +11,7 @@ runs out.
 from __future__ import annotations
 
 import random
+import struct
 from collections import defaultdict
 from typing import Any, Final
 
@@ -19,9 +20,10 @@ import msgspec
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.equality import Digests
 from anabranch.keyspace.replica import Member
-from anabranch.oplog.batch import decode_batch, span
+from anabranch.oplog.batch import SentBatch, decode_batch, sent_batch
 from anabranch.replication import frames
-from anabranch.replication.frames import FrameType, Refusal
+from anabranch.replication.frames import Refusal
+from anabranch.replication.framing import FrameType, checksum, framed
 from anabranch.replication.handshake_checks import proof_of
 from anabranch.replication.sealing import Seal, keys_of
 from tests.fuzzing.mutations import changed_bytes, changed_tree
@@ -75,10 +77,11 @@ class Toy(CountedRegion):
         finally:
             self.staged = None
 
-    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[SentBatch] | None:
         if after < self.cut.get(replica_id, 0):
             return None
-        later = [raw for raw in self.batches.get(replica_id, ()) if span(raw).last > after]
+        batches = map(sent_batch, self.batches.get(replica_id, ()))
+        later = [batch for batch in batches if batch.last > after]
         return later[: 1 + max_bytes // 1000]
 
     def watermark_moved(self, vector: dict[int, int]) -> None:
@@ -204,7 +207,7 @@ class Duel:
         return self.up
 
     def _say(self, link: int, kind: FrameType, body: bytes) -> None:
-        self.receive(link, kind, frames.framed(kind, body)[5:])
+        self.receive(link, kind, framed(kind, body)[5:])
 
     def _heard(self, kind: FrameType) -> bytes:
         for frame in self.heard:
@@ -265,11 +268,11 @@ class Duel:
             kind = rng.randrange(256)
         payload = body
         if kind != FrameType.BATCH:
-            payload = frames._checksum(kind, body) + body
+            payload = checksum(kind, body) + body
         if rng.random() < 0.02:
             payload = changed_bytes(rng, payload)
         if seal is not None:
-            sealed = seal.close(frames._HEAD.pack(len(payload) + 1, kind) + payload)
+            sealed = seal.close(struct.pack("<IB", len(payload) + 1, kind) + payload)
             payload = sealed[5:]
             if rng.random() < 0.02:
                 payload = changed_bytes(rng, payload)

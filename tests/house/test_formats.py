@@ -16,6 +16,7 @@ from anabranch.effects.apply import EFFECTS
 from anabranch.oplog import batch, segment, snapshot
 from anabranch.oplog.inspection import Survey
 from anabranch.replication import frames
+from anabranch.replication.framing import FrameType
 from anabranch.simulator.disk import MemoryStorage
 from tests.house.formats import formats_page
 from tests.house.markdown import pages
@@ -174,7 +175,7 @@ def test_every_frame_is_in_the_table_with_its_fields() -> None:
     }
     assert shown == {
         (each.value, each.name): sent.get(each, [])  # a batch and a piece of a snapshot have none
-        for each in frames.FrameType
+        for each in FrameType
     }
     row = ", ".join(field.name for field in msgspec.structs.fields(frames.Row))
     assert f"A status row is `[{row}]`" in pages()["docs/formats.md"]

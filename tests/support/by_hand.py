@@ -23,7 +23,7 @@ from anabranch.keyspace.replica import Replica, region_of
 from anabranch.node import node as process
 from anabranch.node.exchange import Exchange
 from anabranch.node.identity import forget_newcomer
-from anabranch.oplog.batch import NUMBER_MAX, Batch, is_local, span, wire_form
+from anabranch.oplog.batch import NUMBER_MAX, Batch, is_local, sent_batch, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.snapshot import Contents, Snapshot
 from anabranch.oplog.storage import Storage
@@ -306,8 +306,8 @@ class Node:
         sent = tuple(wire_form(data) for data in batches if not is_local(data))
         if not sent:
             return
-        replica_id, first = span(sent[0]).replica_id, span(sent[0]).first
-        last = span(sent[-1]).last
+        begin, last = sent_batch(sent[0]), sent_batch(sent[-1]).last
+        replica_id, first = begin.replica_id, begin.first
         assert last == self.vector[replica_id], "a number is missing"
         dependencies = {other: count for other, count in self.vector.items() if other != replica_id}
         self.mesh.units[sent[0]] = Unit(replica_id, first, last, dependencies, sent)
@@ -331,7 +331,8 @@ class Node:
         session = sessions.get(replica_id)
         if session is None:
             region = region_of(replica_id)
-            session = Session(replica_id, Stage.UP, None, 0.0, region=region, replica_id=replica_id)
+            session = Session(replica_id, Stage.UP, None, 0.0)
+            session.region, session.replica_id = region, replica_id
             sessions[replica_id] = session
         return session
 
@@ -390,7 +391,7 @@ class Node:
             if batches is None:
                 return None
             units = self.mesh.units
-            found += [units[data] for data in batches if data in units]
+            found += [units[batch.data] for batch in batches if batch.data in units]
         return found
 
     def forget(self, replica_id: int, number: int) -> None:

@@ -18,7 +18,15 @@ from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member, epoch_of, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers
-from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, fingerprint, span
+from anabranch.oplog.batch import (
+    CONTINUES,
+    Batch,
+    SentBatch,
+    decode_batch,
+    encode_batch,
+    fingerprint,
+    sent_batch,
+)
 from anabranch.oplog.compression import Compressor
 from anabranch.scheduling import Steps
 
@@ -177,22 +185,23 @@ class CountedRegion:
 
     # -- Local --------------------------------------------------------------------------------
 
-    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[SentBatch] | None:
         if after < self.cut.get(replica_id, 0):
             return None
-        found: list[bytes] = []
-        for raw in self.batches.get(replica_id, ()):
-            if span(raw).last > after:
-                if found and sum(map(len, found)) + len(raw) > max_bytes:
+        found: list[SentBatch] = []
+        for batch in map(sent_batch, self.batches.get(replica_id, ())):
+            if batch.last > after:
+                size = sum(len(each.data) for each in found)
+                if found and size + len(batch.data) > max_bytes:
                     break
-                found.append(raw)
-        assert not found or span(found[0]).first == after + 1
+                found.append(batch)
+        assert not found or found[0].first == after + 1
         return found
 
     def fingerprint(self, replica_id: int, number: int) -> bytes | None:
         if not self.cut.get(replica_id, 0) < number <= self.vector.get(replica_id, 0):
             return None
-        ending = [raw for raw in self.batches.get(replica_id, ()) if span(raw).last == number]
+        ending = [raw for raw in self.batches.get(replica_id, ()) if sent_batch(raw).last == number]
         return fingerprint(ending[0]) if ending else b""
 
     def deliver(self, units: list[Batch], raw: list[bytes]) -> None:

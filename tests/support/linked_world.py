@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from anabranch.replication.frames import FrameType
+from anabranch.replication.framing import FrameType
 from anabranch.simulator.network import End, Line, Network
 from anabranch.simulator.timeline import Timeline
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.replication import frames
+from anabranch.replication.framing import FrameType
 from tests.support.inspection import wait_until
 from tests.support.servers import ServerFailed, free_port, regions_in, server_in
 
@@ -93,11 +94,11 @@ def test_a_stranger_is_shown_no_proof_and_told_to_go(tmp_path: Path) -> None:
         )  # fmt: skip
         link.sendall(frames.encode(hello))
         kind, body = frame_on(link)
-        assert kind == frames.FrameType.WELCOME
+        assert kind == FrameType.WELCOME
         assert frames.decode(frames.Welcome, body).proof == b""
         link.sendall(frames.encode(frames.Proof(bytes(32))))
         kind, body = frame_on(link)
-        assert kind == frames.FrameType.BYE
+        assert kind == FrameType.BYE
         assert frames.decode(frames.Bye, body).reason == frames.Reason.SECRET
         with pytest.raises(EOFError):
             frame_on(link)

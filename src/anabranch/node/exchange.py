@@ -247,7 +247,7 @@ class Exchange(RegionLocal):
 
     def _progress(self) -> None:
         """More effects are written, or are on the disk."""
-        self.synced()
+        self._log_index.synced(self._durability.synced)
         if not self._told and self._pulse is not None:
             self._told = True
             self._driver.call_soon(self._send_progress)

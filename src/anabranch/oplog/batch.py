@@ -58,7 +58,7 @@ __all__ = [
     "Batch",
     "BatchError",
     "NewerBatchError",
-    "Span",
+    "SentBatch",
     "batch_of",
     "batch_size",
     "body_of",
@@ -71,7 +71,7 @@ __all__ = [
     "kept_form",
     "pack",
     "saved_bytes",
-    "span",
+    "sent_batch",
     "wire_form",
 ]
 
@@ -166,16 +166,22 @@ class Batch(NamedTuple):
 
 
 @mypyc_attr(acyclic=True)
-class Span:
-    """The facts in the header of a batch; see :class:`Batch`."""
+class SentBatch:
+    """A numbered batch as other regions get it, and the facts in its header; see :class:`Batch`."""
 
-    __slots__ = ("first", "last", "replica_id", "wall_ms")
+    __slots__ = ("data", "end", "first", "last", "replica_id", "wall_ms")
 
-    def __init__(self, replica_id: int, first: int, last: int, wall_ms: int) -> None:
+    def __init__(
+        self, data: bytes, replica_id: int, first: int, last: int, wall_ms: int, end: int
+    ) -> None:
+        self.data = data
+        """Its bytes, in the :func:`wire_form`."""
         self.replica_id = replica_id
         self.first = first
         self.last = last
         self.wall_ms = wall_ms
+        self.end = end
+        """The position behind it in the log of this region; 0 for a batch that is in none."""
 
 
 def encode_batch(
@@ -270,15 +276,6 @@ def fingerprint(data: bytes) -> bytes:
     return data[_HEADER.size : HEADER_BYTES]
 
 
-def fingerprint_source(data: bytes) -> bytes:
-    """The bytes of a batch that :func:`wire_form` needs for the right fingerprint.
-
-    The whole batch if its flags change on the way to other regions, because the checksum covers
-    the flags; otherwise the header.
-    """
-    return data if data[_FLAGS_AT] & (CONTINUES | UNIT_CONTINUES) else data[:HEADER_BYTES]
-
-
 def saved_bytes(data: bytes) -> int:
     """The bytes that compression has saved in a batch, which is known to be whole."""
     if not data[_FLAGS_AT] & COMPRESSED:
@@ -307,10 +304,10 @@ def batch_size(data: bytes, at: int) -> int | None:
     return HEADER_BYTES + int(_HEADER.unpack_from(data, at)[8])
 
 
-def span(data: bytes) -> Span:
-    """The facts in the header of a whole batch."""
+def sent_batch(data: bytes, end: int = 0) -> SentBatch:
+    """A whole batch that is in the :func:`wire_form`; ``end`` as in :class:`SentBatch`."""
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
-    return Span(replica_id_of(region, epoch), first, first + count - 1, wall_ms)
+    return SentBatch(data, replica_id_of(region, epoch), first, first + count - 1, wall_ms, end)
 
 
 def decode_batch(

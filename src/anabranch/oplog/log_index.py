@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from anabranch.oplog.ages import Ages
-from anabranch.oplog.batch import fingerprint, fingerprint_source, is_local, span, wire_form
+from anabranch.oplog.batch import SentBatch, fingerprint, is_local, sent_batch, wire_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog, Segment
 from anabranch.oplog.storage import Storage
@@ -31,12 +31,11 @@ class _BatchIndex:
     def __init__(self, begin: int) -> None:
         self.begin = begin  # numbers up to this one are not in the log
         self.last = begin
-        self.newest: bytes | None = None  # the fingerprint_source() of the last batch
+        self.newest: bytes | None = None  # the fingerprint of the last batch
         self.durable = begin
         self.firsts = array("Q")  # first numbers of noted batches
         self.positions = array("Q")  # positions of noted batches
-        # (first number, last number, position behind it, bytes in the log)
-        self.recent: deque[tuple[int, int, int, bytes]] = deque()
+        self.recent: deque[SentBatch] = deque()
 
 
 class LogIndex:
@@ -58,22 +57,21 @@ class LogIndex:
 
     def record(self, data: bytes, position: int) -> None:
         """Record the position of a numbered batch, before or after it is written."""
-        facts = span(data)
-        replica_id, first, last = facts.replica_id, facts.first, facts.last
-        self.ages.record(position, facts.wall_ms)
+        batch = sent_batch(wire_form(data), position + len(data))
+        replica_id, first = batch.replica_id, batch.first
+        self.ages.record(position, batch.wall_ms)
         known = self._indexes.get(replica_id)
         if known is None or known.last != first - 1:
             known = self._begin(replica_id, first - 1)
-        end = position + len(data)
         if not known.positions or position - known.positions[-1] >= NOTED_EVERY_BYTES:
             known.firsts.append(first)
             known.positions.append(position)
-        known.last = last
-        known.newest = fingerprint_source(data)
-        known.recent.append((first, last, end, data))
+        known.last = batch.last
+        known.newest = fingerprint(batch.data)
+        known.recent.append(batch)
         self._order.append(replica_id)
         self._recent_bytes += len(data)
-        self._unsynced.append((end, replica_id, last))
+        self._unsynced.append((batch.end, replica_id, batch.last))
         self._trim_recent()
 
     def keep_recent(self, recent_bytes: int) -> None:
@@ -88,7 +86,7 @@ class LogIndex:
     def _drop_oldest(self) -> None:
         oldest = self._indexes.get(self._order.popleft())
         if oldest is not None and oldest.recent:
-            self._recent_bytes -= len(oldest.recent.popleft()[3])
+            self._recent_bytes -= len(oldest.recent.popleft().data)
 
     def prune(self, watermark: Mapping[int, int]) -> None:
         """Drop batches below the watermark from memory."""
@@ -96,8 +94,8 @@ class LogIndex:
             replica_id = self._order[0]
             oldest = self._indexes.get(replica_id)
             if oldest is not None and oldest.recent:
-                _, last, _, _ = oldest.recent[0]
-                if last > watermark.get(replica_id, 0):
+                batch = oldest.recent[0]
+                if batch.last > watermark.get(replica_id, 0):
                     return
             self._drop_oldest()
 
@@ -105,7 +103,7 @@ class LogIndex:
         """Begin the index of a replica ID behind a number; drop its older batches."""
         before = self._indexes.get(replica_id)
         if before is not None and before.recent:
-            self._recent_bytes -= sum(len(batch[3]) for batch in before.recent)
+            self._recent_bytes -= sum(len(batch.data) for batch in before.recent)
             self._order = deque([each for each in self._order if each != replica_id])
         known = self._indexes[replica_id] = _BatchIndex(number)
         return known
@@ -165,7 +163,7 @@ class LogIndex:
 
     def read(
         self, log: OpLog, replica_id: int, after: int, max_bytes: int, visible: int
-    ) -> list[bytes] | None:
+    ) -> list[SentBatch] | None:
         """Batches from number ``after + 1`` on that end before the position ``visible``.
 
         See :meth:`anabranch.replication.interface.Local.read`.
@@ -178,16 +176,15 @@ class LogIndex:
         if after >= known.last:
             return []
         recent = known.recent
-        if recent and recent[0][0] <= after + 1:
-            at = _first_beyond(recent, after)
-            found: list[bytes] = []
+        if recent and recent[0].first <= after + 1:
+            found: list[SentBatch] = []
             size = 0
-            for index in range(at, len(recent)):
-                _, _, end, data = recent[index]
-                if end > visible or size >= max_bytes:
+            for index in range(_first_beyond(recent, after), len(recent)):
+                batch = recent[index]
+                if batch.end > visible or size >= max_bytes:
                     break
-                found.append(wire_form(data))
-                size += len(data)
+                found.append(batch)
+                size += len(batch.data)
             return found
         return self._read_log(log, known, replica_id, after, max_bytes, visible)
 
@@ -197,11 +194,11 @@ class LogIndex:
         if known is None or not known.begin < number <= known.last:
             return None
         if number == known.last:
-            return None if known.newest is None else fingerprint(wire_form(known.newest))
+            return known.newest
         batches = self.read(log, replica_id, number - 1, 1, log.end)
         if not batches:
             return None
-        return fingerprint(batches[0]) if span(batches[0]).last == number else b""
+        return fingerprint(batches[0].data) if batches[0].last == number else b""
 
     def _read_log(
         self,
@@ -211,12 +208,12 @@ class LogIndex:
         after: int,
         max_bytes: int,
         visible: int,
-    ) -> list[bytes] | None:
+    ) -> list[SentBatch] | None:
         at = bisect_right(known.firsts, after + 1) - 1
         position = known.positions[max(at, 0)]
         if not log.segments or position < log.segments[0].first:
             return None
-        found: list[bytes] = []
+        found: list[SentBatch] = []
         size = 0
         try:
             for begin, data in log.batches_from(position):
@@ -224,9 +221,9 @@ class LogIndex:
                     break
                 if is_local(data):
                     continue
-                facts = span(data)
-                if facts.replica_id == replica_id and facts.last > after:
-                    found.append(wire_form(data))
+                batch = sent_batch(wire_form(data), begin + len(data))
+                if batch.replica_id == replica_id and batch.last > after:
+                    found.append(batch)
                     size += len(data)
         except (OSError, CorruptLogError) as problem:
             # Later batches cannot be read from the log; the peer gets a full sync instead.
@@ -245,7 +242,7 @@ class LogIndex:
         return needed
 
 
-def _first_beyond(recent: deque[tuple[int, int, int, bytes]], after: int) -> int:
+def _first_beyond(recent: deque[SentBatch], after: int) -> int:
     """The index of the first batch whose last number is greater than ``after``.
 
     The search begins at the end: most peers lack only the newest batches, and getting an item from
@@ -253,10 +250,13 @@ def _first_beyond(recent: deque[tuple[int, int, int, bytes]], after: int) -> int
     """
     count = len(recent)
     back = 1
-    while back <= count and recent[-back][1] > after:
+    while back <= count and recent[-back].last > after:
         back *= 2
-    return bisect_right(recent, after, max(count - back, 0), count - back // 2, key=_last)
-
-
-def _last(batch: tuple[int, int, int, bytes]) -> int:
-    return batch[1]
+    low, high = max(count - back, -1) + 1, count - back // 2
+    while low < high:
+        middle = (low + high) // 2
+        if recent[middle].last > after:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,32 +1,20 @@
-"""The messages between regions, and their bytes.
+"""The messages between regions, and their bodies. :mod:`framing` makes frames of them.
 
-::
-
-    u32 length of what follows | u8 type | payload
-                                           BATCH: the bytes of one batch, as they are in the log
-                                           others: XXH3-64 of type and body | body
-                                           then, after both sides have proved to know the
-                                           secret: 16 bytes of :mod:`sealing`
-
-Integers are little-endian. A body is a msgpack array of the fields of a struct below, or for
-``FULL_SYNC`` bytes of a snapshot. New versions add fields at the end only, and skip unknown types,
-so that different versions can talk to each other.
-
-The checksum is necessary because a row with a flipped bit would make regions forget what others
-still need. A batch has a checksum of its own.
+A body is a msgpack array of the fields of a struct below, or for ``FULL_SYNC`` bytes of a snapshot.
+New versions add fields at the end only, and skip unknown types, so that different versions can talk
+to each other.
 """
 
 from __future__ import annotations
 
-import struct
 from enum import IntEnum
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from xxhash import xxh3_64_digest
 
 from anabranch.errors import UNREADABLE, AnabranchError
 from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, REPLICA_IDS_MAX, SENT_BODY_BYTES_MAX
+from anabranch.replication.framing import CHECKSUM_BYTES, FrameType, checksum, framed
 
 __all__ = [
     "FRAME_BYTES_MAX",
@@ -42,7 +30,6 @@ __all__ = [
     "Digests",
     "Fetch",
     "Fetched",
-    "FrameType",
     "FullSyncBegin",
     "FullSyncEnd",
     "FullSyncGet",
@@ -65,7 +52,6 @@ __all__ = [
     "body_of",
     "decode",
     "encode",
-    "framed",
     "packed",
 ]
 
@@ -84,8 +70,6 @@ HANDSHAKE_BYTES_MAX: Final = 64 << 10
 REPLICA_ID_MAX: Final = (1 << 40) - 1
 """An epoch of 32 bits and a region."""
 
-_HEAD: Final = struct.Struct("<IB")
-_CHECKSUM_BYTES: Final = 8
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _ReplicaId = Annotated[int, msgspec.Meta(ge=0, le=REPLICA_ID_MAX)]
@@ -101,31 +85,6 @@ _Regions = Annotated[list[_Region], msgspec.Meta(max_length=255)]
 _Buckets = Annotated[list[_Bucket], msgspec.Meta(max_length=1024)]
 Place = tuple[_Database, bytes]
 """Database and key."""
-
-
-class FrameType(IntEnum):
-    """The type of a frame."""
-
-    HELLO = 1
-    WELCOME = 2
-    PROOF = 3
-    MEMBERS = 4
-    SUB = 5
-    BATCH = 6
-    ROW = 7
-    FETCH = 8
-    FETCHED = 9
-    CREDIT = 10
-    BEHIND = 11
-    FULL_SYNC_GET = 12
-    FULL_SYNC_BEGIN = 13
-    FULL_SYNC = 14
-    FULL_SYNC_END = 15
-    BYE = 16
-    DIGESTS = 17
-    DIFFERING = 18
-    KEYS_GET = 19
-    KEYS = 20
 
 
 class Reason(IntEnum):
@@ -456,26 +415,14 @@ class Refusal(AnabranchError):
         super().__init__(text)
 
 
-def framed(frame_type: FrameType, body: bytes) -> bytes:
-    """A body, or a batch, as a frame."""
-    if frame_type == FrameType.BATCH:
-        return _HEAD.pack(len(body) + 1, frame_type) + body
-    head = _HEAD.pack(len(body) + 1 + _CHECKSUM_BYTES, frame_type)
-    return b"".join((head, _checksum(frame_type, body), body))
-
-
 def body_of(frame_type: int, payload: bytes) -> bytes:
     """The content of a payload; :class:`Refusal` if the checksum does not fit."""
     if frame_type == FrameType.BATCH:
         return payload
-    body = payload[_CHECKSUM_BYTES:]
-    if payload[:_CHECKSUM_BYTES] != _checksum(frame_type, body):
+    body = payload[CHECKSUM_BYTES:]
+    if payload[:CHECKSUM_BYTES] != checksum(frame_type, body):
         raise Refusal(Reason.DAMAGED, f"a frame of type {frame_type} was damaged on its way")
     return body
-
-
-def _checksum(frame_type: int, body: bytes) -> bytes:
-    return xxh3_64_digest(body, seed=frame_type)
 
 
 def packed(message: Message) -> bytes:

@@ -24,12 +24,12 @@ from anabranch.keyspace.replica import Member, epoch_of
 from anabranch.replication import frames
 from anabranch.replication.frames import (
     MODULUS,
-    FrameType,
     Hello,
     MemberRecord,
     Reason,
     Refusal,
 )
+from anabranch.replication.framing import FrameType
 from anabranch.replication.handshake_checks import (
     SEALED_SINCE,
     UNKNOWN_RETRY_MS,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member
-from anabranch.oplog.batch import Batch
+from anabranch.oplog.batch import Batch, SentBatch
 from anabranch.scheduling import Steps
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Local(Protocol):
         """The digests of all keys."""
         ...
 
-    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[SentBatch] | None:
         """Whole batches of a replica ID that may leave this region, ascending and without a gap.
 
         The first one begins at ``after + 1``. About ``max_bytes``, but at least one batch; none if

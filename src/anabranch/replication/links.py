@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of, region_of
 from anabranch.oplog.batch import saved_bytes
-from anabranch.replication.frames import (
-    FrameType,
-    Message,
-    Reason,
-    Refusal,
-    encode,
-    framed,
-)
+from anabranch.replication.frames import Message, Reason, Refusal, encode
+from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.membership import Membership
 from anabranch.replication.peer import Peer, Session
 from anabranch.replication.status_table import StatusTable
 
 __all__ = ["Links"]
+
+# For every batch: Python calls a function for each look at a member of an enumeration.
+_BATCH: Final = int(FrameType.BATCH)
 
 NOTE_AGAIN_MS: Final = 60_000.0
 """The interval between two reports of a condition that does not change."""
@@ -62,11 +58,9 @@ class Links:
             peer = self.peers[region] = Peer(region)
         return peer
 
-    def up(self) -> Iterator[Session]:
+    def up(self) -> list[Session]:
         """Sessions whose other side is known; at most one per region."""
-        for peer in list(self.peers.values()):
-            if peer.session is not None:
-                yield peer.session
+        return [peer.session for peer in self.peers.values() if peer.session is not None]
 
     def session_of(self, region: int) -> Session | None:
         """The link to a region, if it is up."""
@@ -77,10 +71,13 @@ class Links:
         """Send a message."""
         self._send(session, encode(message))
 
+    def send_batch(self, session: Session, data: bytes) -> None:
+        """Send a batch."""
+        self._send(session, framed(_BATCH, data), saved_bytes(data))
+
     def send_raw(self, session: Session, frame_type: FrameType, payload: bytes) -> None:
-        """Send a batch, or a piece of a snapshot."""
-        saved = saved_bytes(payload) if frame_type == FrameType.BATCH else 0
-        self._send(session, framed(frame_type, payload), saved)
+        """Send a message that is encoded already, or a piece of a full sync."""
+        self._send(session, framed(frame_type, payload))
 
     def _send(self, session: Session, frame: bytes, saved: int = 0) -> None:
         if session.sealing is not None:

@@ -20,7 +20,7 @@ from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
 from anabranch.keyspace.version_vectors import covers
-from anabranch.oplog.batch import Batch, is_local, kept_form
+from anabranch.oplog.batch import Batch, SentBatch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog
@@ -61,10 +61,6 @@ class Journal(Protocol):
     @property
     def position(self) -> int:
         """A position behind all effects so far."""
-
-    @property
-    def synced(self) -> int:
-        """Everything before this position is on the disk."""
 
     @property
     def is_behind(self) -> bool:
@@ -143,10 +139,6 @@ class RegionLocal:
                 self._log_index.record(data, position)
             position += len(data)
 
-    def synced(self) -> None:
-        """More of the log is on the disk."""
-        self._log_index.synced(self._journal.synced)
-
     def _visible(self) -> int:
         """Effects before this position may leave the region."""
         log = self._journal.log
@@ -205,7 +197,7 @@ class RegionLocal:
         """See :class:`Local`."""
         return self._log_index.durable
 
-    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[SentBatch] | None:
         """See :class:`Local`."""
         log = self._journal.log
         assert log is not None

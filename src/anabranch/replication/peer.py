@@ -10,8 +10,6 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
-from msgspec import Struct, field
-
 from anabranch.keyspace.places import Places
 from anabranch.metrics.peers import Counters
 from anabranch.replication.frames import Hello, Row
@@ -90,16 +88,9 @@ class Stage(Enum):
     UP = "up"
 
 
-class Session(Struct):
-    """A link from its first byte on; the second half of the fields is valid once it is up."""
+class Session:
+    """A link from its first byte on; most attributes are valid once it is up."""
 
-    link: int
-    stage: Stage
-    dialled: tuple[str, int] | None
-    """The address, if this region dialled."""
-    heard_ms: float
-    names: frozenset[str] | None = None
-    """The names in the certificate of the other side; None without a certificate."""
     hello: bytes = b""
     facts: bytes = b""
     """The two halves of the handshake, as they were sent."""
@@ -131,10 +122,7 @@ class Session(Struct):
     choosing: Steps[Places | None] | None = None
     """Finds the keys of a full sync that the peer has requested."""
     outgoing: Transfer | None = None
-    rows_sent: dict[int, Row] = field(default_factory=dict)
     row_sent_ms: float = -1e18
-    unechoed: deque[float] = field(default_factory=deque)
-    """Stamps of sent rows that the peer has not confirmed."""
     stamp: float = -1.0
     stamp_at_ms: float = 0.0
     met: tuple[dict[int, int], int] | None = None
@@ -145,6 +133,25 @@ class Session(Struct):
     """Whether a full sync of the peer was joined."""
     in_sync: bool = False
     """Whether both sides have everything that the other had when the link came up."""
+
+    def __init__(
+        self,
+        link: int,
+        stage: Stage,
+        dialled: tuple[str, int] | None,
+        heard_ms: float,
+        names: frozenset[str] | None = None,
+    ) -> None:
+        self.link = link
+        self.stage = stage
+        self.dialled = dialled
+        """The address, if this region dialled."""
+        self.heard_ms = heard_ms
+        self.names = names
+        """The names in the certificate of the other side; None without a certificate."""
+        self.rows_sent: dict[int, Row] = {}
+        self.unechoed: deque[float] = deque()
+        """Stamps of sent rows that the peer has not confirmed."""
 
 
 class Peer:

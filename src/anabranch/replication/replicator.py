@@ -21,11 +21,11 @@ from anabranch.replication.figures import Figures
 from anabranch.replication.former_epochs import FormerEpochs
 from anabranch.replication.frames import (
     Bye,
-    FrameType,
     Place,
     Reason,
     Refusal,
 )
+from anabranch.replication.framing import FrameType
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links

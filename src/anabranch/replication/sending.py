@@ -15,13 +15,12 @@ import msgspec
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import region_of
 from anabranch.keyspace.version_vectors import covers, maximum
-from anabranch.oplog.batch import span
+from anabranch.oplog.batch import SentBatch
 from anabranch.replication.frames import (
     Behind,
     Credit,
     Fetch,
     Fetched,
-    FrameType,
     FullSyncBegin,
     FullSyncEnd,
     FullSyncGet,
@@ -29,6 +28,7 @@ from anabranch.replication.frames import (
     Refusal,
     Sub,
 )
+from anabranch.replication.framing import FrameType
 from anabranch.replication.lag import SendLag
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
@@ -69,7 +69,7 @@ class Sender:
         """The own replica ID has changed."""
         self.lag = SendLag(self._links.local.vector.get(self._links.replica_id, 0))
         self._fresh_after = -1
-        self._fresh: list[bytes] = []
+        self._fresh: list[SentBatch] = []
 
     def appended(self) -> None:
         """Send new own effects: they are read once for all peers that are up to date."""
@@ -80,9 +80,8 @@ class Sender:
             self.restart()
         elif fresh:
             self._fresh_after, self._fresh = after, fresh
-            for raw in fresh:
-                facts = span(raw)
-                self.lag.record(facts.last, len(raw), facts.wall_ms)
+            for batch in fresh:
+                self.lag.record(batch.last, len(batch.data), batch.wall_ms)
 
     def subscribe(self, session: Session, message: Sub, now_ms: float) -> None:
         """A SUB: the peer requests own effects after a number."""
@@ -111,17 +110,17 @@ class Sender:
         links = self._links
         limit = min(message.max_bytes, FETCH_BYTES_MAX)
         links.peer(session.region).counters.served_fetches += 1
-        batches: list[bytes] | None = []
+        batches: list[SentBatch] | None = []
         if self._has_same(message.replica_id, message.after, message.fingerprint) is False:
             self._conflict(session, message.replica_id, message.after, now_ms)
         else:
             batches = links.local.read(message.replica_id, message.after, limit)
         if batches is None:
             links.send(session, Behind(message.replica_id, message.after))
-        for raw in batches or ():
-            if span(raw).first > message.upto:
+        for batch in batches or ():
+            if batch.first > message.upto:
                 break
-            links.send_raw(session, FrameType.BATCH, raw)
+            links.send_batch(session, batch.data)
         links.send(session, Fetched(message.replica_id))
 
     def _has_same(self, replica_id: int, number: int, fingerprint: bytes) -> bool | None:
@@ -240,9 +239,8 @@ class Sender:
     @property
     def is_ready(self) -> bool:
         """Whether more could be sent."""
-        return any(
-            session.is_cut or _has_full_sync_to_send(session) for session in self._links.up()
-        )
+        up = self._links.up()
+        return bool([each for each in up if each.is_cut or _has_full_sync_to_send(each)])
 
     @staticmethod
     def _drop(transfer: Transfer | None) -> None:
@@ -254,9 +252,15 @@ class Sender:
         self._feed_full_sync(session)
         links = self._links
         session.is_cut = False
-        while session.subscribed and session.credit > 0 and not session.is_cut:
+        issued = links.local.vector.get(links.replica_id, 0)
+        while (
+            session.subscribed
+            and session.credit > 0
+            and session.position < issued
+            and not session.is_cut
+        ):
             if session.position == self._fresh_after:
-                batches: list[bytes] | None = self._fresh
+                batches: list[SentBatch] | None = self._fresh
             else:
                 most = min(session.credit, READ_BYTES)
                 batches = links.local.read(links.replica_id, session.position, most)
@@ -266,12 +270,12 @@ class Sender:
                 return
             if not batches:
                 return
-            for raw in batches:
+            for batch in batches:
                 if session.credit <= 0:
                     break
-                links.send_raw(session, FrameType.BATCH, raw)
-                session.position = span(raw).last
-                session.credit -= len(raw)
+                links.send_batch(session, batch.data)
+                session.position = batch.last
+                session.credit -= len(batch.data)
             self._agree(session, session.position)
             session.is_cut = session.position < self.lag.number and links.local.is_over
 

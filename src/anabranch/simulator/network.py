@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anabranch.oplog.batch import span
-from anabranch.replication.frames import FrameType
+from anabranch.oplog.batch import sent_batch
+from anabranch.replication.framing import FrameType
 from anabranch.simulator.timeline import Timeline
 
 __all__ = ["End", "Line", "Network", "Peer", "Wire"]
@@ -215,7 +215,7 @@ class Network:
         line = self.line(end.wire.region, other.wire.region)
         self.sent[frame[4]] += 1
         if frame[4] == FrameType.BATCH:
-            head = span(frame[HEAD_BYTES:])
+            head = sent_batch(frame[HEAD_BYTES:])
             self.on_batch(head.replica_id, head.last)
         if self._chance.random() < line.loss:
             self._lose(end, line)

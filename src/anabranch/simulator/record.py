@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import epoch_of, region_of
-from anabranch.oplog.batch import Batch, decode_batch, effects_in, is_local, span, wire_form
+from anabranch.oplog.batch import Batch, decode_batch, effects_in, is_local, sent_batch, wire_form
 from anabranch.simulator.formulas import History
 from anabranch.simulator.timeline import Timeline
 
@@ -127,7 +127,7 @@ class Record:
 
     def arrives(self, raw: bytes) -> None:
         """A region is about to apply a batch of another."""
-        head = span(raw)
+        head = sent_batch(raw)
         digest = xxh3_64_intdigest(raw)
         for number in range(head.first, head.last + 1):
             if self._contents.get((head.replica_id, number)) != digest:

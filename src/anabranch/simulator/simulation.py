@@ -23,7 +23,7 @@ from typing import Any, Final
 from anabranch.config.settings import Settings
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import region_of
-from anabranch.replication.frames import FrameType
+from anabranch.replication.framing import FrameType
 from anabranch.simulator.checks import Checks
 from anabranch.simulator.faults import FAULTS, drawn, heal
 from anabranch.simulator.machine import RESTART_MS, Machine

@@ -48,7 +48,7 @@ class Written:
     def numbers(self, replica_id: int, after: int) -> list[int]:
         found = self.index.read(self.log, replica_id, after, 1 << 20, self.log.end)
         assert found is not None
-        return [decode_batch(data).first for data in found]
+        return [decode_batch(batch.data).first for batch in found]
 
     def reads_files(self, replica_id: int, after: int) -> bool:
         before = self.storage.opened
@@ -121,7 +121,7 @@ def test_batches_are_not_sent_that_are_not_as_they_were_written() -> None:
             del told[:]
             found = written.index.read(written.log, 1, 0, 1 << 20, written.log.end)
             if intact:
-                assert [decode_batch(data).first for data in found or ()] == [1, 2, 3, 4, 5][
+                assert [decode_batch(batch.data).first for batch in found or ()] == [1, 2, 3, 4, 5][
                     :intact
                 ]
             else:

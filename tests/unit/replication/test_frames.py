@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from anabranch.oplog.batch import REPLICA_IDS_MAX
 from anabranch.replication import frames
-from anabranch.replication.frames import FrameType, Refusal, Row
+from anabranch.replication.frames import Refusal, Row
+from anabranch.replication.framing import FrameType
 
 NUMBERS = st.integers(0, 2**63 - 1)
 VECTORS = st.dictionaries(st.integers(0, 2**40 - 1), NUMBERS, max_size=5)

@@ -9,7 +9,8 @@ import pytest
 
 from anabranch.keyspace.replica import Member
 from anabranch.replication import frames
-from anabranch.replication.frames import FrameType, Reason
+from anabranch.replication.frames import Reason
+from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.handshake_checks import proof_of
 from tests.support.replication_world import NAMES, Node, World
 
@@ -110,7 +111,7 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: i
             return frame
         body = bytearray(frame[13:])
         body[at] ^= 1  # in a nonce or a proof
-        return frames.framed(frame_type, bytes(body))
+        return framed(frame_type, bytes(body))
 
     nodes[0].world.on_frame = meddle
     nodes[0].world.run(3000)

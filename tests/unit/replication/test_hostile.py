@@ -15,7 +15,8 @@ from anabranch.effects.codec import EffectFormatError
 from anabranch.oplog.batch import LOCAL, Batch, encode_batch
 from anabranch.oplog.compression import Compressor
 from anabranch.replication import frames
-from anabranch.replication.frames import FrameType, Reason, Row
+from anabranch.replication.frames import Reason, Row
+from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.peer import Stage
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
@@ -67,7 +68,7 @@ def test_a_batch_that_must_not_be_applied_closes_the_link(
 ) -> None:
     _world, node, link = linked()
     before = dict(node.local.vector)
-    receive(node, link, frames.framed(FrameType.BATCH, batch))
+    receive(node, link, framed(FrameType.BATCH, batch))
     assert link not in node.wire.ends
     assert refusal(node)[0] == reason
     assert text in refusal(node)[1]
@@ -77,8 +78,8 @@ def test_a_batch_that_must_not_be_applied_closes_the_link(
 
 def test_a_batch_cut_in_another_way_than_the_one_applied_closes_the_link() -> None:
     _world, node, link = linked()
-    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1, 2)))
-    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 2, 2)))
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 1, 2)))
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 2, 2)))
     assert "cut differently" in refusal(node)[1]
 
 
@@ -127,7 +128,7 @@ def test_a_snapshot_of_another_length_is_not_joined() -> None:
     _, node, link = linked()
     receive(node, link, frames.encode(frames.Behind(2, 0)))
     receive(node, link, frames.encode(frames.FullSyncBegin({2: 5})))
-    receive(node, link, frames.framed(FrameType.FULL_SYNC, b"x" * 10))
+    receive(node, link, framed(FrameType.FULL_SYNC, b"x" * 10))
     receive(node, link, frames.encode(frames.FullSyncEnd(11)))
     assert node.local.joins == 0
     assert node.local.staged == bytearray()
@@ -197,7 +198,7 @@ def test_no_bytes_raise(seed: int) -> None:
             body = chance.randbytes(chance.randrange(40))
         else:
             body = msgspec.msgpack.encode([chance.choice(junk) for _ in range(5)])
-        return frames.framed(chance.choice(list(FrameType)), body)
+        return framed(chance.choice(list(FrameType)), body)
 
     junk: list[Any] = [None, -1, 2**64 - 1, "x", b"y", [], {}, {1: {}}, [[[[]]]], 1.5, True]
     for step in range(400):
@@ -218,7 +219,7 @@ def test_no_bytes_raise(seed: int) -> None:
             )  # fmt: skip
             if chance.random() < 0.5:
                 raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
-            receive(node, link, frames.framed(FrameType.BATCH, bytes(raw)))
+            receive(node, link, framed(FrameType.BATCH, bytes(raw)))
         else:
             world.run(chance.choice([1, 50, 400]))
     assert node.local.noted("refused")
@@ -232,7 +233,7 @@ def test_what_cannot_be_applied_ends_the_link_that_brought_it_and_is_not_tried_a
     world, node, link = linked()
     before = dict(node.local.vector)
     node.local.trouble = EffectFormatError("Add: an entry has no names and values")
-    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 1)))
     assert link not in node.wire.ends
     reason, text = refusal(node)
     assert (reason, text) == (
@@ -253,10 +254,10 @@ def test_what_cannot_be_applied_ends_the_link_that_brought_it_and_is_not_tried_a
 
 def test_what_waited_and_cannot_be_applied_ends_the_link_as_well() -> None:
     world, node, link = linked()
-    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 2)))
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 2)))
     assert link in node.wire.ends
     node.local.trouble = EffectFormatError("no")
-    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 1)))
     assert link not in node.wire.ends
     node.local.trouble = None
     world.run(1000)
@@ -276,9 +277,9 @@ def test_of_units_that_came_together_those_before_the_malformed_one_are_applied(
 
     node.local.deliver = deliver_sound_ones  # type: ignore[method-assign]
     for number in (2, 3, 4, 5, 6):
-        receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, number)))
+        receive(node, link, framed(FrameType.BATCH, batch_bytes(2, number)))
     assert not tried
-    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 1)))
     assert tried == [6, 1, 1, 1, 1], "all together, then one by one up to the malformed one"
     assert node.local.vector[2] == 3
     assert link not in node.wire.ends
@@ -301,7 +302,7 @@ def test_a_batch_with_figures_that_cannot_be_closes_the_link(batch: bytes, text:
     _, node, link = linked()
     tracemalloc.start()
     try:
-        receive(node, link, frames.framed(FrameType.BATCH, batch))
+        receive(node, link, framed(FrameType.BATCH, batch))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

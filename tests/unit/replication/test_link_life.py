@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from anabranch.replication.frames import framed
+from anabranch.replication.framing import framed
 from tests.support.replication_world import World
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
-from anabranch.replication.frames import FrameType, Reason, framed
+from anabranch.replication.frames import Reason
+from anabranch.replication.framing import FrameType, framed
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
 

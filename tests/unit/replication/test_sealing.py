@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.keyspace.replica import Member
 from anabranch.replication import frames
-from anabranch.replication.frames import FrameType, Reason
+from anabranch.replication.frames import Reason
+from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.sealing import keys_of
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import NAMES, World
@@ -48,7 +49,7 @@ def forged(world: World, meddling: Meddling, kind: FrameType) -> set[int]:
 def another_batch(frame: bytes) -> bytes:
     """A sound batch in place of the one that was sent, with the seal of that one."""
     body = batch_bytes(2, 1, 1, size=30) + frame[-frames.TAG_BYTES :]
-    return frames.framed(FrameType.BATCH, body)
+    return framed(FrameType.BATCH, body)
 
 
 def test_a_batch_that_is_put_in_place_of_another_is_not_applied() -> None:
@@ -61,7 +62,7 @@ def test_a_batch_that_is_put_in_place_of_another_is_not_applied() -> None:
 def test_without_a_secret_it_is() -> None:
     """What the seal is for: this fails on it, and on nothing else."""
     world = linked(b"")
-    swap: Meddling = lambda frame: frames.framed(FrameType.BATCH, batch_bytes(2, 1, 1, size=30))  # noqa: E731
+    swap: Meddling = lambda frame: framed(FrameType.BATCH, batch_bytes(2, 1, 1, size=30))  # noqa: E731
     assert forged(world, swap, FrameType.BATCH) == set()
     (kept,) = world.nodes[1].local.batches[2]
     assert kept == batch_bytes(2, 1, 1, size=30)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.oplog.batch import span
+from anabranch.oplog.batch import sent_batch
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
 
@@ -145,7 +145,7 @@ def test_a_peer_whose_disk_lies_stops_nobody() -> None:
     one.crash(clean=True)
     first, second, last = one.local.batches[2]
     one.local.batches[2] = [first, second, batch_bytes(2, 3, 1, wall_ms=1)]
-    assert span(last).last == 3
+    assert sent_batch(last).last == 3
     one.start()
     world.run(2000)
     assert two.local.noted("conflict") == [{"region": 1, "origin": 2, "number": 3}]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.replication import receiving, sending
-from anabranch.replication.frames import FrameType
+from anabranch.replication.framing import FrameType
 from tests.support.replication_world import Node, World
 
 UNITS = 50

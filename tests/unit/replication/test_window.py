@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.replication.frames import Credit, FrameType, body_of, decode
+from anabranch.replication.frames import Credit, body_of, decode
+from anabranch.replication.framing import FrameType
 from tests.support.replication_world import Node, World
 
 
