@@ -22,17 +22,16 @@ if TYPE_CHECKING:
     from anabranch.effects.rewriting import Rewriting
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.keyspace.replica import Dot
     from anabranch.metrics.stats import Stats
 
 __all__ = ["Applier", "Author", "Publisher"]
 
 
 class Author(Protocol):
-    """The region that decided a change."""
+    """Who decides changes here: the session of a client."""
 
-    written: Dot | None
-    """The dot of the author's latest effect that goes to other regions."""
+    def wrote(self, replica_id: int, number: int) -> None:
+        """The author has written an effect that goes to other regions."""
 
 
 class Publisher:
@@ -100,7 +99,7 @@ class Applier:
             replica.begin_own()
             apply(self.keyspace, effect)
             replica.finish(effect, numbers_of(effect))
-            self.author.written = replica.own, replica.vector[replica.own]
+            self.author.wrote(replica.own, replica.vector[replica.own])
         else:
             apply(self.keyspace, effect)
         if self.record is not None:

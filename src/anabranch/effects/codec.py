@@ -9,8 +9,8 @@ share everything but the entries themselves, so they become one :class:`kinds.Ad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, groupby, islice, repeat
-from operator import attrgetter, eq, gt, sub
+from itertools import compress, groupby
+from operator import attrgetter
 from typing import Any, Final, cast
 
 import msgspec
@@ -45,9 +45,6 @@ SENT_ENTRIES_BYTES_MAX: Final = 32 << 20
 
 SENT_IDS_MAX: Final = 1 << 20
 """The most IDs that an effect for other regions names without adding entries."""
-
-_EARLY_RUNS: Final = 8
-"""For so many runs of IDs it is tried whether the rest of the IDs is one."""
 
 IDS_MAX: Final = 1 << 32
 """The most IDs in one effect; an effect whose runs say more is refused."""
@@ -91,45 +88,41 @@ def runs_of(ids: Sequence[int], *, ascend: bool = False) -> list[int]:
     if isinstance(ids, range) and (ids.step == 1 or count > 2):
         run = [ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ]
         return [*run, count] if ids.step == 1 else [*run, -count, ids.step]
-    found: list[int] = []
-    low = at = 0
-    while low < count:
-        first = ids[low]
-        step = ids[low + 1] - first if low + 1 < count else 1
-        high = low + 1
-        if step in (1, STEP):
-            if ascend and ids[-1] - first == count - 1 - low:
-                high = count
+    if not count:
+        return []
+    if ascend and ids[-1] - ids[0] == count - 1:
+        return [ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ, count]
+    runs: list[int] = []
+    first = before = ids[0]
+    length, step = 0, 1
+    for entry_id in ids:
+        gap = entry_id - before
+        if length > 1 and gap == step:
+            length += 1
+        else:
+            if length == 2 and step != 1:  # two of them say less as runs of their own
+                _add_run(runs, first, 1, 1)
+                first, length, step = before, 1, 1
+            if length == 1 and gap in (1, STEP):
+                step, length = gap, 2
             else:
-                high = _end_of_run(ids, low, step, is_early=at < _EARLY_RUNS)
-            at += 1
-        if step != 1 and high < low + 3:  # two of them say less as runs of their own
-            high, step = low + 1, 1
-        found += (first >> SEQ_BITS, first & MAX_SEQ, high - low)
-        if step != 1:
-            found[-1] = low - high
-            found.append(step)
-        low = high
-    return found
+                if length:
+                    _add_run(runs, first, length, step)
+                first, length, step = entry_id, 1, 1
+        before = entry_id
+    if length == 2 and step != 1:
+        _add_run(runs, first, 1, 1)
+        first, length, step = before, 1, 1
+    _add_run(runs, first, length, step)
+    return runs
 
 
-def _end_of_run(ids: Sequence[int], low: int, step: int, *, is_early: bool) -> int:
-    """Where the IDs end that are a step apart. Most ascend, but an effect may name any.
-
-    The rest of the IDs is often one run. That is looked at as a whole if the run ``is_early``: with
-    very many runs it would take too long.
-    """
-    count = len(ids)
-    if is_early and ids[-1] - ids[low] == (count - 1 - low) * step:
-        pairs = islice(ids, low + 1, None), islice(ids, low, None)
-        is_run = map(gt, *pairs) if step == 1 else map(eq, map(sub, *pairs), repeat(step))
-        if all(is_run):
-            return count
-    high, follows = low + 1, ids[low] + step
-    while high < count and ids[high] == follows:
-        high += 1
-        follows += step
-    return high
+def _add_run(runs: list[int], first: int, length: int, step: int) -> None:
+    runs += (first >> SEQ_BITS, first & MAX_SEQ)
+    if step == 1:
+        runs.append(length)
+    else:
+        runs += (-length, step)
 
 
 def join_ids(runs: Sequence[int], most: int = IDS_MAX) -> list[int]:

@@ -94,7 +94,12 @@ class LastEffects:
 
     def __init__(self) -> None:
         self.recent: dict[tuple[int, bytes, int], int] = {}
-        """(database, key, replica ID) -> number, until :meth:`absorb`: the only cost of a write."""
+        """(database, key, replica ID) -> number, until :meth:`absorb`; not the latest one."""
+        # The latest one, because writers change a key again and again; 0: there is none.
+        self._number = 0
+        self._db = 0
+        self._key = b""
+        self._replica_id = 0
         self.base: dict[int, int] = {}
         """Keys that are not recorded have no later effects than these."""
         self.changed: defaultdict[int, dict[Place, None]] = defaultdict(dict)
@@ -107,11 +112,24 @@ class LastEffects:
         self._sweep = Sweep(self._dropping)
         self._watches: list[dict[Place, None]] = []
 
+    def wrote(self, db: int, key: bytes, replica_id: int, number: int) -> None:
+        """An effect has changed a key. That is all the work until :meth:`absorb`."""
+        if key != self._key or db != self._db or replica_id != self._replica_id:
+            self._note()
+            self._db, self._key, self._replica_id = db, key, replica_id
+        self._number = number
+
+    def _note(self) -> None:
+        if self._number:
+            self.recent[self._db, self._key, self._replica_id] = self._number
+            self._number = 0
+
     def absorb(self, most: int = 0) -> bool:
         """Take over keys that were written since the last call, all or at most so many.
 
         Returns whether some are left.
         """
+        self._note()
         recent = self.recent
         if most and len(recent) > most:
             for item in list(islice(recent, most)):

@@ -75,16 +75,17 @@ class Turn:
         parts: list[_Part] = []
         for is_local, some in _stretches(effects):
             parts += _parts(is_local, some, () if is_local else dependencies, compressor)
+        counts = [total_numbers(part.effects) for part in parts]
         taken = self._replica.vector.get(self._replica.own)
         if taken is not None:  # they have their numbers already
-            self.next_number = taken - total_numbers(effects) + 1
+            self.next_number = taken - sum(counts) + 1
         number = self.next_number
         later = len(parts)
         numbered_later = 0
         for part in parts:
             numbered_later += not part.is_local
         batches = []
-        for part in parts:
+        for part, count in zip(parts, counts, strict=True):
             flags = part.flags
             later -= 1
             if later:
@@ -95,7 +96,6 @@ class Turn:
                 numbered_later -= 1
                 if numbered_later:
                     flags |= UNIT_CONTINUES
-            count = total_numbers(part.effects)
             batches.append(
                 batch_of(
                     part.body,

@@ -115,6 +115,7 @@ class PackedIds:
     def _pack_pieces(cls, base_ms: int, ids: Sequence[int]) -> PackedIds | None:
         """Do the same for IDs of few milliseconds: usually the IDs of each ascend by one."""
         words = array("Q")
+        writer = BytesWriter()  # for machine code
         low = 0
         while low < len(ids):
             first_ms = ids[low] >> SEQ_BITS << SEQ_BITS
@@ -122,13 +123,17 @@ class PackedIds:
             first, last = ids[low] - first_ms, ids[high - 1] - first_ms
             if last >= _SEQ_END:
                 return None
-            word = (first_ms >> SEQ_BITS) - base_ms << WORD_SEQ_BITS
-            if last - first == high - low - 1:
-                words.extend(range(word + first, word + last + 1))
+            word = ((first_ms >> SEQ_BITS) - base_ms << WORD_SEQ_BITS) + first
+            first_id = ids[low]
+            if IS_COMPILED:
+                for entry_id in ids[low:high]:
+                    write_i64_le(writer, word + (entry_id - first_id))
+            elif last - first == high - low - 1:
+                words.extend(range(word, word + high - low))
             else:
-                words.extend([word + entry_id - first_ms for entry_id in ids[low:high]])
+                words.extend([word + (entry_id - first_id) for entry_id in ids[low:high]])
             low = high
-        return cls(base_ms, _bytes_of(words))
+        return cls(base_ms, writer.getvalue() if IS_COMPILED else _bytes_of(words))
 
     @classmethod
     def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:

@@ -425,7 +425,7 @@ def test_wait_remembers_the_epoch_in_which_it_was_written(
     others.has[2][0][EU] = written
     others.has[3][0][replica_id_of(1, 1)] = written
     others.has[3][0][EU] = written - 1
-    server.session.written = EU, written  # opening the epoch was nobody's wish
+    server.session.wrote(EU, written)  # opening the epoch was nobody's wish
     assert server.do("WAIT", "1", "0") == 1
 
 

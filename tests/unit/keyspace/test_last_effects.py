@@ -19,8 +19,8 @@ OTHER = (0, b"other")
 
 def test_a_write_is_noted_under_its_key_and_bucket() -> None:
     last_effects = LastEffects()
-    last_effects.recent[0, b"key", 1] = 7
-    last_effects.recent[0, b"key", 2] = 3
+    last_effects.wrote(0, b"key", 1, 7)
+    last_effects.wrote(0, b"key", 2, 3)
     assert last_effects.of_key(KEY) == {1: 7, 2: 3}
     assert last_effects.of_bucket(bucket_of(KEY)) == {1: 7, 2: 3}
     assert KEY in last_effects.changed[bucket_of(KEY)]
@@ -112,7 +112,7 @@ def test_a_restart_knows_the_same() -> None:
     last_effects = LastEffects()
     count = 2 * UNPACKED_MAX
     for number in range(1, count):
-        last_effects.recent[0, b"%d" % number, 257] = number
+        last_effects.wrote(0, b"%d" % number, 257, number)
     assert last_effects.absorb(100)
     assert len(last_effects.recent) == count - 1 - 100
     written = last_effects.written()

@@ -8,7 +8,13 @@ from anabranch.commands.request.arguments import id_argument
 from anabranch.errors import CommandError
 from anabranch.keyspace.vector_token import write_token
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
-from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in, steps_below
+from anabranch.stream.regional_id import (
+    MODULUS,
+    automatic_id,
+    next_sequence,
+    sequence_in,
+    steps_below,
+)
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
@@ -27,12 +33,24 @@ _BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller th
 _SEQ_END: Final = 1 << 60  # far below the last one, and a short integer in machine code
 
 
+_TEXT_COUNT: Final = 1024
+"""Of so many sequence numbers of a millisecond there are texts for replies."""
+
+
+def _texts(first: int, step: int) -> list[bytes]:
+    return [b"%d\r\n" % seq for seq in range(first, first + _TEXT_COUNT * step, step)]
+
+
+_TEXTS: Final = _texts(0, 1)
+
+
 class IdRules:
     """The rules of Redis. Setting the time also sets the first ID of the millisecond."""
 
     __slots__ = (
         *("any_below", "first", "heads", "heads_ms", "last", "now_ms", "refusal", "seq"),
-        *("seq_end", "step"),
+        *("seq_end", "step", "texts", "texts_end", "texts_from"),
+        *("texts_mask", "texts_shift"),
     )
 
     def __init__(self) -> None:
@@ -50,6 +68,13 @@ class IdRules:
         # XADD keeps the first bytes of IDs of a millisecond in replies, by the length of the rest.
         self.heads_ms = -1
         self.heads: list[bytes | None] = []
+        # And the rest of them: ``texts[n]`` is of number ``texts_from + (n << texts_shift)``, as
+        # long as that is below ``texts_end``.
+        self.texts = _TEXTS
+        self.texts_from = 0
+        self.texts_end = _TEXT_COUNT
+        self.texts_shift = 0
+        self.texts_mask = 0
 
     def begin(self) -> None:
         """The next automatic ID follows from the rules, not from the last one."""
@@ -103,12 +128,15 @@ class IdRules:
 class RegionalIdRules(IdRules):
     """The rules where several regions write, see :mod:`anabranch.stream.regional_id`."""
 
-    __slots__ = ("_replica", "_settings")
+    __slots__ = ("_own", "_replica", "_settings")
 
     def __init__(self, replica: Replica, settings: Settings) -> None:
         super().__init__()
         self.any_below = 0
         self.step = MODULUS
+        self.texts_shift = MODULUS.bit_length() - 1
+        self.texts_mask = MODULUS - 1
+        self._own = -1  # the replica ID of which there are texts
         self._replica = replica
         self._settings = settings
 
@@ -119,6 +147,11 @@ class RegionalIdRules(IdRules):
         own = self._replica.own
         entry_id = automatic_id(own, self.now_ms, last)
         self.seq_end = steps_below(own, entry_id - self.first)
+        if own != self._own:
+            self._own = own
+            self.texts_from = next_sequence(own, -1)
+            self.texts_end = self.texts_from + _TEXT_COUNT * MODULUS
+            self.texts = _texts(self.texts_from, MODULUS)
         return entry_id
 
     def consecutive(self, last: int, count: int) -> range:

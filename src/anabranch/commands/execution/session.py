@@ -70,7 +70,8 @@ class Session:
         "waiter",
         "watch_broken",
         "watched",
-        "written",
+        "written_by",
+        "written_number",
     )
 
     def __init__(self, session_id: int, user: User | None, address: str, local: str) -> None:
@@ -107,7 +108,8 @@ class Session:
         self.last_ms = 0  # last request
         self.last_command = ""
         self.commands = 0
-        self.written: Dot | None = None  # its latest effect that goes to other regions
+        self.written_by = 0  # of its latest effect that goes to other regions: the replica ID,
+        self.written_number = 0  # and the number; 0 if there is none
         self.stalled = False  # the client does not read what it is sent
         self.delayed = False  # until the clients are served that its last request woke
         self.closing = False  # close once the outbox is written
@@ -124,6 +126,16 @@ class Session:
     def is_local(self) -> bool:
         """Whether the client is on this machine: loopback, or a Unix socket."""
         return self.address.startswith(("127.", "[::1]:", "[::ffff:127.", "/"))
+
+    @property
+    def written(self) -> Dot | None:
+        """Its latest effect that goes to other regions."""
+        return (self.written_by, self.written_number) if self.written_number else None
+
+    def wrote(self, replica_id: int, number: int) -> None:
+        """It has written an effect that goes to other regions."""
+        self.written_by = replica_id
+        self.written_number = number
 
     @property
     def subscriptions(self) -> int:

@@ -131,7 +131,7 @@ def run_as_transaction(
             ctx.in_exec, ctx.in_script = was_in_exec, False
             ctx.enter(caller, ctx.now_ms)
             if calls.session.written is not None:
-                caller.written = calls.session.written
+                caller.wrote(*calls.session.written)
 
     if ctx.in_exec:  # EXEC runs so that it can be interrupted
         return work()

@@ -49,8 +49,6 @@ _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-gen
 _LENGTH_LINES: Final = [b"\r\n$%d\r\n" % length for length in range(256)]
 """The bytes between an argument and the next one, by its length."""
 
-_SEQUENCE_SIZE: Final = 1024
-_SEQUENCE: Final = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
 _SEQUENCE_TEXT_MAX: Final = 24  # twenty digits, the line end, and one because lengths begin at 0
 
 
@@ -294,9 +292,9 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             seq = entry_id - ids.first
         if seq < ids.seq_end:
             ids.last, ids.seq = entry_id, seq
-    if 0 <= seq < _SEQUENCE_SIZE:  # the usual case, without arithmetic on long integers
-        ms = now_ms
-        end = _SEQUENCE[seq]
+    if ids.texts_from <= seq < ids.texts_end and not seq - ids.texts_from & ids.texts_mask:
+        ms = now_ms  # the usual case, without arithmetic on long integers
+        end = ids.texts[seq - ids.texts_from >> ids.texts_shift]
     elif 0 <= seq <= MAX_SEQ:
         ms = now_ms
         end = b"%d\r\n" % seq
@@ -381,11 +379,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
 def _numbered(ctx: Context, key: bytes, stream: Stream) -> tuple[int, int, RegionLog]:
     """The shift of an addition where other regions know it, its position, and its log."""
     replica = ctx.effects.replica
-    replica.begin_own()
-    own, number = replica.own, replica.number
-    replica.last_effects.recent[ctx.db.index, key, own] = number
-    replica.vector[own] = number
-    ctx.session.written = own, number
+    number = replica.number_own(ctx.db.index, key)
+    ctx.session.wrote(replica.own, number)
     log = stream.local
     if position := log.next_position:
         return number - position, position, log
