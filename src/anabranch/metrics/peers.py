@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["Counters", "PeerFigures", "Standing"]
+from anabranch.metrics.counters import Counters
+
+__all__ = ["PeerFigures", "Standing"]
 
 
 class Standing(NamedTuple):
@@ -19,28 +21,6 @@ class Standing(NamedTuple):
     """Regions with which it is connected."""
     age_ms: float
     """How long ago this came here."""
-
-
-class Counters(Struct):
-    """What only grows, per peer, since the start."""
-
-    sent_bytes: int = 0
-    received_bytes: int = 0
-    sent_raw_bytes: int = 0
-    """The same, with batches as they were before they were compressed."""
-    received_raw_bytes: int = 0
-    connects: int = 0
-    fetches: int = 0
-    """FETCH frames sent to it."""
-    served_fetches: int = 0
-    relayed_bytes: int = 0
-    """Batches of others that it has sent us."""
-    duplicates: int = 0
-    checksum_errors: int = 0
-    full_catch_ups: int = 0
-    partial_catch_ups: int = 0
-    catch_up_cause: str = ""
-    """Of the latest catch-up."""
 
 
 class PeerFigures(Struct, frozen=True):

@@ -255,8 +255,10 @@ class Exchange(RegionLocal):
     def _send_progress(self) -> None:
         self._told = False
         if self._pulse is not None:
-            self.replicator.appended(self.now_ms())
-            self._go_on_later()
+            # No call of a method of this class: it may have subclasses, so each call costs more.
+            self.replicator.appended(self._driver.now_s() * 1000)
+            if self.replicator.is_behind:
+                self._region.scheduler.schedule(self._go_on)
 
     def answer_waits(self) -> None:
         """Other regions may have confirmed effects of this one: answer the clients that wait."""

@@ -139,12 +139,6 @@ class RegionLocal:
                 self._log_index.record(data, position)
             position += len(data)
 
-    def _visible(self) -> int:
-        """Effects before this position may leave the region."""
-        log = self._journal.log
-        assert log is not None
-        return log.synced if self._region.settings.appendfsync == "always" else log.end
-
     def _needed_from(self) -> int:
         log = self._journal.log
         assert log is not None
@@ -201,7 +195,9 @@ class RegionLocal:
         """See :class:`Local`."""
         log = self._journal.log
         assert log is not None
-        return self._log_index.read(log, replica_id, after, max_bytes, self._visible())
+        # Effects before this position may leave the region.
+        visible = log.synced if self._region.settings.appendfsync == "always" else log.end
+        return self._log_index.read(log, replica_id, after, max_bytes, visible)
 
     def fingerprint(self, replica_id: int, number: int) -> bytes | None:
         """See :class:`Local`."""

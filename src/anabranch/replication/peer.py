@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from anabranch.keyspace.places import Places
-from anabranch.metrics.peers import Counters
+from anabranch.metrics.counters import Counters
 from anabranch.replication.frames import Hello, Row
 from anabranch.replication.interface import Chance
 from anabranch.replication.lag import ReceiveLag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,7 @@ class LoopDriver:
 
     def now_s(self) -> float:
         """See :class:`Driver`."""
-        return get_running_loop().time()
+        return time.monotonic()
 
     def call_soon(self, action: Callable[[], object]) -> object:
         """See :class:`Driver`."""

@@ -10,7 +10,8 @@ import pytest
 
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Dot, Member, replica_id_of
-from anabranch.metrics.peers import Counters, PeerFigures
+from anabranch.metrics.counters import Counters
+from anabranch.metrics.peers import PeerFigures
 from tests.support.region_harness import Harness
 
 EU = replica_id_of(1, 0)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.metrics.peers import Counters, PeerFigures
+from anabranch.metrics.counters import Counters
+from anabranch.metrics.peers import PeerFigures
 from anabranch.web.availability import why_not_available
 
 READY: dict[str, int | float | str] = {"cluster_id": "c", "joining_from": 0, "caught_up": 1}

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, cast
 import pytest
 from msgspec.structs import fields
 
-from anabranch.metrics.peers import Counters, PeerFigures
+from anabranch.metrics.counters import Counters
+from anabranch.metrics.peers import PeerFigures
 from anabranch.server.process import volume_facts
 from tests.support.servers import REPOSITORY
 from tests.support.streams import Streams
@@ -198,7 +199,7 @@ class Exchange:
     """Another region of which every figure is a different number."""
 
     numbers: ClassVar = {field.name: number for number, field in enumerate(fields(PeerFigures), 1)}
-    counted: ClassVar = {field.name: number for number, field in enumerate(fields(Counters), 100)}
+    counted: ClassVar = {name: number for number, name in enumerate(Counters.__slots__, 100)}
     told: ClassVar = {
         name: number
         for number, name in enumerate(
@@ -215,7 +216,10 @@ class Exchange:
 
     def peers(self) -> list[PeerFigures]:
         given: dict[str, Any] = {**self.numbers, "name": "us", "state": "catching_up"}
-        return [PeerFigures(**{**given, "counters": Counters(**cast("Any", self.counted))})]
+        counters = Counters()
+        for name, number in self.counted.items():
+            setattr(counters, name, number)
+        return [PeerFigures(**{**given, "counters": counters})]
 
 
 def test_figures_of_regions_and_of_the_log_are_those_of_info(process: Process) -> None:

@@ -145,13 +145,16 @@ class RegionalIdRules(IdRules):
         if self.refusal:
             raise CommandError(self.refusal)
         own = self._replica.own
-        entry_id = automatic_id(own, self.now_ms, last)
-        self.seq_end = steps_below(own, entry_id - self.first)
         if own != self._own:
             self._own = own
             self.texts_from = next_sequence(own, -1)
             self.texts_end = self.texts_from + _TEXT_COUNT * MODULUS
             self.texts = _texts(self.texts_from, MODULUS)
+        if last < self.first:  # the first ID of a millisecond
+            self.seq_end = steps_below(own, self.texts_from)
+            return self.first + self.texts_from
+        entry_id = automatic_id(own, self.now_ms, last)
+        self.seq_end = steps_below(own, entry_id - self.first)
         return entry_id
 
     def consecutive(self, last: int, count: int) -> range:
