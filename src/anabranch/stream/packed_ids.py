@@ -30,10 +30,12 @@ WORD_SEQ_BITS: Final = 24
 """Of a word, the low bits with the sequence number; the others are milliseconds."""
 
 _SEQ_END: Final = 1 << 24
+_WORD_SEQ_MASK: Final = (1 << 24) - 1
 _MS_END: Final = 1 << 40
 _SMALL = 1 << 14
 _FEW = 10  # with so many entries in each millisecond, packing piece by piece is faster
 _SIGNED_END: Final = 1 << 63
+_REGISTER_END: Final = 1 << 62  # sums with numbers below this one fit into a register
 _SWAP: Final = byteorder != "little"
 
 
@@ -254,6 +256,8 @@ def between(ids: list[int] | PackedIds, low: int, high: int) -> list[int]:
         return ids[low:high]
     if high - low == 1:
         return [ids.unpack(ids.word_at(low))]
+    if IS_COMPILED and ids.base_ms < _REGISTER_END:
+        return _unpacked(ids, low, high)
     unpacked: list[int] = []
     ms, first = -1, 0
     for word in ids.words_between(low, high):
@@ -261,4 +265,30 @@ def between(ids: list[int] | PackedIds, low: int, high: int) -> list[int]:
             ms = word >> WORD_SEQ_BITS
             first = ms + ids.base_ms << SEQ_BITS
         unpacked.append(first + (word & _SEQ_END - 1))
+    return unpacked
+
+
+def _unpacked(ids: PackedIds, low: i64, high: i64) -> list[int]:
+    """The IDs ``[low, high)``, as machine code reads them: few objects, little long arithmetic."""
+    unpacked: list[int] = []
+    words = ids.words
+    base_ms: i64 = ids.base_ms
+    ms: i64 = -1
+    first = 0
+    at = low * WORD_BYTES
+    while at < high * WORD_BYTES:
+        word = read_i64_le(words, at)
+        at += WORD_BYTES
+        if word < 0:  # decades after the first ID, which a register cannot hold
+            unpacked.append(ids.unpack(ids.word_at(at // WORD_BYTES - 1)))
+            continue
+        if word >> WORD_SEQ_BITS != ms:
+            ms = word >> WORD_SEQ_BITS
+            since_1970: int = ms + base_ms
+            first = since_1970 << SEQ_BITS
+        seq: int = word & _WORD_SEQ_MASK
+        if seq:
+            unpacked.append(first + seq)
+        else:
+            unpacked.append(first)
     return unpacked
