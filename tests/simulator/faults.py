@@ -32,11 +32,13 @@ from anabranch.keyspace.processed import Processed
 from anabranch.node import exchange
 from anabranch.node.epoch_file import EpochFile
 from anabranch.oplog import manifest, recovery, stored
+from anabranch.oplog.batch import SentBatch
+from anabranch.oplog.log import OpLog
+from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication import causal, status_table
 from anabranch.replication.handshake import Handshaker
-from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.status_table import StatusTable
 from anabranch.simulator.simulation import simulate
@@ -366,7 +368,13 @@ def no_causal_wait(patch: Patch) -> None:
 
 
 def own_before_synced(patch: Patch) -> None:
-    patch.setattr(RegionLocal, "_visible", lambda self: self._journal.log.end)
+    read = LogIndex.read
+
+    def all_written(self: LogIndex, log: OpLog, *place: int) -> list[SentBatch] | None:
+        *place, _ = place
+        return read(self, log, *place, log.end)
+
+    patch.setattr(LogIndex, "read", all_written)
 
 
 def former_epochs_kept(patch: Patch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block, full_block
@@ -21,18 +22,26 @@ __all__ = ["BlockSequence", "Span"]
 Span = tuple[Block, int, int]
 """Live entries ``[low, high)`` of one block."""
 
+_GONE: Final = Block(0, 0)
+"""Stands for a removed block at the front of a list: it has no entry, so reads pass it."""
+
+_GONE_MIN: Final = 64
+_GONE_SHARE: Final = 8
+"""A list is moved down when more than so many blocks are gone, and this part of all."""
+
 
 @mypyc_attr(acyclic=True)
 class BlockSequence:
     """Entries in ID order."""
 
     __slots__ = (
+        "_blocks",
+        "_first_ids",
+        "_front",
         "_gone",
         "_live_sums",
         "_newest",
-        "blocks",
         "compressed",
-        "first_ids",
         "next_position",
         "offloaded",
         "tail",
@@ -41,8 +50,11 @@ class BlockSequence:
     def __init__(self, first_position: int = 0) -> None:
         # Two lists in step, searched by bisection. A SortedDict does the same, but its look-ups
         # took two of the six microseconds of an XRANGE; see docs/decisions.
-        self.blocks: list[Block] = []
-        self.first_ids: list[int] = []
+        self._blocks: list[Block] = []
+        self._first_ids: list[int] = []
+        # Trimming removes blocks at the front all the time, and each time moving a long list down
+        # costs more than an XADD. So as many blocks are gone, and the lists are moved later.
+        self._front = 0
         self.tail: Block | None = None
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
@@ -67,8 +79,8 @@ class BlockSequence:
             if tail is not None:
                 tail.close()
             tail = self.tail = Block(entry_id, position, shift)
-            self.blocks.append(tail)
-            self.first_ids.append(entry_id)
+            self._blocks.append(tail)
+            self._first_ids.append(entry_id)
         else:
             if shift != tail.shift:
                 tail.keep_numbers().append(position + shift)
@@ -118,14 +130,14 @@ class BlockSequence:
             block.shift = shift
             position += block.count
         self.tail = blocks[-1]
-        self.blocks.extend(blocks)
-        self.first_ids.extend([block.first_id for block in blocks])
+        self._blocks.extend(blocks)
+        self._first_ids.extend([block.first_id for block in blocks])
         self.next_position = position
 
     def restore(self, block: Block) -> None:
         """Restore the newest block of a log whose positions were counted already."""
-        self.blocks.append(block)
-        self.first_ids.append(block.first_id)
+        self._blocks.append(block)
+        self._first_ids.append(block.first_id)
         self._gone -= block.live
         self.tail = block
 
@@ -141,16 +153,39 @@ class BlockSequence:
 
     # -- finding ------------------------------------------------------------------------------
 
+    @property
+    def blocks(self) -> list[Block]:
+        """All blocks, the oldest first. Do not change the list."""
+        if self._front:
+            self._move_down()
+        return self._blocks
+
+    @property
+    def first_ids(self) -> list[int]:
+        """The ID with which each of the blocks begins."""
+        if self._front:
+            self._move_down()
+        return self._first_ids
+
+    def _move_down(self) -> None:
+        del self._blocks[: self._front], self._first_ids[: self._front]
+        self._front = 0
+
+    def oldest(self, index: int) -> Block | None:
+        """The block with this index, None behind the newest one; does not move the lists."""
+        at = self._front + index
+        return self._blocks[at] if at < len(self._blocks) else None
+
     def _block_index(self, entry_id: int) -> int:
         """Index of the block that would hold ``entry_id``; -1 when it lies before the first."""
         return bisect_right(self.first_ids, entry_id) - 1
 
     def find(self, entry_id: int) -> tuple[Block, int] | None:
         """The live entry with this ID, or None; O(log n)."""
-        at = bisect_right(self.first_ids, entry_id) - 1
+        at = bisect_right(self._first_ids, entry_id) - 1
         if at < 0:
             return None
-        block = self.blocks[at]
+        block = self._blocks[at]
         index = block.find(entry_id)
         return None if index < 0 else (block, index)
 
@@ -159,7 +194,7 @@ class BlockSequence:
         """ID of the oldest live entry, 0 when there is none."""
         if self.tail is None:
             return 0
-        block = self.blocks[0]
+        block = self._blocks[self._front]
         return block.ids[block.first_live()] if block.dead or block.gaps else block.first_id
 
     @property
@@ -212,12 +247,12 @@ class BlockSequence:
 
         Most reads end here, so look-ups are inlined.
         """
-        blocks = self.blocks
-        first_ids = self.first_ids
+        blocks = self._blocks
+        first_ids = self._first_ids
         count = len(blocks)
         index = bisect_right(first_ids, start) - 1
-        if index < 0:
-            index = low = 0
+        if index < self._front:
+            index, low = self._front, 0
         else:
             ids = blocks[index].ids
             low = ids.index_from(start) if type(ids) is PackedIds else bisect_left(ids, start)
@@ -342,7 +377,7 @@ class BlockSequence:
 
         Neighbouring IDs of one block come together. What was yielded may be removed at once.
         """
-        first_ids = self.first_ids
+        first_ids = self._first_ids
         block: Block | None = None
         low = high = 0
         indexes: list[int] = []
@@ -356,7 +391,7 @@ class BlockSequence:
                 if at < 0:
                     block = None
                     continue
-                block = self.blocks[at]
+                block = self._blocks[at]
                 low = first_ids[at]
                 high = first_ids[at + 1] if at + 1 < len(first_ids) else MAX_ID + 1
             index = block.find(entry_id)
@@ -368,10 +403,18 @@ class BlockSequence:
 
     def drop_blocks(self, low: int, high: int) -> list[Block]:
         """Remove neighbouring blocks with all their entries; returns them."""
-        blocks = self.blocks
-        gone = blocks[low:high]
+        blocks, front = self._blocks, self._front
+        gone = blocks[front + low : front + high]
         self._gone += sum([block.live for block in gone])
-        del blocks[low:high], self.first_ids[low:high], self._live_sums[low + 1 :]
+        del self._live_sums[low + 1 :]
+        if not low and len(gone) < len(blocks) - front:
+            blocks[front : front + len(gone)] = [_GONE] * len(gone)
+            self._front = front + len(gone)
+            if self._front > max(_GONE_MIN, len(blocks) // _GONE_SHARE):
+                self._move_down()
+        else:
+            self._move_down()
+            del blocks[low:high], self._first_ids[low:high]
         if gone and gone[-1] is self.tail:
             self._keep_newest()
             del self._live_sums[low:]  # the block before them accepts additions again

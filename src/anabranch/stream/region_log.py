@@ -93,9 +93,9 @@ class RegionLog(BlockSequence):
 
         Most reads of new entries find what they want in one block.
         """
-        at = bisect_right(self.first_ids, start) - 1
+        at = bisect_right(self._first_ids, start) - 1
         if at >= 0 and limit > 0:
-            block = self.blocks[at]
+            block = self._blocks[at]
             if not block.dead:
                 low = block.index_from(start)
                 if low + limit <= block.count:
@@ -349,8 +349,8 @@ class RegionLog(BlockSequence):
             block.first_id = block.ids[0]
             if self.tail is not None:
                 self.tail.close()
-            self.blocks.append(block)
-            self.first_ids.append(block.first_id)
+            self._blocks.append(block)
+            self._first_ids.append(block.first_id)
             self.tail = block
         if self.tail is not None and not self.tail.is_open:
             self._reopen_tail()
@@ -377,14 +377,14 @@ class RegionLog(BlockSequence):
     @property
     def is_blank(self) -> bool:
         """Whether nothing is stored except the next position."""
-        return not self.newest_number and not self.deleted_number and not self.blocks
+        return not self.newest_number and not self.deleted_number and self.tail is None
 
     def copy(self) -> RegionLog:
         """An independent copy."""
         other = RegionLog(self.next_position)
-        other.blocks = [block.copy() for block in self.blocks]
-        other.first_ids = self.first_ids.copy()
-        other.tail = other.blocks[-1] if other.blocks else None
+        other._blocks = [block.copy() for block in self.blocks]
+        other._first_ids = self.first_ids.copy()
+        other.tail = other._blocks[-1] if other._blocks else None
         other._gone = self._gone
         other._newest = self._newest
         other.base = self.base

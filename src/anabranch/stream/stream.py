@@ -250,13 +250,13 @@ class Stream(Counted):
         log = self.logs[region]
         log.trimmed = max(log.trimmed, below_position)
         whole = 0
-        for block in log.blocks:
-            if block.position(block.count - 1) >= below_position:
-                break
+        block = log.oldest(0)
+        while block is not None and block.position(block.count - 1) < below_position:
             whole += 1
+            block = log.oldest(whole)
         gone = log.drop_blocks(0, whole)
-        if log.tail is not None and log.blocks[0].first_position < below_position:
-            block = log.blocks[0]
+        block = log.oldest(0)
+        if block is not None and block.first_position < below_position:
             doomed = [
                 index
                 for run in block.runs(0, block.count)

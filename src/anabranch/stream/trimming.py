@@ -97,7 +97,9 @@ def _plan_nodes(stream: Stream, length: int, rule: TrimRule) -> list[tuple[int, 
     last = None
     removed = 0
     excess = 0 if rule.maxlen is None else length - rule.maxlen
-    for block in stream.local.blocks:
+    at = 0
+    while (block := stream.local.oldest(at)) is not None:
+        at += 1
         live = block.live
         if rule.maxlen is not None:
             qualifies = removed + live <= excess

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from anabranch.stream import block as block_module
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.entry_id import MAX_ID, make
+from anabranch.stream.region_log import RegionLog
 from tests.support.compressing import compress_blocks, whatever_it_gains
-from tests.support.engine_model import ModelledLog, contents, contents_reversed, id_steps
+from tests.support.engine_model import (
+    ModelledLog,
+    contents,
+    contents_reversed,
+    fragment,
+    id_steps,
+)
 
 ACTS = st.sampled_from(
     ["append"] * 5
@@ -90,7 +97,6 @@ def test_a_region_log_agrees_with_a_list(
         subject = _log(12, block_entries)
         for act, one, other, step in steps:
             _act(subject, act, one, other, step)
-            subject.check()
             start, end = _bound(subject, one), _bound(subject, other)
             limit = (one + other) % 14 - 1
             ids = subject.between(start, end)
@@ -99,6 +105,7 @@ def test_a_region_log_agrees_with_a_list(
             parts: list[bytes] = []
             assert subject.log.read(start, end, limit, parts) == len(entries[:cut])
             assert b"".join(parts) == b"".join(data for _, data in entries[:cut])
+            subject.check()  # moves the blocks down, so not before the read
             spans = subject.log.spans(start, end, limit)
             assert contents(spans) == entries[:cut]
             spans = subject.log.spans_reversed(start, end, limit)
@@ -106,6 +113,56 @@ def test_a_region_log_agrees_with_a_list(
             position = one % (subject.log.next_position + 2)
             below = [each for each, (at, _) in subject.live.items() if at < position]
             assert subject.log.id_below(position) == max(below, default=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["drop"] * 6 + ["append", "look up", "drop all", "read"]),
+            st.integers(0, 1000),
+        ),
+        min_size=30,
+        max_size=60,
+    )
+)
+def test_blocks_that_go_at_the_front_are_not_read_any_more(steps: list[tuple[str, int]]) -> None:
+    """Nothing here looks at :attr:`blocks`, which would move the rest of the list down."""
+    log = RegionLog()
+    ids: list[int] = []
+
+    def append(entry_id: int) -> None:
+        log.append(entry_id, fragment(entry_id), 1, len(ids) % 3 == 0)
+        ids.append(entry_id)
+
+    for ms in range(1, 601):
+        append(make(ms, 0))
+    for act, place in steps:
+        if act == "drop" and len(ids) > 3:
+            count = min(1 + place % 6, (len(ids) - 1) // 3)
+            assert len(log.drop_blocks(0, count)) == count
+            del ids[: 3 * count]
+        elif act == "append":
+            append(ids[-1] + 1)
+        elif act == "look up":
+            wanted = [*ids[place % 3 :: 7], make(place, 5)]
+            assert log.live_among(wanted) == [each for each in wanted if each in ids]
+        elif act == "drop all":  # lower IDs may follow
+            log.drop_blocks(0, len(ids))
+            ids.clear()
+            for number in range(1, 301):
+                append(make(place, number))
+        start = make(place, 0)
+        expected = [each for each in ids if each >= start][:7]
+        parts: list[bytes] = []
+        assert log.read(start, MAX_ID, 7, parts) == len(expected)
+        assert b"".join(parts) == b"".join(map(fragment, expected))
+        if start in ids:
+            assert contents(log.spans_from(start, 1)) == [(start, fragment(start))]
+        assert (log.find(start) is not None) == (start in ids)
+        assert log.first_id == ids[0]
+        assert log.length == len(ids)
+    log.check()
 
 
 # -- examples ---------------------------------------------------------------------------------
