@@ -463,6 +463,19 @@ def test_ids_of_an_epoch_end_before_those_of_the_next_one(server: Harness) -> No
             assert server.do("XADD", key, "*", "f", "v") == b"%d-%d" % (now_ms, each)
 
 
+def test_given_ids_of_this_millisecond_are_answered_as_they_are(server: Harness) -> None:
+    """Also those between the IDs that a region gives, for which it has texts ready."""
+    server.settings.xadd_id_uniqueness_mode = "liberal"
+    sequences = [0, 1, 2, 255, 256, 257, 258, 512, 769, 1 << 18, 1025 * 256 + 1, 1 << 40]
+    for _ in range(2):
+        now_ms = server.clock.us // 1000
+        given = [f"{now_ms}-{each}".encode() for each in sequences]
+        assert [server.do("XADD", "s", each, "f", "v") for each in given] == given
+        assert [each[0] for each in server.do("XRANGE", "s", now_ms, now_ms)] == given
+        server.do("XADD", "t", "*", "f", "v")  # from now on there are texts
+        server.advance(1)
+
+
 def test_wait_never_blocks_a_transaction(server: Harness, others: FakeRegions) -> None:
     server.do("MULTI")
     server.do("XADD", "s", "*", "f", "v")

@@ -136,7 +136,8 @@ class RegionalIdRules(IdRules):
         self.step = MODULUS
         self.texts_shift = MODULUS.bit_length() - 1
         self.texts_mask = MODULUS - 1
-        self._own = -1  # the replica ID of which there are texts
+        self.texts_end = 0
+        self._own = -1  # the replica ID of which there are texts; none yet
         self._replica = replica
         self._settings = settings
 
