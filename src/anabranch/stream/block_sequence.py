@@ -58,7 +58,7 @@ class BlockSequence:
         self.tail: Block | None = None
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
-        self._live_sums: list[int] = []  # live entries before each of the first blocks
+        self._live_sums: list[int] = []  # of the first blocks: live entries before, from any sum on
         self.compressed = 0  # blocks below this position have been compressed
         self.offloaded = 0  # blocks below this position are in a file
         self._newest = (0, 0)  # number and ID of the newest entry that is in no block any more
@@ -168,8 +168,8 @@ class BlockSequence:
         return self._first_ids
 
     def _move_down(self) -> None:
-        del self._blocks[: self._front], self._first_ids[: self._front]
-        self._front = 0
+        front, self._front = self._front, 0
+        del self._blocks[:front], self._first_ids[:front], self._live_sums[:front]
 
     def oldest(self, index: int) -> Block | None:
         """The block with this index, None behind the newest one; does not move the lists."""
@@ -331,7 +331,7 @@ class BlockSequence:
         while len(sums) <= at:
             done = len(sums)
             sums.append(sums[-1] + blocks[done - 1].live if done else 0)
-        return sums[at] + within
+        return sums[at] - sums[0] + within
 
     # -- removing -----------------------------------------------------------------------------
 
@@ -406,7 +406,6 @@ class BlockSequence:
         blocks, front = self._blocks, self._front
         gone = blocks[front + low : front + high]
         self._gone += sum([block.live for block in gone])
-        del self._live_sums[low + 1 :]
         if not low and len(gone) < len(blocks) - front:
             blocks[front : front + len(gone)] = [_GONE] * len(gone)
             self._front = front + len(gone)
@@ -414,7 +413,7 @@ class BlockSequence:
                 self._move_down()
         else:
             self._move_down()
-            del blocks[low:high], self._first_ids[low:high]
+            del blocks[low:high], self._first_ids[low:high], self._live_sums[low + 1 :]
         if gone and gone[-1] is self.tail:
             self._keep_newest()
             del self._live_sums[low:]  # the block before them accepts additions again
@@ -494,6 +493,7 @@ class BlockSequence:
             live += block.live
         assert live == self.length
         sums = [0, *accumulate([block.live for block in self.blocks])]
-        assert self._live_sums == sums[: len(self._live_sums)]
+        known = self._live_sums
+        assert [each - known[0] for each in known] == sums[: len(known)]
         assert (self.tail is None) == (not self.blocks)
         assert self.tail is None or self.tail is self.blocks[-1]

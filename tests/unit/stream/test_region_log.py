@@ -119,8 +119,8 @@ def test_a_region_log_agrees_with_a_list(
 @given(
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["drop"] * 6 + ["append", "look up", "drop all", "read"]),
-            st.integers(0, 1000),
+            st.sampled_from(["drop"] * 6 + ["append", "look up", "count", "count", "drop all"]),
+            st.integers(250, 400),
         ),
         min_size=30,
         max_size=60,
@@ -129,30 +129,38 @@ def test_a_region_log_agrees_with_a_list(
 def test_blocks_that_go_at_the_front_are_not_read_any_more(steps: list[tuple[str, int]]) -> None:
     """Nothing here looks at :attr:`blocks`, which would move the rest of the list down."""
     log = RegionLog()
-    ids: list[int] = []
+    blocks: list[list[int]] = []
 
     def append(entry_id: int) -> None:
-        log.append(entry_id, fragment(entry_id), 1, len(ids) % 3 == 0)
-        ids.append(entry_id)
+        opens = not blocks or len(blocks[-1]) > blocks[-1][0] % 4  # blocks of one to four entries
+        log.append(entry_id, fragment(entry_id), 1, opens)
+        if opens:
+            blocks.append([])
+        blocks[-1].append(entry_id)
 
-    for ms in range(1, 601):
-        append(make(ms, 0))
+    def fill(ms: int) -> None:
+        for number in range(400):
+            append(make(ms + number // 7, number % 7))
+
+    fill(300)
     for act, place in steps:
-        if act == "drop" and len(ids) > 3:
-            count = min(1 + place % 6, (len(ids) - 1) // 3)
+        if act == "drop":
+            count = min(1 + place % 6, len(blocks) - 1)
             assert len(log.drop_blocks(0, count)) == count
-            del ids[: 3 * count]
+            del blocks[:count]
         elif act == "append":
-            append(ids[-1] + 1)
-        elif act == "look up":
-            wanted = [*ids[place % 3 :: 7], make(place, 5)]
-            assert log.live_among(wanted) == [each for each in wanted if each in ids]
+            append(blocks[-1][-1] + 1)
         elif act == "drop all":  # lower IDs may follow
-            log.drop_blocks(0, len(ids))
-            ids.clear()
-            for number in range(1, 301):
-                append(make(place, number))
+            log.drop_blocks(0, len(blocks))
+            blocks.clear()
+            fill(place)
+        ids = [each for block in blocks for each in block]
         start = make(place, 0)
+        if act == "look up":
+            wanted = [*ids[place % 3 :: 7], make(place, 9)]
+            assert log.live_among(wanted) == [each for each in wanted if each in ids]
+        elif act == "count":
+            assert log.count(start, MAX_ID) == sum(each >= start for each in ids)
         expected = [each for each in ids if each >= start][:7]
         parts: list[bytes] = []
         assert log.read(start, MAX_ID, 7, parts) == len(expected)
