@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 COLUMNS = 4
 PANEL_INCHES = (2.9, 2.1)
+HEADROOM = 1.1
+"""The top of a panel, as a multiple of its highest point."""
 STYLES = {"anabranch": ("#0072B2", "o", "-"), "redis": ("#E69F00", "s", "--")}
 """Colour, marker and line, so that colour alone tells nothing."""
 
@@ -39,7 +41,7 @@ def draw(source: Path, image: Path) -> None:
         axis.set_title(command, loc="left", weight="bold")
         axis.set_xlabel(sizes.partition(" to ")[2].partition(" ")[2])
         axis.set_xscale("log")
-        axis.set_ylim(0, None)
+        axis.set_ylim(0, HEADROOM * max(map(max, points["values"].values())))
         axis.grid(color="#dddddd", linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[len(figures) :]:
