@@ -255,7 +255,8 @@ class Exchange(RegionLocal):
     def _send_progress(self) -> None:
         self._told = False
         if self._pulse is not None:
-            # No call of a method of this class: it may have subclasses, so each call costs more.
+            # This runs in each turn. A call of a method that a subclass may replace costs more, so
+            # now_ms() and _go_on_later() are not called here.
             self.replicator.appended(self._driver.now_s() * 1000)
             if self.replicator.is_behind:
                 self._region.scheduler.schedule(self._go_on)

@@ -89,7 +89,7 @@ class Stage(Enum):
 
 
 class Session:
-    """A link from its first byte on; most attributes are valid once it is up."""
+    """A link from its first byte on; the attributes from ``theirs`` on are valid once it is up."""
 
     hello: bytes = b""
     facts: bytes = b""

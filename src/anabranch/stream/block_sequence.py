@@ -52,13 +52,13 @@ class BlockSequence:
         # took two of the six microseconds of an XRANGE; see docs/decisions.
         self._blocks: list[Block] = []
         self._first_ids: list[int] = []
-        # Trimming removes blocks at the front all the time, and each time moving a long list down
-        # costs more than an XADD. So as many blocks are gone, and the lists are moved later.
+        # How many blocks at the front of both lists are gone. Trimming removes the oldest block all
+        # the time, and moving a long list down each time would cost more than the XADDs between.
         self._front = 0
         self.tail: Block | None = None
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
-        self._live_sums: list[int] = []  # of the first blocks: live entries before, from any sum on
+        self._live_sums: list[int] = []  # live entries before each block; the first may be above 0
         self.compressed = 0  # blocks below this position have been compressed
         self.offloaded = 0  # blocks below this position are in a file
         self._newest = (0, 0)  # number and ID of the newest entry that is in no block any more
