@@ -17,6 +17,7 @@ Events are plain tuples, so that a history can be written down, repeated and red
 ``("sync", a)``                          a syncs its disk
 ``("fail", a)``                          power failure of a: unsynced data is lost; then a start
 ``("forget", a, seed)``                  a cannot send some of its effects any more
+``("keep", a)``                          the data of a is kept: a newcomer joins it in the end
 ``("cut", a, b)``                        the link between a and b goes down, or up again
 ``("pass", a, ms)``                      time passes in a region
 ``("snapshot", a)``                      a takes a snapshot, for its next start
@@ -35,12 +36,16 @@ import hiredis
 
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import region_of
+from anabranch.keyspace.version_vectors import covers
+from anabranch.simulator import looking
+from anabranch.simulator.expected import difference
 from anabranch.simulator.facts import Added, Dot, Key, Vector
 from anabranch.simulator.formulas import Shown
 from anabranch.simulator.reader_checks import Reader
 from anabranch.stream.stream import Stream
 from tests.active_active.comparison import KEYS, Comparison, entries_of, id_of, pairs
 from tests.active_active.moves import goes_on, standings
+from tests.active_active.newcomer import joined, state_of
 from tests.active_active.readers import GroupReader, token_of
 from tests.support.mesh import Node
 
@@ -78,6 +83,8 @@ class CheckedCluster(Comparison):
         """What the readers of each region knew when its disk was synced."""
         self._hasty: dict[int, list[Wanderer]] = {}
         """Who was answered by each region since then."""
+        self._kept: list[tuple[Vector, bytes]] = []
+        """What regions had at some time, and its version vector."""
 
     # -- events -------------------------------------------------------------------------------
 
@@ -432,6 +439,10 @@ class CheckedCluster(Comparison):
         goes_on(self, receiver, other, before, is_payload=True)
         self._look(receiver)
 
+    def _keep(self, number: int) -> None:
+        node = self.node(number)
+        self._kept.append((dict(node.vector), state_of(node)))
+
     # -- the end ------------------------------------------------------------------------------
 
     def finish(self) -> None:
@@ -457,6 +468,7 @@ class CheckedCluster(Comparison):
             assert not node.replica.conflicts.held, "stable tags are held"
             assert not node.replica.conflicts.due, "a conflict is not resolved"
         self.check_all()
+        self._join_kept(nodes[0])
         for node in nodes:
             for key in KEYS:
                 shown = self.shown(node, key)
@@ -465,6 +477,16 @@ class CheckedCluster(Comparison):
                 self._drain(node, key)
         self._drain_wanderers()
         self._acknowledge_the_rest()
+
+    def _join_kept(self, node: Node) -> None:
+        """A newcomer joins what was kept, and what a region has now; both orders lead there."""
+        now, shown = state_of(node), looking.visible(node.region.keyspace)
+        for vector, kept in self._kept:
+            if covers(node.vector, vector):  # otherwise it has what was lost since
+                for states in ((kept, now), (now, kept)):
+                    found = looking.visible(joined(*states))
+                    assert found == shown, difference(found, shown)
+                self.reached["old data joined"] += 1
 
     def _settle_all(self) -> None:
         self.mesh.settle()

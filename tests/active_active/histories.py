@@ -72,6 +72,7 @@ class History:
         self._moving = random.Random(f"{seed}/moves")
         self._moves = self._moving.random() < 0.2
         """Whether streams are copied, dumped and restored all the time."""
+        self._keeping = random.Random(f"{seed}/keeping")
         self._restarts = chance.random() < 0.5
         self._fails = chance.random() < 0.5
         self._joins = chance.random() < 0.7
@@ -106,6 +107,8 @@ class History:
                 self._happen(("do", number, "XGROUP", "CREATE", key, GROUPS[0], "0", "MKSTREAM"))
         while self.cluster.commands < COMMANDS:
             self._happen(self._move() or self._event())
+            if self._keeping.random() < 0.02:
+                self._happen(("keep", self._keeping.choice(list(self.cluster.mesh.nodes))))
         self.cluster.finish()
 
     def _happen(self, event: Event) -> None:

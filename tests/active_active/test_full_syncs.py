@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import io
+from itertools import permutations
+from typing import Any
+
+import pytest
 
 from anabranch.effects import kinds
+from anabranch.effects.streams import known_stream
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import decode_batch, effects_in
-from anabranch.oplog.snapshot import Contents, Snapshot, framed, load_snapshot
-from tests.support.mesh import Mesh, Node
-
-
-def loaded(data: bytes) -> Keyspace:
-    keyspace = Keyspace()
-    keyspace.replica = Replica(9, lambda: (100, 100))
-    for _ in load_snapshot(io.BytesIO(data), "state", keyspace):
-        pass
-    return keyspace
+from anabranch.oplog.snapshot import Contents, Snapshot, framed
+from anabranch.simulator import looking
+from tests.active_active.newcomer import joined, loaded, state_of
+from tests.support.mesh import Mesh
 
 
 def lengths(keyspace: Keyspace) -> dict[bytes, int]:
     return {key: value.length for key, value in keyspace.databases[0].values.items()}  # type: ignore[union-attr]
-
-
-def state_of(node: Node) -> bytes:
-    return Snapshot(node.region.keyspace, Contents(1, node.number)).whole()
 
 
 def test_a_state_that_is_being_sent_is_not_touched_by_one_that_is_joined() -> None:
@@ -68,3 +61,25 @@ def test_a_full_sync_of_which_nothing_was_sent_leaves_nothing_behind() -> None:
     chunks = node.exchange.full_sync(None)
     chunks.close()  # type: ignore[attr-defined]
     assert not node.region._before, "changes are still kept for it"
+
+
+@pytest.mark.parametrize("adds_again", [None, 1, 2])
+def test_old_data_brings_nothing_back_that_everybody_has_forgotten(adds_again: int | None) -> None:
+    """A newcomer gets the data of a region that was removed before the key was deleted."""
+    mesh = Mesh(3)
+    two = mesh.nodes[2]
+    two.do("XADD", "s", "*", "f", "v")
+    two.do("XDEL", "s", two.do("XADD", "s", "*", "f", "v"))
+    mesh.settle()
+    old = state_of(two)
+    mesh.nodes[3].do("DEL", "s")
+    for _ in range(3):
+        mesh.settle()
+    assert known_stream(two.region.keyspace, 0, b"s") is None, "something is left of it"
+    if adds_again:
+        mesh.nodes[adds_again].do("XADD", "s", "*", "f", "new")
+        mesh.settle()
+    now, shown = state_of(two), looking.visible(two.region.keyspace)
+    assert bool(shown) == bool(adds_again)
+    for states in permutations((old, now)):
+        assert looking.visible(joined(*states)) == shown

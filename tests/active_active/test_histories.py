@@ -30,6 +30,7 @@ AT_LEAST = {
     "unit": 50, "duplicate refused": 20, "FLUSHALL": 2, "RENAME": 2, "COPY": 2, "PEXPIRE": 10,
     "RESTORE": 20, "group moved": 40, "pending entry moved": 10, "late entry moved": 2,
     "XDELEX": 10, "XACKDEL": 10, "XCLAIM": 10, "ENTRIESREAD": 50,
+    "old data joined": 200,
 }  # fmt: skip
 """What a hundred histories must come to, and how often: a run that does not proves little."""
 

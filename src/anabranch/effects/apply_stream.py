@@ -82,7 +82,7 @@ def log_at(stream: Stream, replica: Replica, position: int) -> tuple[RegionLog, 
     log = stream.log_of(replica.replica_id)
     if position not in (-1, log.next_position):
         stream.added_surplus -= position - log.next_position
-        log.open_at(position)
+        log.open_at(position, replica.number)
     return log, replica.shift(log.next_position)
 
 

@@ -120,11 +120,24 @@ def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ra
 
 def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
     """Join entries and counters of one replica ID; each side has seen all up to its number."""
+    _clear_forgotten(ours, theirs, their)
+    _clear_forgotten(theirs, ours, our)
     both = min(our, their)
     for low, high in _numbers(ours, both).without(_numbers(theirs, both)):
         ours.remove_numbered(low, high)
     theirs.remove_numbered(0, our)
     ours.adopt(theirs)
+
+
+def _clear_forgotten(log: RegionLog, other: RegionLog, seen: int) -> None:
+    """Clear a log that the other side has cleared.
+
+    That side has seen the newest entry but counts none so new: it has deleted the key since. It may
+    have forgotten how far, because all members had the deletion. A side can still lack the deletion
+    if it has its data from a region that was removed.
+    """
+    if other.newest_number < log.newest_number <= seen:
+        log.clear_upto(log.newest_number, log.next_position)
 
 
 def _numbers(log: RegionLog, top: int) -> Ranges:

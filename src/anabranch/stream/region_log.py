@@ -75,14 +75,19 @@ class RegionLog(BlockSequence):
 
     # -- adding -------------------------------------------------------------------------------
 
-    def open_at(self, position: int) -> None:
-        """Let the next entry have this position: above the next one only if nothing is counted."""
+    def open_at(self, position: int, number: int) -> None:
+        """Let the next entry, of this number, have this position.
+
+        It is above the next one only if nothing is counted: a deletion of the key has covered all
+        that was added before.
+        """
         ahead = position - self.next_position
         if ahead:
             assert ahead > 0
             assert self.base == self.next_position
             self.skip_positions(ahead)
             self.base = position
+            self.floor = number - 1  # else a full sync of older data would bring counters back
             if self.tail is not None:
                 self.tail.keep_positions()
 

@@ -20,7 +20,7 @@ def state(*entries: tuple[int, int], first_position: int = 0) -> Keyspace:
     keyspace = Keyspace(1, Replica(OURS, lambda: (100, 100)))
     stream = Stream.of_regions(OURS, 100, 100)
     log = stream.log_of(THEIRS)
-    log.open_at(first_position)
+    log.open_at(first_position, entries[0][0] if entries else 0)
     for number, entry_id in entries:
         log.append(entry_id, FRAGMENT, 1, False, number - log.next_position)
         keyspace.replica.vector[THEIRS] = number

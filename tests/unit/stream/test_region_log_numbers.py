@@ -48,8 +48,9 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
             if not naive.newest[0]:  # a log that nothing is counted of may go on further up
                 position = max(naive.next_position, number) if rng.random() < 0.5 else 0
                 if position > naive.next_position:
-                    log.open_at(position)
+                    log.open_at(position, number)
                     naive.next_position = naive.base = position
+                    naive.floor = number - 1
             opens = rng.random() < 0.3
             shift = numbers[0] - log.next_position
             if what == "add":
@@ -103,6 +104,7 @@ def test_a_random_life(seed: int) -> None:
     assert log.length == len(naive.live)
     assert log.next_position == naive.next_position
     assert log.base == naive.base
+    assert log.floor == naive.floor
     assert (log.newest_number, log.newest_id) == naive.newest
     held = [
         (block.number(index), block.ids[index], block.position(index), block.fragment(index))
