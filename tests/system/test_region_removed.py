@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.support.inspection import mistakes, wait_until
-from tests.support.servers import AnabranchServer, regions_in
+from tests.support.servers import AnabranchServer, free_port, regions_in, server_in
 
 
 def client_of(server: AnabranchServer) -> Any:
@@ -89,7 +89,14 @@ def parted(tmp_path: Path) -> Iterator[Partition]:
         client.close()
 
 
-def test_a_removed_region_is_told_and_only_read_from_then_on(parted: Partition) -> None:
+def gossip_of(server: AnabranchServer) -> str:
+    """Where other regions reach it."""
+    return f"127.0.0.1:{server.extra[server.extra.index('--gossip-port') + 1]}"
+
+
+def test_a_removed_region_is_told_and_only_read_from_then_on(
+    parted: Partition, tmp_path: Path
+) -> None:
     parted.heal()
     assert parted.ap.xlen("s") == 250, "reads go on"
     parted.ap.xread({"s": "0"})
@@ -106,6 +113,13 @@ def test_a_removed_region_is_told_and_only_read_from_then_on(parted: Partition) 
         assert refused(client)
         assert client.xlen("s") == 250
     assert not mistakes(again)
+    newcomer = server_in(
+        tmp_path, "--region-id", "4", "--gossip-port", str(free_port()), "--join", gossip_of(again)
+    )
+    newcomer.start()
+    wait_until(
+        lambda: "region 3 was removed from the cluster" in newcomer.log_text(), "it is refused"
+    )
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

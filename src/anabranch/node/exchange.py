@@ -161,7 +161,7 @@ class Exchange(RegionLocal):
         self.settings_changed()
         self.replicator = Replicator(self, transport, self._config, self._chance)
         if self._was_removed:
-            super().expelled(self._was_removed)
+            self.replicator.expelled(self._was_removed)
         if self._was_set_back:
             self.replicator.set_back(self._was_set_back)
 

@@ -21,7 +21,7 @@ _BATCH: Final = int(FrameType.BATCH)
 NOTE_AGAIN_MS: Final = 60_000.0
 """The interval between two reports of a condition that does not change."""
 
-SET_BACK_RETRY_MS: Final = 30_000
+STOPPED_RETRY_MS: Final = 30_000
 """Long, because only an operator can remove the cause."""
 
 
@@ -42,6 +42,8 @@ class Links:
         self.peers: dict[int, Peer] = {}
         self.is_set_back = False
         """Whether other regions know different effects under numbers of this region."""
+        self.is_expelled = False
+        """Whether this region knows that it was removed from its cluster."""
         self.refusal = ""
         """The reason of the last refused link, who refused it, and the region."""
         self._noted: dict[tuple[str, object], tuple[object, float]] = {}
@@ -121,7 +123,22 @@ class Links:
             raise Refusal(
                 Reason.EPOCH,
                 f"region {self.region} was set back, and has stopped",
-                SET_BACK_RETRY_MS,
+                STOPPED_RETRY_MS,
+            )
+
+    def expelled(self, reason: str) -> None:
+        """This region was removed from its cluster: have no more links."""
+        if not self.is_expelled:
+            self.is_expelled = True
+            self.local.expelled(reason)
+
+    def refuse_if_expelled(self) -> None:
+        """Refuse a link to a removed region: a newcomer would get data that may be old from it."""
+        if self.is_expelled:
+            raise Refusal(
+                Reason.EPOCH,
+                f"region {self.region} was removed from the cluster",
+                STOPPED_RETRY_MS,
             )
 
     def refuse_beyond_issued(self, number: int, now_ms: float) -> None:

@@ -127,6 +127,10 @@ class Replicator:
         """Close all links in order. No method may be called afterwards."""
         self._sessions.stop()
 
+    def expelled(self, reason: str) -> None:
+        """An earlier process of this region was told that the region was removed."""
+        self._links.expelled(reason)
+
     def set_back(self, reason: str) -> None:
         """An earlier process of this region has found that it was set back."""
         self._links.set_back(reason)
@@ -277,7 +281,7 @@ class Replicator:
         self._sessions.follow_removals(now_ms)
         self._sessions.end_silent(now_ms)
         self._sessions.end_if_set_back(now_ms)
-        if not self._sessions.is_expelled and not self._links.is_set_back:
+        if not self._links.is_expelled and not self._links.is_set_back:
             self._sessions.dialler.dial_due(now_ms)
         self._receiver.want(now_ms)
         self._feed(now_ms)

@@ -59,8 +59,6 @@ class Sessions:
         self._digest_exchange = digest_exchange
         self.handshaker = Handshaker(links, config, self._up)
         self.dialler = Dialler(links, config, self.region_at)
-        self.is_expelled = False
-        """Whether this region was removed from its cluster."""
 
     # -- links ------------------------------------------------------------------------------------
 
@@ -167,7 +165,7 @@ class Sessions:
         if message.reason == Reason.REMOVED:
             retry_after_ms = DELAY_MS_MAX
             if session.stage is Stage.UP:  # its proof was checked
-                self._expelled(message.text)
+                self._links.expelled(message.text)
         if message.reason == Reason.SET_BACK and session.stage is Stage.UP:
             self._links.set_back(message.text)
         self._end(session, now_ms, message.text, message.reason, retry_after_ms)
@@ -229,12 +227,6 @@ class Sessions:
                 region=region, reason=reason, text=text, by=by,
             )  # fmt: skip
 
-    def _expelled(self, reason: str) -> None:
-        """This region was removed from its cluster."""
-        if not self.is_expelled:
-            self.is_expelled = True
-            self._local.expelled(reason)
-
     # -- reasons to end sessions ------------------------------------------------------------------
 
     def end_silent(self, now_ms: float) -> None:
@@ -271,7 +263,7 @@ class Sessions:
         if membership.notice_removals():
             self._receiver.drop_ended_epochs()
         if membership.was_removed(self._links.region):
-            self._expelled(f"region {self._links.region} was removed from the cluster")
+            self._links.expelled(f"region {self._links.region} was removed from the cluster")
         for session in self._links.up():
             if membership.was_removed(session.region):
                 text = f"region {session.region} was removed from the cluster"

@@ -181,6 +181,25 @@ def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
     assert one.local.watermark == one.local.vector
 
 
+def test_a_removed_region_admits_nobody() -> None:
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(500)
+    two.replicator.remove(3, force=True)
+    two.replicator.appended(world.now_ms)
+    world.run_until(lambda: three.local.noted("removed"))
+    four = Node(world, 4, 99, join=[three.address])
+    world.tick(four)
+    world.run(3000)
+    assert Reason.EPOCH in refusals(four)
+    assert four.local.cluster_id == ""
+    four.crash()
+    four.settings = {"join": [three.address, one.address]}
+    four.start()
+    world.run_until(lambda: four.local.cluster_id == "c", 15_000)
+    assert sorted(one.local.members) == [1, 2, 4]
+
+
 def test_what_a_removed_region_may_not_know_stays_until_all_have_its_removal_on_disk() -> None:
     world = World()
     one, two, _three = world.cluster(3)
