@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
 
 import pytest
 
