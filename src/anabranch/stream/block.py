@@ -408,26 +408,30 @@ class Block(BlockNumbers):
         else:
             self.dead = set(indexes)
         if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
-            self._rewrite()
+            self._rewrite(keeps_last=True)
 
-    def _rewrite(self) -> None:
-        """Remove the bytes and IDs of dead entries; slots and positions are still counted."""
+    def _rewrite(self, *, keeps_last: bool) -> None:
+        """Remove the bytes and IDs of dead entries; slots and positions are still counted.
+
+        ``keeps_last``: the last slot stays, dead or live: see :attr:`last_slot_id`.
+        """
         if not self.live:
             return
         before = self.packed
         cache = self._expand()
-        keep = [index for index in range(self.count) if index not in self.dead]
+        last = self.count - 1 if keeps_last else -1
+        keep = [index for index in range(self.count) if index == last or index not in self.dead]
         is_closed = self.parts is None
         offsets = self.positions
         self.positions = [index if offsets is None else offsets[index] for index in keep]
-        self.gaps += len(self.dead)
+        self.gaps += self.count - len(keep)
         ids = self.ids
         parts = [self.fragment(index) for index in keep]
         self.open_ids = [ids[index] for index in keep]
         self.parts = parts
         if self.numbers is not None:
             self.numbers = array("Q", [self.numbers[index] for index in keep])
-        self.dead = _NONE
+        self.dead = {len(keep) - 1} if last in self.dead else _NONE
         if is_closed:
             self.close()
         if cache is not None:
@@ -438,7 +442,7 @@ class Block(BlockNumbers):
     def drop_dead(self) -> None:
         """Rewrite at once, whatever the share of dead entries (see ``RegionLog.reopen_at``)."""
         if self.dead:
-            self._rewrite()
+            self._rewrite(keeps_last=False)
 
     def copy(self) -> Block:
         """An independent copy."""

@@ -5,9 +5,11 @@ The model keeps nodes as lists of ``[ID, alive]`` slots, and one group with its 
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from anabranch.stream import block as block_module
 from tests.support.streams import Streams
 
 
@@ -109,9 +111,27 @@ STEPS = st.lists(
 )
 
 
+DELETED_AT_THE_END = [("delete", 4), ("delete", 5), ("delete", 3)]
+"""Of the first node of five."""
+
+
 @settings(max_examples=300, deadline=None)
-@given(node_entries=st.integers(1, 5), steps=STEPS)
-def test_trimming_follows_the_rules(node_entries: int, steps: list[tuple[object, ...]]) -> None:
+@example(
+    rewrite_min=1,
+    node_entries=5,
+    steps=[*DELETED_AT_THE_END, ("trim", "MINID", 4, "~", None, "KEEPREF")],
+)
+@given(rewrite_min=st.sampled_from([1, 2, 64]), node_entries=st.integers(1, 5), steps=STEPS)
+def test_trimming_follows_the_rules(
+    rewrite_min: int, node_entries: int, steps: list[tuple[object, ...]]
+) -> None:
+    """Also where the bytes of deleted entries are removed from nodes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_module, "_REWRITE_DEAD_MIN", rewrite_min)
+        _follow(node_entries, steps)
+
+
+def _follow(node_entries: int, steps: list[tuple[object, ...]]) -> None:
     s = Streams()
     s.do("CONFIG", "SET", "stream-node-max-entries", node_entries)
     s.run("XGROUP CREATE s g 0 MKSTREAM")
