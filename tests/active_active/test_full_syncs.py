@@ -82,3 +82,31 @@ def test_old_data_brings_nothing_back_that_everybody_has_forgotten(adds_again: i
     assert bool(shown) == bool(adds_again)
     for states in permutations((old, now)):
         assert looking.visible(joined(*states)) == shown
+
+
+def test_old_data_with_later_entries_brings_no_counters_back() -> None:
+    """The removed region went on adding entries: a newcomer has more of it than the members."""
+    mesh = Mesh(3)
+    one, two, three = mesh.nodes.values()
+    for _ in range(5):
+        two.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    one.replicator.remove(2, force=True)
+    one.end_turn()
+    mesh.cut_links = {frozenset((1, 2)), frozenset((2, 3))}
+    two.do("XADD", "s", "*", "f", "late")
+    late = list(mesh.units.values())[-1]
+    old = state_of(two)
+    mesh.settle([1, 3])
+    three.do("DEL", "s")
+    for _ in range(4):
+        mesh.settle([1, 3])
+        for node in (one, three):
+            node.replicator._sessions.follow_removals(0.0)
+    assert known_stream(one.region.keyspace, 0, b"s") is None, "something is left of it"
+    now = state_of(one)
+    three.receive(late)
+    shown = looking.visible(three.region.keyspace)
+    assert shown[b"s"]["entries added"] == 1
+    for states in permutations((old, now)):
+        assert looking.visible(joined(*states)) == shown

@@ -132,12 +132,15 @@ def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None
 def _clear_forgotten(log: RegionLog, other: RegionLog, seen: int) -> None:
     """Clear a log that the other side has cleared.
 
-    That side has seen the newest entry but counts none so new: it has deleted the key since. It may
-    have forgotten how far, because all members had the deletion. A side can still lack the deletion
-    if it has its data from a region that was removed.
+    That side has seen an entry but counts none so new: it has deleted the key since. It may have
+    forgotten how far, because all members had the deletion. A side can still lack the deletion if
+    it has its data from a region that was removed.
     """
-    if other.newest_number < log.newest_number <= seen:
-        log.clear_upto(log.newest_number, log.next_position)
+    newest, position = log.newest_number, log.next_position
+    if newest > seen:  # a removed region may have added entries that no member got
+        newest, position = log.newest_slot_upto(seen)
+    if other.newest_number < newest:
+        log.clear_upto(newest, position)
 
 
 def _numbers(log: RegionLog, top: int) -> Ranges:

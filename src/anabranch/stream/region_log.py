@@ -188,6 +188,17 @@ class RegionLog(BlockSequence):
             return block.position(block.count - 1) + 1
         return 0
 
+    def newest_slot_upto(self, number: int) -> tuple[int, int]:
+        """Number of the newest slot up to a number, and the position behind it; 0, 0 if none."""
+        at, index = self._after(number)
+        if not index:
+            at -= 1
+            if at < 0:
+                return 0, 0
+            index = self.blocks[at].count
+        block = self.blocks[at]
+        return block.number(index - 1), block.position(index - 1) + 1
+
     def position_above(self, number: int) -> int:
         """The position of the oldest live entry with a greater number; the end without one."""
         for block, low, _ in self.spans_numbered(number, self.newest_number):
