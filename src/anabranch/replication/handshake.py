@@ -106,7 +106,8 @@ class Handshaker:
         check_version(theirs, self._config)
         self._check_secrets(theirs)
         self._links.refuse_if_set_back()
-        self._links.refuse_if_expelled()
+        if not theirs.cluster_id:
+            self._links.refuse_if_expelled()
         session.hello = body
         removed_you = self._links.membership.was_removed(theirs.region)
         known_epoch = self._known_epoch(theirs, now_ms)

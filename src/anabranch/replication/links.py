@@ -127,13 +127,16 @@ class Links:
             )
 
     def expelled(self, reason: str) -> None:
-        """This region was removed from its cluster: have no more links."""
+        """This region was removed from its cluster: dial nobody, and admit nobody."""
         if not self.is_expelled:
             self.is_expelled = True
             self.local.expelled(reason)
 
     def refuse_if_expelled(self) -> None:
-        """Refuse a link to a removed region: a newcomer would get data that may be old from it."""
+        """Refuse a newcomer if this region was removed: its data may be old.
+
+        Members that do not know of the removal have links: whoever ordered it may have lost it.
+        """
         if self.is_expelled:
             raise Refusal(
                 Reason.EPOCH,

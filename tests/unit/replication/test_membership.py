@@ -200,6 +200,26 @@ def test_a_removed_region_admits_nobody() -> None:
     assert sorted(one.local.members) == [1, 2, 4]
 
 
+def test_a_removal_that_is_lost_leaves_a_member_with_links() -> None:
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(500)
+    world.sync_all()
+    for pair in ((1, 2), (1, 3), (2, 3)):
+        world.cut(*pair)
+    two.replicator.remove(3, force=True)
+    two.replicator.appended(world.now_ms)
+    world.run(100)
+    world.heal(2, 3)
+    world.run_until(lambda: three.local.noted("removed"))
+    two.crash()  # without the removal on its disk, and nobody else has it
+    two.start()
+    world.heal()
+    one.write()
+    world.run_until(world.converged, 30_000)
+    assert sorted(two.local.members) == [1, 2, 3]
+
+
 def test_what_a_removed_region_may_not_know_stays_until_all_have_its_removal_on_disk() -> None:
     world = World()
     one, two, _three = world.cluster(3)
