@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from anabranch.keyspace.replica import region_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.replication.frames import Row
 from anabranch.replication.membership import Membership
@@ -53,23 +54,25 @@ class StatusTable:
         A row may be used if (a) everything that its region has is applied here, so that no effect
         concurrent to the row's durable effects can still arrive, and (b) the effects that opened
         the newest epochs are on its disk: a region that has them accepts no more effects of former
-        epochs, of which their own region, having lost its newest effects, does not know all.
+        epochs, of which their own region, having lost its newest effects, does not know all. The
+        removal of that region does as well.
 
         A removed region counts until a row of each other region that may be used has its removal:
         before it has the removal on its disk, a member may still accept new effects from it.
         """
         waited_for = [*membership.others(), *self._removed_waited_for(durable, membership)]
         beginnings = membership.opened([membership.region, *waited_for])
+        removals = membership.removals()
         for region, row in self.rows.items():
-            if _has_begun(row.durable, beginnings) and covers(vector, row.have):
+            if _has_begun(row.durable, beginnings, removals) and covers(vector, row.have):
                 self._vouched[region] = row.durable
         vouched = [durable]
         for region in waited_for:
             known = self._vouched.get(region)
-            if known is None or not _has_begun(known, beginnings):
+            if known is None or not _has_begun(known, beginnings, removals):
                 return {}
             vouched.append(known)
-        if not _has_begun(durable, beginnings):
+        if not _has_begun(durable, beginnings, removals):
             return {}
         watermark = {o: min(known.get(o, 0) for known in vouched) for o in durable}
         return {replica_id: number for replica_id, number in watermark.items() if number}
@@ -112,7 +115,9 @@ class StatusTable:
         beginnings = membership.opened([membership.region, *others, *removed])
 
         def lacks(known: Mapping[int, int] | None) -> bool:
-            return known is None or not (covers(known, effects) and _has_begun(known, beginnings))
+            return known is None or not (
+                covers(known, effects) and _has_begun(known, beginnings, membership.removals())
+            )
 
         found = {region for region in others if lacks(self._vouched.get(region))}
         if lacks(durable):
@@ -123,5 +128,18 @@ class StatusTable:
         return sorted(found)
 
 
-def _has_begun(vector: Mapping[int, int], replica_ids: Iterable[int]) -> bool:
-    return all(vector.get(replica_id, 0) >= 1 for replica_id in replica_ids)
+def _has_begun(
+    vector: Mapping[int, int],
+    replica_ids: Iterable[int],
+    removals: Mapping[int, Mapping[int, int]],
+) -> bool:
+    """Whether a region that has this on its disk has begun with these epochs.
+
+    No member gets the beginning of an epoch that a removed region opened: the removal counts.
+    """
+    for replica_id in replica_ids:
+        if vector.get(replica_id, 0) < 1:
+            removal = removals.get(region_of(replica_id))
+            if removal is None or not covers(vector, removal):
+                return False
+    return True

@@ -130,6 +130,22 @@ def test_a_removed_region_is_waited_for_until_what_others_accepted_from_it_is_he
     assert known.watermark() == {1: 7}
 
 
+def test_an_epoch_that_a_region_opened_after_its_removal_is_not_waited_for() -> None:
+    known = Knowledge({1: 6}).hears(row(2, {1: 6}), row(3, {1: 2}, {3: 9}))
+    del known.local.members[3]
+    known.local.removed = {3: 0}
+    known.local.vector = {1: 7}
+    known.membership.notice_removals()
+    known.membership.learn([3 | 1 << 8])  # it dialled before it knew
+    assert known.watermark() == {}, "region 2 may still accept effects of its former epoch"
+    assert known.holding_back({1: 6}) == [1, 2]
+    known.local.durable = {1: 7}
+    known.hears(row(2, {1: 7}, version=3))
+    known.watermark()
+    assert known.watermark() == {1: 7}
+    assert known.holding_back({1: 6}) == []
+
+
 def test_a_region_alone_is_all_members() -> None:
     known = Knowledge({1: 5})
     known.local.members = {1: Member("", "", 0)}
