@@ -26,6 +26,9 @@ from tests.support.wire import Reply
 RECORDED = Path(os.environ.get("ANABRANCH_RECORDED") or REPOSITORY.parent / "shared" / "recorded")
 KNOWN = Path(__file__).with_name("known.tsv")
 REPLAY_SECONDS = 600
+TRIES = 3
+"""Some cases wait for tens of milliseconds, and a busy machine may hold the player up for longer.
+What is different is different in each run."""
 
 pytestmark = pytest.mark.timeout(REPLAY_SECONDS + 30)
 
@@ -72,10 +75,13 @@ def replay(server: AnabranchServer, folder: Path, *arguments: str) -> None:
     out = folder / "mismatches.json"
     command = [sys.executable, "-B", str(RECORDED / "replay.py"), *arguments]
     command += ["--port", str(server.port), "--known", str(KNOWN), "--json", str(out)]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=REPLAY_SECONDS
-    )
-    if done.returncode != 0:
+    for _ in range(TRIES):
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=REPLAY_SECONDS
+        )
+        if done.returncode == 0:
+            break
+    else:
         pytest.fail(f"{done.stdout[-20_000:]}\n{done.stderr[-2_000:]}", pytrace=False)
     known = known_differences()
     for mismatch in json.loads(out.read_text(encoding="utf-8"))["mismatches"]:
