@@ -54,8 +54,8 @@ class StatusTable:
         A row may be used if (a) everything that its region has is applied here, so that no effect
         concurrent to the row's durable effects can still arrive, and (b) the effects that opened
         the newest epochs are on its disk: a region that has them accepts no more effects of former
-        epochs, of which their own region, having lost its newest effects, does not know all. The
-        removal of that region does as well.
+        epochs, of which their own region, having lost its newest effects, does not know all. A
+        region that has the removal of another one accepts no more of its effects either.
 
         A removed region counts until a row of each other region that may be used has its removal:
         before it has the removal on its disk, a member may still accept new effects from it.
