@@ -118,6 +118,11 @@ def test_a_random_life(seed: int) -> None:
         wanted = [each for each in naive.live if low < each[0] <= high]
         assert log.count_numbered(low, high) == len(wanted)
         assert sum(b - a for _, a, b in log.spans_numbered(low, high)) == len(wanted)
+        newest, position = log.newest_slot_upto(low)
+        below = max((each for each in naive.live if each[0] <= low), default=(0, 0, -1))
+        assert below[0] <= newest <= low
+        assert position > below[2]
+        assert all(position <= each[2] for each in naive.live if each[0] > low)
         found = log.find_number(low)
         assert (found is not None) == any(each[0] == low for each in naive.live)
         some = [each for each in wanted if rng.random() < 0.8]  # a group was given the others
