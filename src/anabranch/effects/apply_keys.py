@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 from anabranch.effects import kinds
 from anabranch.effects.restoring import value_of
-from anabranch.effects.streams import begun_stream, bind_by_state, free_groups, renew_producers
+from anabranch.effects.streams import (
+    begun_stream,
+    bind_by_state,
+    free_groups,
+    remembered_tags,
+    renew_producers,
+)
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
@@ -38,7 +44,9 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
         whole = log.clear_upto(context.get(replica_id, 0), positions.get(replica_id, 0))
         keyspace.deferred_free.defer(whole)
     shared = stream.shared
+    before = remembered_tags(keyspace, effect.db, effect.key, stream)
     shared.clear(replica.knows)
+    replica.conflicts.displaced.remove((effect.db, effect.key), replica.knows)
     for name, group in list(stream.groups.items()):
         if group.drop_creations(lambda dot: not effect.expired or replica.knows(dot)):
             for replica_id in stream.logs:
@@ -50,7 +58,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     dot = replica.dot
     shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones)
     stream.recount()
-    renew_producers(keyspace, stream)
+    renew_producers(keyspace, effect.db, effect.key, stream, before)
     bind_by_state(keyspace, effect.db, effect.key, stream)
     keyspace.databases[effect.db].changed(effect.key)
 

@@ -7,7 +7,7 @@ What regions did concurrently is all kept, and one part of it counts
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.effects.streams import begun_stream, known_stream
+from anabranch.effects.streams import begun_stream, known_stream, remembered_tags, renew_producers
 from anabranch.keyspace.conflicts import Resolved
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
@@ -31,7 +31,7 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
         stream.producers.remember(effect.pid, effect.iid, effect.entry_id, effect.at_ms)
         return
     held = _held_tag(replica, stream, effect)
-    stream.shared.remember(
+    displaced = stream.shared.remember(
         stream,
         (replica.replica_id, replica.number),
         effect.pid,
@@ -41,6 +41,8 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
         effect.yields,
         replica.knows,
     )
+    if displaced:
+        replica.conflicts.displaced.add((effect.db, effect.key), effect.pid, displaced)
     if replica.replica_id != replica.own:
         # the context of an own effect is everything that is here
         replica.conflicts.detect(held, replica.resolves_for)
@@ -80,7 +82,10 @@ def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) ->
     limits = Limits(
         effect.stamp_ms, region_of(replica.replica_id), effect.duration_s, effect.maxsize
     )
-    stream.shared.set_limits(stream, replica.dot, limits, replica.knows)
+    before = remembered_tags(keyspace, effect.db, effect.key, stream)
+    if stream.shared.set_limits(stream, replica.dot, limits, replica.knows):
+        replica.conflicts.displaced.remove((effect.db, effect.key), replica.knows)
+        renew_producers(keyspace, effect.db, effect.key, stream, before)
 
 
 def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
@@ -88,6 +93,7 @@ def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
     stream = begun_stream(keyspace, effect.db, effect.key)
     stream.producers.drop_oldest(effect.pid, effect.count)
     stream.drop_tags(effect.pid)
+    keyspace.replica.conflicts.displaced.forget((effect.db, effect.key), effect.pid)
 
 
 def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:

@@ -19,6 +19,7 @@ from anabranch.effects.streams import (
     known_stream,
     renew_producers,
 )
+from anabranch.keyspace.displaced_tags import Side, join_displaced
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Dot, Replica
@@ -52,6 +53,7 @@ class KeyspaceJoin:
         mine, other = ours.replica, theirs.replica
         self._ours = ours
         self._theirs = theirs
+        self._displaced = other.conflicts.displaced
         self._partial = partial
         self._our = dict(mine.vector)
         self._their = dict(other.vector)
@@ -135,10 +137,19 @@ class KeyspaceJoin:
             theirs = Stream.of_regions(replica.own, *replica.default_limits())
         stream = begun_stream(ours, db, key)
         groups = dict(stream.groups)
+        displaced = replica.conflicts.displaced
+        spans_of = join_displaced(
+            Side(displaced.of((db, key)), stream.shared, self._our),
+            Side(self._displaced.of((db, key)), theirs.shared, self._their),
+        )
+        displaced.replace((db, key), spans_of)
+        shared, producers = stream.shared, stream.producers
+        before = {each: shared.dots(each) | theirs.shared.dots(each) for each in spans_of}
+        producers.maxsize = min(producers.maxsize, theirs.producers.maxsize)
         join_streams(stream, theirs, self._our, self._their, self._flushes[db])
         free_groups(ours, groups, stream)
         stream.recount()
-        renew_producers(ours, stream)
+        renew_producers(ours, db, key, stream, before)
         bind_by_state(ours, db, key, stream)
         for dot in stream.shared.tombstones:
             if not covers_dot(replica.watermark, dot):
@@ -180,7 +191,8 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     free_groups(ours, groups, stream)
     stream.write_as(mine.own)
     stream.recount()
-    renew_producers(ours, stream)
+    mine.conflicts.displaced.replace((db, key), other.conflicts.displaced.of((db, key)))
+    renew_producers(ours, db, key, stream, {})
     bind_by_state(ours, db, key, stream)
     for dot in stream.shared.tombstones:
         if not covers_dot(mine.watermark, dot):

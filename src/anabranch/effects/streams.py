@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anabranch.keyspace.conflicts import Conflicts
+from anabranch.keyspace.held_tags import CHUNK_TAGS
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ALONE
 from anabranch.stream.group import Group
+from anabranch.stream.shared import Dot, Tag
 from anabranch.stream.stream import Stream
 
 __all__ = [
@@ -91,6 +94,47 @@ def free_groups(keyspace: Keyspace, before: Mapping[bytes, Group], stream: Strea
             keyspace.deferred_free.defer(group)
 
 
-def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
-    """Compute the table of idempotent IDs, which XADD uses, from the tags."""
-    stream.renew_producers(*keyspace.replica.default_limits())
+Remembered = Mapping[bytes, set[Dot]]
+"""Tags by producer."""
+
+
+def remembered_tags(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> Remembered:
+    """What is remembered of producers with displaced tags; for :func:`renew_producers`."""
+    displaced = keyspace.replica.conflicts.displaced
+    return {pid: stream.shared.dots(pid) for pid in displaced.of((db, key))}
+
+
+def renew_producers(
+    keyspace: Keyspace, db: int, key: bytes, stream: Stream, before: Remembered
+) -> None:
+    """Compute the table of idempotent IDs, which XADD uses, from the tags.
+
+    Displaced tags come back where tags were removed that were remembered ``before``, or where more
+    are remembered now.
+    """
+    replica, place = keyspace.replica, (db, key)
+    displaced = replica.conflicts.displaced
+    most = stream.producers.maxsize
+    lost = {pid for pid, dots in before.items() if not dots <= stream.shared.dots(pid)}
+    for pid, dots in stream.renew_producers(*replica.default_limits()).items():
+        if dots:
+            displaced.add(place, pid, dots)
+    for pid in list(displaced.of(place)):
+        if pid in lost or stream.producers.maxsize > most:
+            _restore_displaced(replica.conflicts, db, key, pid, stream)
+
+
+def _restore_displaced(
+    conflicts: Conflicts, db: int, key: bytes, pid: bytes, stream: Stream
+) -> None:
+    """Remember displaced tags again, as many as there is room for."""
+    most = stream.producers.maxsize + CHUNK_TAGS
+    for held in conflicts.displaced_tags(db, key, pid):
+        stays, *_ = conflicts.beaten.get(held.dot, (0,))
+        tag = Tag(held.entry_id, held.at_ms, held.yields, stays if stays < held.entry_id else 0)
+        table = stream.shared.tags_of(pid)
+        table.setdefault(held.iid, {}).setdefault(held.dot, tag)
+        if len(table) > most:
+            stream.renew_table(pid)
+    if pid in stream.shared.tags:
+        stream.renew_table(pid)

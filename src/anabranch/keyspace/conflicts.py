@@ -8,9 +8,10 @@ Of the entries that regions added concurrently for one idempotent ID, the entry 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from anabranch.keyspace.displaced_tags import DisplacedTags
 from anabranch.keyspace.held_tags import Dot, HeldTag, HeldTags, are_concurrent
 from anabranch.keyspace.processed import Place, Processed
 
@@ -50,6 +51,7 @@ class Conflicts:
         "_context",
         "beaten",
         "counts",
+        "displaced",
         "dropped",
         "due",
         "heard",
@@ -64,6 +66,7 @@ class Conflicts:
         self.beaten: dict[Dot, Rank] = {}  # tags that lost, and the best rank reported for each
         self.counts: dict[int, int] = {}  # by replica ID, how many conflicts it has resolved
         self.due: dict[Dot, Due] = {}
+        self.displaced = DisplacedTags()
         self.dropped = 0  # count of tags dropped because there were too many
         self.resolved: deque[Resolved] = deque(maxlen=RESOLVED_MAX)
         self.processed = Processed()
@@ -114,6 +117,7 @@ class Conflicts:
             if number <= watermark.get(replica_id, 0) and number < oldest:
                 del self.beaten[replica_id, number]
         self.processed.prune(watermark, vector)
+        self.displaced.prune(watermark, vector)
 
     def record_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
         """Record that entries of a replica ID were acknowledged in a group of this region.
@@ -166,6 +170,26 @@ class Conflicts:
                 for tag in held:
                     self.detect(tag, cares)
 
+    def displaced_tags(self, db: int, key: bytes, pid: bytes) -> Iterator[HeldTag]:
+        """The held tags of a producer that may be displaced: some are remembered nevertheless."""
+        for replica_id, (low, high) in self.displaced.of((db, key)).get(pid, {}).items():
+            for tag in self.held[replica_id].after(low) if replica_id in self.held else ():
+                if tag.number > high:
+                    break
+                if tag[2:5] == (db, key, pid) and not self._is_replaced(tag):
+                    yield tag
+
+    def _is_replaced(self, tag: HeldTag) -> bool:
+        """Whether another held tag for the same idempotent ID has this one in its context."""
+        return any(
+            replica_id == tag.replica_id or other.context.get(tag.replica_id, 0) >= tag.number
+            for replica_id, held in self.held.items()
+            for other in held.find(
+                tag,
+                tag.number if replica_id == tag.replica_id else tag.context.get(replica_id, 0),
+            )
+        )
+
     def _queue(self, goes: HeldTag, stays: HeldTag) -> None:
         dot = goes.dot
         known = self.beaten.get(dot)
@@ -198,17 +222,20 @@ class Conflicts:
             list(self.counts.items()),
             self.dropped,
             self.processed.written(),
+            self.displaced.written(),
         ]
 
     def read(self, written: list[Any]) -> None:
         """Take over what :meth:`written` gave."""
-        chunks, beaten, counts, self.dropped, processed = written[:5]
+        chunks, beaten, counts, self.dropped, processed, *more = written
         for replica_id, data in chunks:
             self.held.setdefault(replica_id, HeldTags()).read(replica_id, data)
         for replica_id, number, ms, seq, winner, place in beaten:
             self.beaten[replica_id, number] = ms << 64 | seq, winner & 0xFF, winner, place
         self.counts = dict(counts)
         self.processed.read(processed)
+        for displaced in more[:1]:  # earlier versions did not write them
+            self.displaced.read(displaced)
 
     def join(
         self,

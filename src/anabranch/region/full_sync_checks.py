@@ -35,6 +35,7 @@ _Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
 _ReplicaId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
 _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Dot = tuple[_ReplicaId, _Number]
+_Span = tuple[_ReplicaId, _Number, _Number]
 _Creation = tuple[dict[int, int], int | None, int]
 """The fields of :class:`anabranch.stream.group.Creation`, whose types a compiled module loses."""
 
@@ -159,6 +160,8 @@ def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
     conflicts = replica.conflicts
     msgspec.convert(conflicts.counts, dict[_ReplicaId, _Number])
     msgspec.convert(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
+    displaced = [tuple(row) for row in conflicts.displaced.written()]
+    msgspec.convert(displaced, list[tuple[int, bytes, bytes, list[_Span]]])
     for replica_id, held in conflicts.held.items():
         newest = 0
         for tag in held:

@@ -145,6 +145,7 @@ class Tagged(Fact):
     entry_id: int
     yields: bool
     """Whether its entry is removed if another region accepted the ID for a smaller entry ID."""
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,14 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
             )
         case kinds.Remember():
             return Tagged(
-                replica_id, number, context, effect.pid, effect.iid, effect.entry_id, effect.yields
+                replica_id,
+                number,
+                context,
+                effect.pid,
+                effect.iid,
+                effect.entry_id,
+                effect.yields,
+                effect.at_ms,
             )
         case kinds.ConfigureProducers():
             return Configured(replica_id, number, context)

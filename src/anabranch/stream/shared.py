@@ -8,7 +8,7 @@ So every region shows the same, whatever the order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.compiling import mypyc_attr
@@ -86,11 +86,8 @@ class Bearer(Protocol):
     def set_ids(self, last_id: int, entries_added: int | None, max_deleted_id: int | None) -> None:
         """Set the counters, to greater or smaller values."""
 
-    def renew_producers(self, duration_s: int, maxsize: int) -> None:
-        """Compute limits and look-up tables again."""
-
-    def remember(self, pid: bytes, iid: bytes) -> None:
-        """Compute the reply to a retry with an idempotent ID."""
+    def remember(self, pid: bytes, iid: bytes) -> Collection[Dot]:
+        """Compute the reply to a retry with an idempotent ID; returns the displaced tags."""
 
 
 class Dots(Protocol):
@@ -231,12 +228,15 @@ class Shared:
         self.deadlines = with_row(self.deadlines, dot, at_ms)
         return self.deadline_ms
 
-    def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
-        """XCFGSET; idempotent IDs in its context are forgotten."""
+    def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> bool:
+        """XCFGSET; idempotent IDs in its context are forgotten.
+
+        Returns whether limits and look-up tables must be computed again.
+        """
         drop_covered(self.limits, covered)
         self.limits = with_row(self.limits, dot, limits)
         self.drop_tags(covered)
-        stream.renew_producers(limits.duration_s, limits.maxsize)
+        return True
 
     def remember(
         self,
@@ -248,13 +248,13 @@ class Shared:
         at_ms: int,
         yields: bool,
         covered: Covered,
-    ) -> None:
-        """A producer's idempotent ID stands for an entry; see :class:`Tag`."""
+    ) -> Collection[Dot]:
+        """A producer's idempotent ID stands for an entry; returns the tags that it displaced."""
         dots = self.tags_of(pid).setdefault(iid, {})
         if dots:
             drop_covered(dots, covered)
         dots[dot] = Tag(entry_id, at_ms, yields)
-        stream.remember(pid, iid)
+        return stream.remember(pid, iid)
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
         """A batch of a bulk producer; returns the resulting record."""
@@ -279,6 +279,10 @@ class Shared:
             found = {}
             self.tags = with_row(self.tags, pid, found)
         return found
+
+    def dots(self, pid: bytes) -> set[Dot]:
+        """The tags of a producer that are remembered."""
+        return {dot for dots in self.tags.get(pid, {}).values() for dot in dots}
 
     def accepted_of(self, pid: bytes) -> dict[Dot, Accepted]:
         """The table of a bulk producer's records; it is made if there is none."""
@@ -383,8 +387,9 @@ class _Nothing(Shared):
     def set_deadline(self, dot: Dot, at_ms: int | None, covered: Covered) -> int | None:
         return at_ms
 
-    def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
+    def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> bool:
         stream.producers.configure(limits.duration_s, limits.maxsize)
+        return False
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
         return record

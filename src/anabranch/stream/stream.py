@@ -7,7 +7,7 @@ out *spans* (stretches of wire-ready entries) or their bytes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import ClassVar
 
@@ -341,8 +341,11 @@ class Stream(Counted):
         )
         self.added_surplus = sum(shared.surpluses.values()) - sum(log.base for log in logs)
 
-    def renew_producers(self, duration_s: int, maxsize: int) -> None:
-        """Compute limits and look-up tables again; the given limits count if none were set."""
+    def renew_producers(self, duration_s: int, maxsize: int) -> dict[bytes, Collection[Dot]]:
+        """Compute limits and look-up tables again; the given limits count if none were set.
+
+        Returns the tags that are displaced now, by producer.
+        """
         shared = self.shared
         producers = self.producers
         if shared.limits:
@@ -350,15 +353,15 @@ class Stream(Counted):
         producers.duration_s, producers.maxsize = duration_s, maxsize
         producers.tables.clear()
         producers.tracked = 0
-        for pid in list(shared.tags):
-            self._renew_table(pid)
         self.ledger.renew({pid: max(dots.values()) for pid, dots in shared.accepted.items()})
+        return {pid: self.renew_table(pid) for pid in list(shared.tags)}
 
-    def remember(self, pid: bytes, iid: bytes, *, is_new: bool = True) -> None:
+    def remember(self, pid: bytes, iid: bytes, *, is_new: bool = True) -> Collection[Dot]:
         """Compute the reply to a retry with an idempotent ID whose tags have changed.
 
         The newest ``maxsize`` IDs of a producer are remembered, by (time, region, epoch, number) of
-        any region, so regions that have applied the same effects remember the same IDs.
+        any region, so regions that have applied the same effects remember the same IDs. Returns the
+        tags that are displaced now.
         """
         shared = self.shared
         producers = self.producers
@@ -370,19 +373,17 @@ class Stream(Counted):
         elif table and (iid in table or age_rank(dots) < age_rank(tags[next(reversed(table))])):
             producers.iids_added += is_new
             if is_new:
-                self._insert(pid, iid)
-            else:
-                table[iid] = dots[winner(dots)].answered, table[iid][1]
-            return
+                return self._insert(pid, iid)
+            table[iid] = dots[winner(dots)].answered, table[iid][1]
+            return ()
         if len(dots) > 1:
             dropped = producers.remember(pid, iid, dots[winner(dots)].answered, _newest_ms(dots))
         else:
             ((entry_id, at_ms, _, stays),) = dots.values()
             dropped = producers.remember(pid, iid, stays or entry_id, at_ms)
-        if dropped is not None:
-            tags.pop(dropped, None)
+        return () if dropped is None else tags.pop(dropped, ())
 
-    def _insert(self, pid: bytes, iid: bytes) -> None:
+    def _insert(self, pid: bytes, iid: bytes) -> Collection[Dot]:
         """Put an idempotent ID that came late, or exists already, to the place of its rank."""
         shared = self.shared
         producers, tags = self.producers, shared.tags[pid]
@@ -393,32 +394,34 @@ class Stream(Counted):
         known = list(table.items())
         at = bisect_left(known, age_rank(dots), key=lambda item: age_rank(tags[item[0]]))
         known.insert(at, (iid, (dots[winner(dots)].answered, _newest_ms(dots))))
-        for oldest, _ in known[: -producers.maxsize]:
-            del tags[oldest]
+        displaced = [dot for oldest, _ in known[: -producers.maxsize] for dot in tags.pop(oldest)]
         producers.tables[pid] = dict(known[-producers.maxsize :])
         producers.tracked += len(producers.tables[pid])
+        return displaced
 
-    def _renew_table(self, pid: bytes) -> None:
-        """Compute a producer's look-up table again."""
+    def renew_table(self, pid: bytes) -> Collection[Dot]:
+        """Compute a producer's look-up table again; returns the tags that are displaced now."""
         shared = self.shared
         producers, tags = self.producers, shared.tags[pid]
         newest = sorted(tags, key=lambda iid: age_rank(tags[iid]))[-producers.maxsize :]
+        producers.tracked -= len(producers.tables.get(pid, ()))
         producers.tables[pid] = {}
         for iid in newest:
             dots = tags[iid]
             producers.restore(pid, iid, dots[winner(dots)].answered, _newest_ms(dots))
-        self.drop_tags(pid)
+        return self.drop_tags(pid)
 
-    def drop_tags(self, pid: bytes) -> None:
-        """Drop the tags of a producer that are not in its look-up table any more."""
+    def drop_tags(self, pid: bytes) -> Collection[Dot]:
+        """Drop the tags of a producer that are not in its look-up table any more; returns them."""
         shared = self.shared
         known = self.producers.tables.get(pid, {})
         table = shared.tags.get(pid)
-        if table is not None and len(table) > len(known):
-            for iid in [iid for iid in table if iid not in known]:
-                del table[iid]
-            if not table:
-                del shared.tags[pid]
+        if table is None or len(table) <= len(known):
+            return ()
+        dropped = [dot for iid in list(table) if iid not in known for dot in table.pop(iid)]
+        if not table:
+            del shared.tags[pid]
+        return dropped
 
     def copy(self) -> Stream:
         """An independent copy with groups, pending entries, counters and producers."""
