@@ -138,9 +138,11 @@ class Snapshots:
         try:
             with _needing_memory():
                 self._work(run)
-        except OSError as problem:
+        except Exception as problem:
             self._stop_running()
             self._failed(run, problem)
+            if not isinstance(problem, OSError):
+                raise  # a bug; the next snapshot can begin all the same
 
     def _work(self, run: _Run) -> None:
         """Write one slice. Raises :class:`OSError` and :class:`MemoryError`."""

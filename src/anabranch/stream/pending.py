@@ -112,6 +112,9 @@ class PendingList:
             for entry in fresh.values():
                 self.add(entry)
             return
+        for frozen in self.frozen:  # its newest entries may have left
+            for entry_id in fresh:
+                frozen.keep(entry_id, None)
         self.entries.update(fresh)
         self._order.extend(fresh)
 

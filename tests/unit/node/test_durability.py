@@ -6,10 +6,11 @@ when told to.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import random
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +24,7 @@ from anabranch.oplog.batch import effects_in
 from anabranch.oplog.errors import SyncFailedError
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import first_position_of, turns_in
-from anabranch.oplog.snapshot import position_of
+from anabranch.oplog.snapshot import Snapshot, position_of
 from anabranch.server import connection
 from anabranch.server.stop import orderly_stop
 from anabranch.simulator.disk import Fault
@@ -664,6 +665,33 @@ async def test_a_snapshot_that_fails_leaves_everything_as_it_was(
     await snapshot_is_over(world)
     assert b"rdb_last_bgsave_status:ok" in await client.do("INFO persistence")
     world.check_recovery()
+
+
+async def test_after_a_bug_in_a_snapshot_the_next_one_can_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    await client.do("XADD s 1-0 f v")
+    reported: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reported.append(context["exception"])
+    )
+
+    def broken(self: Snapshot) -> Iterator[bytes]:
+        raise KeyError("a bug")
+        yield b""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "bodies", broken)
+        assert await client.do("BGSAVE") == b"Background saving started"
+        await snapshot_is_over(world)
+    assert [type(each) for each in reported] == [KeyError]
+    assert "snapshot.failed" in world.events()
+    assert not any("snapshot" in name for name in world.disk.names())
+    assert await client.do("BGSAVE") == b"Background saving started"
+    await snapshot_is_over(world)
+    assert b"rdb_last_bgsave_status:ok" in await client.do("INFO persistence")
 
 
 async def test_a_log_turned_off_during_a_snapshot_keeps_what_it_holds(world: World) -> None:

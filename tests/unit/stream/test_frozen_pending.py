@@ -91,6 +91,21 @@ def test_two_read_the_same_list_from_different_moments(monkeypatch: pytest.Monke
     assert later == [10, 12, 14, 16, 18, 24, 26, 28]
 
 
+def test_entries_that_come_again_after_the_newest_have_left(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(frozen_pending, "_PIECE", 2)
+    group = a_group(entries=10)
+    pending = group.pending[LOCAL_REGION]
+    group.acknowledge([14, 16])
+    expected = [shown(entry) for entry in group.between(0, 99)]
+    reader = FrozenPending(pending).pieces()
+    read = list(map(shown, next(reader)))
+    group.acknowledge(range(14, 40))
+    assert pending.last() is not None
+    group.deliver(LOCAL_REGION, range(14, 40), group.consumer(b"new", 0), 7)  # XGROUP SETID
+    read += [shown(entry) for piece in reader for entry in piece]
+    assert read == expected
+
+
 def test_a_list_that_nobody_reads_to_the_end_is_free_when_it_is_released():
     group = a_group(10)
     pending = group.pending[LOCAL_REGION]
