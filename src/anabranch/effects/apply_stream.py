@@ -14,6 +14,7 @@ from anabranch.effects.streams import begun_stream, bind_by_state, known_stream,
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
+from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
@@ -200,15 +201,16 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
         return
     for replica_id, edges in effect.ranges:
         log = stream.log_of(replica_id)
-        for low, high in zip(edges[::2], edges[1::2], strict=True):
+        gone = Ranges(zip(edges[::2], edges[1::2], strict=True))
+        for low, high in gone:
             if effect.trimmed:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
             for group in stream.groups.values():
                 group.keep_place(replica_id, log, high)
             keyspace.deferred_free.defer(log.remove_numbered(low, high))
-            if effect.dereferenced:
-                for group in stream.groups.values():
-                    group.drop_between(replica_id, low, high)
+        if effect.dereferenced:
+            for group in stream.groups.values():
+                group.drop_numbers(replica_id, gone)
     for replica_id, number, entry_id in effect.deleted:
         stream.log_of(replica_id).record_deleted(number, entry_id)
     stream.recount()

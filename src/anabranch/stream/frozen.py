@@ -287,7 +287,8 @@ def _restore_progress(group: Group, parts: list[Any]) -> None:
     group.delivered = {replica_id: Ranges.of_flat(edges) for replica_id, edges in delivered}
     group.hidden = {replica_id: Ranges.of_flat(edges) for replica_id, edges in hidden}
     group.rewound = dict.fromkeys(rewound)
-    group.discarded = {replica_id: dict.fromkeys(numbers) for replica_id, numbers in discarded}
+    for replica_id, numbers in discarded:
+        group.give_up(replica_id, numbers)
     for replica_id, low, sent, last, closed in runs:
         group.runs.setdefault(replica_id, []).append(Run(low, sent, last, closed=closed))
     if more:

@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from sortedcontainers import SortedDict
+
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
@@ -66,7 +68,8 @@ class Group(GroupProgress):
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
         super().__init__(last_delivered_id, entries_read)
         # this region's own part, by replica ID
-        self.discarded: dict[int, dict[int, None]] = {}  # given up by XGROUP DELCONSUMER
+        # The numbers of entries that XGROUP DELCONSUMER gave up
+        self.discarded: dict[int, SortedDict[int, None]] = {}
         self.runs: dict[int, list[Run]] = {}
 
     # -- where a copy of the stream goes on -------------------------------------------------------
@@ -102,7 +105,7 @@ class Group(GroupProgress):
             ranges = self.delivered[replica_id] = Ranges.of_flat(edges)
             self.runs[replica_id] = [Run(low, low, high) for low, high in ranges]
         for replica_id, number in given_up:
-            self.discarded.setdefault(replica_id, {})[number] = None
+            self.give_up(replica_id, [number])
 
     def drop_creations(self, is_removed: Callable[[Dot], bool]) -> bool:
         """Drop removed creations; returns whether any is left: without one the group ends."""
@@ -176,14 +179,25 @@ class Group(GroupProgress):
                 runs.append(Run(number - 1, number - 1, number))
 
     def discard_consumer(self, name: bytes) -> None:
-        """Delete a consumer. Its pending entries stay for other regions to deliver."""
+        """Delete a consumer. Its pending entries stay for other regions to deliver.
+
+        Not so those that were acknowledged before, and are pending again after SETID or XCLAIM
+        FORCE: no other region would deliver them.
+        """
         consumer = self.consumers.get(name)
         if consumer is not None:
             for replica_id, pending in consumer.pending.items():
-                for entry in pending.entries.values():
-                    if entry.number:
-                        self.discarded.setdefault(replica_id, {})[entry.number] = None
+                done = [each.get(replica_id, Ranges()) for each in self.acknowledged.values()]
+                numbers = [entry.number for entry in pending.entries.values() if entry.number]
+                self.give_up(
+                    replica_id, [each for each in numbers if not any(each in some for some in done)]
+                )
             self.remove_consumer(name)
+
+    def give_up(self, replica_id: int, numbers: Iterable[int]) -> None:
+        """Leave delivered entries to other regions."""
+        known = self.discarded.setdefault(replica_id, SortedDict())
+        known.update(dict.fromkeys(numbers))
 
     def claim(
         self,
@@ -253,25 +267,26 @@ class Group(GroupProgress):
         return grown
 
     def _first_open(self, replica_id: int, log: RegionLog | None, run: Run) -> int | None:
-        """The lowest number in a run whose entry exists and is pending or was given up."""
+        """The lowest number in a run whose entry exists and is pending or was given up.
+
+        What was acknowledged in other regions' eyes stays so, even if it is pending here again.
+        """
         if log is None:
             return None
         opened = None
+        low = max(run.low, run.sent)
         pending = self.pending.get(replica_id)
         if pending is not None:
-            for entry in pending.between(log.id_upto(run.low), MAX_ID):
+            for entry in pending.between(log.id_upto(low), MAX_ID):
                 if entry.number > run.last:
                     break
-                if entry.number > run.low and log.find_number(entry.number) is not None:
+                if entry.number > low and log.find_number(entry.number) is not None:
                     opened = entry.number
                     break
-        for number in self.discarded.get(replica_id, ()):
-            if (
-                run.low < number <= run.last
-                and (opened is None or number < opened)
-                and log.find_number(number) is not None
-            ):
-                opened = number
+        if given_up := self.discarded.get(replica_id):
+            for number in given_up.irange(low + 1, run.last if opened is None else opened - 1):
+                if log.find_number(number) is not None:
+                    return number
         return opened
 
     def acknowledge_runs(
@@ -309,7 +324,7 @@ class Group(GroupProgress):
         """Drop acknowledged entries from pending lists; do not deliver them, even after SETID."""
         if (hidden := self.hidden.get(replica_id)) is not None:
             self.hidden[replica_id] = hidden.without(numbers)
-        self._drop(replica_id, numbers)
+        self.drop_numbers(replica_id, numbers)
 
     def _sweep_runs(self) -> None:
         """Drop closed runs that are acknowledged as a whole."""
@@ -319,32 +334,27 @@ class Group(GroupProgress):
 
     def drop_between(self, replica_id: int, low: int, high: int) -> None:
         """Drop the entries with numbers in ``(low, high]`` from pending and given up entries."""
-        self._drop(replica_id, Ranges([(low, high)]))
+        self.drop_numbers(replica_id, Ranges([(low, high)]))
 
-    def _drop(self, replica_id: int, numbers: Ranges) -> None:
-        """Do the same for several intervals in one walk."""
-        if not numbers:
-            return
-        top = numbers.highs[-1]
+    def drop_numbers(self, replica_id: int, numbers: Ranges) -> None:
+        """Do the same for several intervals."""
         pending = self.pending.get(replica_id)
         if pending is not None and pending.entries:
-            gone = []
-            for entry in pending.between(MIN_ID, MAX_ID):
-                if entry.number > top:
-                    break
-                if entry.number in numbers:
-                    gone.append(entry.entry_id)
-            for entry in pending.pop_all(gone):
+            gone = pending.numbered(numbers)
+            for entry in pending.pop_all([entry.entry_id for entry in gone]):
                 self._detach(replica_id, entry)
-        discarded = self.discarded.get(replica_id)
-        if discarded:
-            for number in [number for number in discarded if number in numbers]:
-                del discarded[number]
+        if given_up := self.discarded.get(replica_id):
+            for low, high in numbers:
+                for number in list(given_up.irange(low + 1, high)):
+                    del given_up[number]
 
     def drop_dots(self, dots: list[tuple[int, int]]) -> None:
         """Drop single pending entries, named by replica ID and number."""
+        gone: dict[int, Ranges] = {}
         for replica_id, number in dots:
-            self.drop_between(replica_id, number - 1, number)
+            gone.setdefault(replica_id, Ranges()).add(number - 1, number)
+        for replica_id, numbers in gone.items():
+            self.drop_numbers(replica_id, numbers)
 
     def has_processed(self, replica_id: int, number: int) -> bool:
         """Whether this region has delivered an entry and no consumer has it pending any more.
@@ -361,7 +371,7 @@ class Group(GroupProgress):
         ):
             return False
         pending = self.pending.get(replica_id)
-        return pending is None or all(entry.number != number for entry in pending.entries.values())
+        return pending is None or not pending.numbered(Ranges([(number - 1, number)]))
 
     def copy(self) -> Group:
         """An independent copy with consumers and pending entries, for a region alone.

@@ -16,14 +16,16 @@ from itertools import repeat
 from operator import lt
 from typing import Protocol
 
-from anabranch.stream.entry_id import equal_id_rank
+from anabranch.stream.entry_id import MAX_ID, equal_id_rank
 from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.ranges import Ranges
 
 __all__ = ["Consumer", "PendingList", "View", "first_of", "ranked", "walk"]
 
 _SWEEP_MIN = 64
 _SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
 _PIECE = 256  # IDs looked up together
+_SEARCH = 8  # a search takes the time of so many entries in a walk over all
 _FEW_LATE = 16  # so many memory moves take less time than one pass over a long list
 _LATE_MAX = 1000  # and one for each ``_LATE_SHARE`` others: then a pass is cheap for each of them
 _LATE_SHARE = 64
@@ -190,6 +192,45 @@ class PendingList:
         if ids and ids[-1] > end:
             del ids[bisect_right(ids, end) :]
         return list(filter(None, map(self.entries.get, ids))), upto
+
+    def numbered(self, numbers: Ranges) -> list[PendingEntry]:
+        """The entries with these numbers, where several regions write: they ascend as IDs do."""
+        if len(numbers) * _SEARCH > len(self.entries):
+            return [each for each in self.entries.values() if each.number in numbers]
+        found: list[PendingEntry] = []
+        for low, high in numbers:
+            start = self._id_above(low)
+            if start is None:
+                break
+            for entry in self.between(start, MAX_ID):
+                if entry.number > high:
+                    break
+                found.append(entry)
+        return found
+
+    def _id_above(self, number: int) -> int | None:
+        """The ID of the first entry with a greater number, or None."""
+        order, entries = self._ordered(), self.entries
+        low, high = 0, len(order)
+        while low < high:
+            middle = index = (low + high) // 2
+            while index < high and order[index] not in entries:
+                index += 1
+            if index - middle > _PIECE:  # otherwise each search steps over them
+                del order[middle:index]
+                high -= index - middle
+                index = middle
+            if index < high and entries[order[index]].number <= number:
+                low = index + 1
+            else:
+                high = middle
+        index = low
+        while index < len(order) and order[index] not in entries:
+            index += 1
+        if index - low > _PIECE:
+            del order[low:index]
+            index = low
+        return order[index] if index < len(order) else None
 
     def first(self) -> PendingEntry | None:
         """The entry with the smallest ID."""
