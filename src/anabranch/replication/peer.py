@@ -146,6 +146,7 @@ class Session:
         self.stage = stage
         self.dialled = dialled
         """The address, if this region dialled."""
+        self.began_ms = heard_ms
         self.heard_ms = heard_ms
         self.names = names
         """The names in the certificate of the other side; None without a certificate."""

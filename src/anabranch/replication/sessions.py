@@ -27,6 +27,12 @@ __all__ = ["Sessions"]
 SILENT_MS: Final = 5000.0
 """A link is given up after a silence of this length."""
 
+HANDSHAKE_MS: Final = 10_000.0
+"""A handshake that this region began is given up after this."""
+
+STRANGERS_MS: Final = 1000.0
+"""The least interval of two reports of refusals with sides that have proved nothing."""
+
 HALF_OPEN_MS: Final = 2000.0
 """Two heartbeats: from then on another link to the same region takes precedence."""
 
@@ -160,7 +166,7 @@ class Sessions:
         self._links.transport.close(session.link)
         self._report_refusal(session, message.reason, message.text, now_ms, by="them")
         retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
-        if message.ask is not None:
+        if message.ask is not None and session.stage is Stage.MEMBERS:  # its proof was checked
             self.dialler.recommend(message.ask)
         if message.reason == Reason.REMOVED:
             retry_after_ms = DELAY_MS_MAX
@@ -219,22 +225,38 @@ class Sessions:
         if reason not in UNSPOKEN:
             region = session.region or (session.theirs.region if session.theirs else 0)
             line = "".join(each if each.isprintable() else "?" for each in text)
+            is_stranger = session.dialled is None and session.stage is not Stage.UP
+            if is_stranger and by == "them":
+                by = "a side that has proved nothing"
             self._links.refusal = f"region {region}: {line} (refused by {by})"
-            if region in self._links.peers:
+            if region in self._links.peers and not (is_stranger and by != "us"):
                 self._links.peers[region].refusal = self._links.refusal
             self._links.report_once(
-                "refused", (region, session.dialled), now_ms,
+                "refused", None if is_stranger else (region, session.dialled), now_ms,
+                at_most_every_ms=STRANGERS_MS if is_stranger else 0,
                 region=region, reason=reason, text=text, by=by,
             )  # fmt: skip
 
     # -- reasons to end sessions ------------------------------------------------------------------
 
     def end_silent(self, now_ms: float) -> None:
-        """End sessions on which nothing was heard for :data:`SILENT_MS`."""
+        """End sessions on which nothing was heard for :data:`SILENT_MS`.
+
+        And those of a dial whose handshake takes too long: frames of unknown types mean nothing.
+        The transport gives links that others have dialled a deadline.
+        """
         for session in list(self._links.sessions.values()):
             if now_ms - session.heard_ms >= SILENT_MS:
                 text = f"nothing was heard for {SILENT_MS / 1000:g} s"
-                self.refuse(session.link, Refusal(Reason.SILENT, text), now_ms)
+            elif (
+                session.dialled is not None
+                and session.stage is not Stage.UP
+                and now_ms - session.began_ms >= HANDSHAKE_MS
+            ):
+                text = f"the handshake was not over after {HANDSHAKE_MS / 1000:g} s"
+            else:
+                continue
+            self.refuse(session.link, Refusal(Reason.SILENT, text), now_ms)
 
     def end_if_set_back(self, now_ms: float) -> None:
         """A region that was set back ends the links that it has."""
