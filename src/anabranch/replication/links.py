@@ -90,21 +90,17 @@ class Links:
             counters.sent_bytes += len(frame)
             counters.sent_raw_bytes += len(frame) + saved
 
-    def report_once(
-        self,
-        event: str,
-        subject: object,
-        now_ms: float,
-        at_most_every_ms: float = 0,
-        **facts: object,
-    ) -> None:
-        """Report an event, unless the same was reported of this subject a short while ago.
+    def report_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
+        """Report an event, unless the same was reported of this subject a short while ago."""
+        self.report_rarely(event, subject, now_ms, 0, **facts)
 
-        Whatever the facts are, it is reported of a subject ``at_most_every_ms``.
-        """
+    def report_rarely(
+        self, event: str, subject: object, now_ms: float, pause_ms: float, **facts: object
+    ) -> None:
+        """Do the same, but report other facts only after a pause, too."""
         content = tuple(sorted(facts.items(), key=lambda item: item[0]))
         last, at_ms = self._noted.get((event, subject), (None, float("-inf")))
-        if now_ms - at_ms >= (NOTE_AGAIN_MS if last == content else at_most_every_ms):
+        if now_ms - at_ms >= (NOTE_AGAIN_MS if last == content else pause_ms):
             self._noted[event, subject] = content, now_ms
             self.local.report_event(event, **facts)
 
