@@ -181,6 +181,11 @@ def test_what_every_member_has_is_forgotten() -> None:
         assert node.replica.conflicts.displaced.written() == []
 
 
+@pytest.mark.parametrize("seed", [3547, 4052, 4086, 4173, 4195, 4330, 4770])
+def test_histories_that_failed_once(seed: int) -> None:
+    _History(seed).run()
+
+
 @pytest.mark.parametrize("first", range(1, 1001, 200))
 def test_random_histories(first: int) -> None:
     reached: Counter[str] = Counter()

@@ -147,6 +147,10 @@ class KeyspaceJoin:
         before = {each: shared.dots(each) | theirs.shared.dots(each) for each in spans_of}
         producers.maxsize = min(producers.maxsize, theirs.producers.maxsize)
         join_streams(stream, theirs, self._our, self._their, self._flushes[db])
+        for pid in spans_of:  # a side that had displaced a tag may know its resolution alone
+            for dots in shared.tags.get(pid, {}).values():
+                for dot, tag in dots.items():
+                    dots[dot] = replica.conflicts.as_resolved(dot, tag)
         free_groups(ours, groups, stream)
         stream.recount()
         renew_producers(ours, db, key, stream, before)

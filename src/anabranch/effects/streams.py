@@ -9,7 +9,7 @@ from anabranch.keyspace.held_tags import CHUNK_TAGS
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ALONE
 from anabranch.stream.group import Group
-from anabranch.stream.shared import Dot, Tag
+from anabranch.stream.shared import Dot, Tag, drop_covered
 from anabranch.stream.stream import Stream
 
 __all__ = [
@@ -127,14 +127,18 @@ def renew_producers(
 def _restore_displaced(
     conflicts: Conflicts, db: int, key: bytes, pid: bytes, stream: Stream
 ) -> None:
-    """Remember displaced tags again, as many as there is room for."""
-    most = stream.producers.maxsize + CHUNK_TAGS
+    """Remember displaced tags again, as many as there is room for.
+
+    Tags that were remembered may be older, and are displaced then.
+    """
+    displaced, most = conflicts.displaced, stream.producers.maxsize + CHUNK_TAGS
     for held in conflicts.displaced_tags(db, key, pid):
-        stays, *_ = conflicts.beaten.get(held.dot, (0,))
-        tag = Tag(held.entry_id, held.at_ms, held.yields, stays if stays < held.entry_id else 0)
         table = stream.shared.tags_of(pid)
-        table.setdefault(held.iid, {}).setdefault(held.dot, tag)
+        dots = table.setdefault(held.iid, {})
+        drop_covered(dots, held.knows)
+        tag = Tag(held.entry_id, held.at_ms, held.yields)
+        dots.setdefault(held.dot, conflicts.as_resolved(held.dot, tag))
         if len(table) > most:
-            stream.renew_table(pid)
+            displaced.add((db, key), pid, stream.renew_table(pid))
     if pid in stream.shared.tags:
-        stream.renew_table(pid)
+        displaced.add((db, key), pid, stream.renew_table(pid))

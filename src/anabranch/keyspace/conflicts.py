@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from anabranch.keyspace.displaced_tags import DisplacedTags
 from anabranch.keyspace.held_tags import Dot, HeldTag, HeldTags, are_concurrent
 from anabranch.keyspace.processed import Place, Processed
+from anabranch.stream.shared import Tag
 
 __all__ = ["Conflicts", "Due", "Resolved"]
 
@@ -170,9 +171,14 @@ class Conflicts:
                 for tag in held:
                     self.detect(tag, cares)
 
+    def as_resolved(self, dot: Dot, tag: Tag) -> Tag:
+        """The tag of an effect with what a resolution says of it, which may have missed the tag."""
+        rank = self.beaten.get(dot)
+        return tag if rank is None or rank[0] >= tag.answered else tag._replace(stays=rank[0])
+
     def displaced_tags(self, db: int, key: bytes, pid: bytes) -> Iterator[HeldTag]:
         """The held tags of a producer that may be displaced: some are remembered nevertheless."""
-        for replica_id, (low, high) in self.displaced.of((db, key)).get(pid, {}).items():
+        for replica_id, (low, high) in dict(self.displaced.of((db, key)).get(pid, {})).items():
             for tag in self.held[replica_id].after(low) if replica_id in self.held else ():
                 if tag.number > high:
                     break
@@ -182,7 +188,7 @@ class Conflicts:
     def _is_replaced(self, tag: HeldTag) -> bool:
         """Whether another held tag for the same idempotent ID has this one in its context."""
         return any(
-            replica_id == tag.replica_id or other.context.get(tag.replica_id, 0) >= tag.number
+            other.knows(tag.dot)
             for replica_id, held in self.held.items()
             for other in held.find(
                 tag,

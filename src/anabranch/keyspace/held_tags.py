@@ -68,14 +68,17 @@ class HeldTag(NamedTuple):
         """Of several tags for one idempotent ID the one with the smallest rank wins."""
         return self.entry_id, self.replica_id & 0xFF, self.replica_id, self.number
 
+    def knows(self, dot: Dot) -> bool:
+        """Whether another effect is in the context of this one."""
+        replica_id, number = dot
+        if replica_id == self.replica_id:
+            return number < self.number
+        return number <= self.context.get(replica_id, 0)
+
 
 def are_concurrent(one: HeldTag, other: HeldTag) -> bool:
     """Whether neither is in the context of the other."""
-    return (
-        one.replica_id != other.replica_id
-        and one.number > other.context.get(one.replica_id, 0)
-        and other.number > one.context.get(other.replica_id, 0)
-    )
+    return one.dot != other.dot and not (one.knows(other.dot) or other.knows(one.dot))
 
 
 _number = attrgetter("number")
