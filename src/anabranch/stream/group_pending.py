@@ -3,7 +3,7 @@
 Released (NACKed) entries are pending without a consumer; ``released`` keeps the order of their
 release. ``by_age`` orders the other pending entries by (delivery time, last update). It is built by
 the first ``XREADGROUP ... CLAIM`` of a group and kept up to date afterwards, so groups without
-claims do not pay for it.
+claims do not pay for it. ``ghosts`` keeps CLAIM from walking the same deleted entries each time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ __all__ = ["MAX_DELIVERIES", "GroupPending"]
 MAX_DELIVERIES = (1 << 63) - 1
 """Delivery counts saturate here; XNACK FATAL sets it."""
 
+Aged = tuple[int, int, PendingEntry]
+"""``(delivery ms, stamp, entry)``"""
+
 _CONSUMER = attrgetter("consumer")
 _ENTRY_ID = attrgetter("entry_id")
 
@@ -35,6 +38,7 @@ class GroupPending:
         "acknowledgements",
         "by_age",
         "consumers",
+        "ghosts",
         "pending",
         "redeliveries",
         "released",
@@ -46,7 +50,8 @@ class GroupPending:
         self.pending: dict[int, PendingList] = defaultdict(PendingList)
         self.consumers: dict[bytes, Consumer] = {}
         self.released: dict[PendingEntry, None] = {}
-        self.by_age: SortedList[tuple[int, int, PendingEntry]] | None = None
+        self.by_age: SortedList[Aged] | None = None
+        self.ghosts: Aged | None = None  # no entry before it in ``by_age`` exists in the stream
         self.stamp = 0
         # Counts of this process; not part of the state:
         self.acknowledgements = 0
@@ -158,6 +163,7 @@ class GroupPending:
             own.extend(by_id)
         if self.by_age is not None:
             self.by_age.update([(now_ms, entry.stamp, entry) for entry in fresh])
+            self._rewind(now_ms)
 
     def acknowledge(self, ids: Sequence[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
@@ -228,6 +234,7 @@ class GroupPending:
             own.add(entry)
             if self.by_age is not None:
                 self.by_age.add((delivery_ms, stamp, entry))
+                self._rewind(delivery_ms)
         return entry
 
     def adopt_pending(
@@ -268,15 +275,21 @@ class GroupPending:
         if self.by_age is not None:
             self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
 
-    def oldest_first(self) -> SortedList[tuple[int, int, PendingEntry]]:
-        """Pending entries that have a consumer, as (delivery ms, stamp), the oldest first."""
+    def _rewind(self, delivery_ms: int) -> None:
+        """Call this behind each addition to ``by_age``: the clock and XCLAIM may go back."""
+        if self.ghosts is not None and delivery_ms < self.ghosts[0]:
+            self.ghosts = None
+
+    def oldest_first(self) -> Iterator[Aged]:
+        """Pending entries that have a consumer, the oldest first, without known ghosts."""
         if self.by_age is None:
             self.by_age = SortedList(
                 (entry.delivery_ms, entry.stamp, entry)
                 for entry in self.between(MIN_ID, MAX_ID)
                 if entry.consumer is not None
             )
-        return self.by_age
+            self.ghosts = None
+        return self.by_age.irange(self.ghosts)
 
     def region_of(self, entry: PendingEntry) -> int:
         """The region in whose list an entry is pending."""

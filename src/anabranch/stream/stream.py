@@ -189,6 +189,14 @@ class Stream(Counted):
         found = None if log is None else log.find_number(entry.number)
         return None if found is None else (replica_id, *found)
 
+    def oldest_delivery_ms(self, group: Group) -> int | None:
+        """When the oldest pending entry that still exists was delivered to its consumer."""
+        for aged in group.oldest_first():
+            group.ghosts = aged
+            if self.find_pending(group, aged[2]) is not None:
+                return aged[0]
+        return None
+
     def claimable(
         self, group: Group, entry_id: int
     ) -> list[tuple[tuple[int, Block, int] | None, PendingEntry | None]]:
@@ -275,6 +283,8 @@ class Stream(Counted):
         if last_id < self.last_id:
             for log in self.logs.values():
                 log.reopen_at(last_id)
+            for group in self.groups.values():
+                group.ghosts = None  # IDs of trimmed entries may be used again
         self.last_id = last_id
         if entries_added is not None:
             self.entries_added = entries_added

@@ -7,7 +7,7 @@ command fails before anything is delivered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
@@ -176,7 +176,7 @@ def _claim(
     """Released entries in NACK order, then entries idle for long enough, the oldest first."""
     chunks: list[bytes] = []
     rows: list[_Row] = []
-    for entry in _claimable(group, ctx.now_ms, request.claim_ms or 0):
+    for entry in _claimable(stream, group, ctx.now_ms, request.claim_ms or 0):
         if len(chunks) == request.count or (budget is not None and budget.exhausted):
             break
         found = stream.find_pending(group, entry)
@@ -207,14 +207,18 @@ def _claim(
     return chunks
 
 
-def _claimable(group: Group, now_ms: int, min_idle_ms: int) -> list[PendingEntry]:
-    """Candidates in the order in which CLAIM serves them."""
-    candidates = list(group.released)
+def _claimable(
+    stream: Stream, group: Group, now_ms: int, min_idle_ms: int
+) -> Iterator[PendingEntry]:
+    """Candidates in the order in which CLAIM serves them. Nothing must change meanwhile."""
+    yield from group.released
+    oldest_ms = stream.oldest_delivery_ms(group)
+    if oldest_ms is None or now_ms - oldest_ms < min_idle_ms:
+        return
     for delivery_ms, _, entry in group.oldest_first():
         if now_ms - delivery_ms < min_idle_ms:
             break
-        candidates.append(entry)
-    return candidates
+        yield entry
 
 
 def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
@@ -232,16 +236,9 @@ def _next_claim(
     """
     if request.claim_ms is None:
         return 0
-    oldest = min(
-        (
-            delivery_ms
-            for _, stream, group, _ in plans
-            for delivery_ms, _, entry in group.oldest_first()
-            if stream.find(entry.entry_id) is not None
-        ),
-        default=ctx.now_ms,
-    )
-    return max(oldest + request.claim_ms, ctx.now_ms) + 1
+    oldest = [stream.oldest_delivery_ms(group) for _, stream, group, _ in plans]
+    first = min((each for each in oldest if each is not None), default=ctx.now_ms)
+    return max(first + request.claim_ms, ctx.now_ms) + 1
 
 
 # -- new entries ------------------------------------------------------------------------------

@@ -1,0 +1,112 @@
+"""CLAIM takes as long with many pending entries as with few. The interpreter counts the calls."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+import pytest
+
+from anabranch.version import IS_COMPILED
+from tests.support.streams import Streams
+
+pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
+
+_FEW: Final = 20
+_MANY: Final = 2000
+_CLAIM: Final = "XREADGROUP GROUP g d COUNT 1 CLAIM {} STREAMS s >"
+_WAIT: Final = "XREADGROUP GROUP g d COUNT 1 BLOCK 0 CLAIM {} STREAMS s >"
+
+
+def _pending(count: int) -> Streams:
+    """Entries that consumer c has, since ten milliseconds; somebody has claimed before."""
+    s = Streams()
+    s.count_to("s", count)
+    s.run("XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >", _CLAIM.format(1000))
+    s.advance(10)
+    return s
+
+
+def _calls(act: Callable[[], object]) -> int:
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def _begin_to_wait(s: Streams) -> int:
+    return _calls(lambda: s.waits(_WAIT.format(1000)))
+
+
+def _wake_many(s: Streams) -> int:
+    for _ in range(5):
+        s.waits(_WAIT.format(1000))
+    return _calls(lambda: s.run("XADD s 9999-0 f v"))
+
+
+def _claim_one_of_many(s: Streams) -> int:
+    return _calls(lambda: s.run(_CLAIM.format(0)))
+
+
+def _claim_only_ghosts(s: Streams) -> int:
+    s.run("XTRIM s MAXLEN 0", _CLAIM.format(0))
+    return _calls(lambda: s.run(_CLAIM.format(0)))
+
+
+def _claim_behind_ghosts(s: Streams) -> int:
+    s.run("XTRIM s MAXLEN 2", _CLAIM.format(0))
+    return _calls(lambda: s.run(_CLAIM.format(0)))
+
+
+def _wait_with_ghosts(s: Streams) -> int:
+    s.run("XTRIM s MAXLEN 0")
+    s.waits(_WAIT.format(1000))
+    return _calls(lambda: s.waits(_WAIT.format(1000)))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        _begin_to_wait,
+        _wake_many,
+        _claim_one_of_many,
+        _claim_only_ghosts,
+        _claim_behind_ghosts,
+        _wait_with_ghosts,
+    ],
+)
+def test_claim_does_not_look_at_all_pending_entries(cost: Callable[[Streams], int]) -> None:
+    assert cost(_pending(_MANY)) < cost(_pending(_FEW)) + _MANY // 10
+
+
+def test_a_ghost_whose_id_is_used_again_can_be_claimed() -> None:
+    s = _pending(2)
+    s.run("XTRIM s MAXLEN 0")
+    assert s.run(_CLAIM.format(0)) is None
+    s.run("XSETID s 0-1", "XADD s 1-0 again v")
+    assert s.run("XREADGROUP GROUP g d CLAIM 0 STREAMS s >") == [
+        ["s", [["1-0", ["again", "v"], 10, 1]]]
+    ]
+
+
+@pytest.mark.parametrize(("clock_ms", "then"), [(0, "XCLAIM s g c 0 3-0 IDLE 500"), (-500, "PING")])
+def test_an_entry_with_an_older_delivery_than_known_ghosts_can_be_claimed(
+    clock_ms: int, then: str
+) -> None:
+    """XCLAIM sets an older time, or somebody sets the clock back."""
+    s = _pending(2)
+    s.run("XTRIM s MAXLEN 0", _CLAIM.format(0))
+    s.advance(clock_ms)
+    s.run("XADD s 3-0 f v", "XREADGROUP GROUP g c STREAMS s >", then)
+    s.advance(-clock_ms)
+    assert len(s.run(_CLAIM.format(500))[0][1]) == 1
