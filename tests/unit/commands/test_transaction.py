@@ -232,3 +232,29 @@ def test_no_transaction_that_needs_memory_there_is_not(h: Harness) -> None:
     h.do("CONFIG", "SET", "maxmemory", "1mb", session=h.connect())
     assert h.error("EXEC").startswith("EXECABORT Transaction discarded because of: OOM ")
     assert h.error("EXEC") == "ERR EXEC without MULTI"
+
+
+@pytest.mark.parametrize(
+    "line", ["GET k", "DEL k", "PING", "EVAL return(1) 0", "WATCH k", "UNWATCH", "MULTI", "INFO"]
+)
+def test_at_the_memory_limit_nothing_is_queued(h: Harness, line: str) -> None:
+    h.do("CONFIG", "SET", "maxmemory", "1mb")
+    h.region.dispatcher.used_memory = lambda: 2 << 20
+    h.do("MULTI")
+    assert h.error(*line.split()).startswith("OOM ")
+    assert h.error("EXEC") == ABORTED
+    h.do("MULTI")
+    assert h.error("SAVE") == "ERR Command not allowed inside a transaction"
+    assert h.do("DISCARD") == b"OK"
+    h.do("MULTI")
+    assert h.do("EXEC") == []
+    h.do("MULTI")
+    assert h.do("RESET") == b"RESET"
+
+
+def test_what_is_not_allowed_in_multi_is_refused_before_permissions(h: Harness) -> None:
+    h.do("ACL", "SETUSER", "eve", "on", "nopass", "+@all", "-save")
+    eve = h.connect()
+    h.do("AUTH", "eve", "x", session=eve)
+    h.do("MULTI", session=eve)
+    assert h.error("SAVE", session=eve) == "ERR Command not allowed inside a transaction"

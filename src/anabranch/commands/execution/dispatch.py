@@ -35,6 +35,7 @@ _SUBSCRIBER_COMMANDS = frozenset(
     "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()
 )
 _NEVER_QUEUED = frozenset("multi exec discard watch quit reset".split())
+_ENDS_TRANSACTION = frozenset("exec discard quit reset".split())
 _PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth hello".split())
 
 
@@ -171,9 +172,6 @@ class Dispatcher:
             self.postponed[session] = None
             return None
         if session.transaction is not None and command.name not in _NEVER_QUEUED:
-            if "no_multi" in command.flags:
-                why = CommandError("ERR Command not allowed inside a transaction")
-                raise self.refused(session, entry, why)
             return queue(session, entry, args)
         assert entry.function is not None
         try:
@@ -225,6 +223,8 @@ class Dispatcher:
         if session.user is None:
             if not command.is_noauth:
                 raise CommandError("NOAUTH Authentication required.")
+        elif session.transaction is not None and "no_multi" in command.flags:
+            raise CommandError("ERR Command not allowed inside a transaction")
         elif not session.user.is_unrestricted and not command.is_noauth:
             self._acl.check(ctx, command, args)
         refusal = self.write_refusal
@@ -238,7 +238,10 @@ class Dispatcher:
             raise CommandError(refusal)
         if self.withheld is not None and (session.transaction is None or command.name == "exec"):
             self.withheld.check(session, command, args)
-        if command.is_denyoom and "maxmemory" in self.guarded_by and self.memory_exceeded():
+        adds_data = command.is_denyoom or (  # a queue grows with each request
+            session.transaction is not None and command.name not in _ENDS_TRANSACTION
+        )
+        if adds_data and "maxmemory" in self.guarded_by and self.memory_exceeded():
             raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
         if (
             not session.resp3
