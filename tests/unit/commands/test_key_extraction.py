@@ -7,6 +7,7 @@ import pytest
 from anabranch.commands.request.key_extraction import key_places, keys_of
 from anabranch.commands.request.spec import Command, KeySpec
 
+COUNTED = KeySpec("RO access", begin=2, counted=True)
 STREAMS = KeySpec("RO access", begin=("STREAMS", 1), last=-1, step=1, limit=2)
 
 
@@ -25,6 +26,14 @@ def places(line: str, *specs: KeySpec) -> list[int]:
         (KeySpec("RO", last=1), "x a b c", [1, 2]),
         (KeySpec("RO", last=-1, step=2), "x a 1 b 2", [1, 3]),
         (KeySpec("RO", begin=2), "x a", []),
+        (COUNTED, "x script 2 a b c", [3, 4]),
+        (COUNTED, "x script 3 a b", []),
+        (COUNTED, "x script 2 a b", [3, 4]),
+        (COUNTED, "x script 0 a", []),
+        (KeySpec("not_key"), "x channel", []),
+        (COUNTED, "x script -1 a", []),
+        (COUNTED, "x script many a", []),
+        (COUNTED, "x script", []),
         (STREAMS, "x STREAMS a b 0 0", [2, 3]),
         (STREAMS, "x streams a 0", [2]),
         (STREAMS, "x STREAMS a b 0", [2]),
@@ -47,5 +56,7 @@ def test_several_specifications_keep_their_flags() -> None:
 
 
 def test_a_function_may_find_the_keys() -> None:
-    command = Command("x", None, arity=-2, key_positions=lambda args: [2])
-    assert keys_of(command, [b"x", b"1", b"k"]) == [(b"k", "RW access update")]
+    command = Command(
+        "x", None, arity=-2, keys=(KeySpec("RW"),), find_keys=lambda args: [(2, "OW insert")]
+    )
+    assert keys_of(command, [b"x", b"1", b"k"]) == [(b"k", "OW insert")]

@@ -145,8 +145,7 @@ class User:
         """Why the user may not run a request, None if a selector allows all of it."""
         if self.is_unrestricted:
             return None
-        # Shard channels stand where keys do, for routing; rules for channels are about them.
-        places = [each for each in key_places(command, args) if "not_key" not in each[1]]
+        places = key_places(command, args)
         worst: Denial | None = None
         for selector in self.selectors:
             denial = selector.judge(command, args, places)

@@ -60,7 +60,7 @@ class Withheld:
         if command.name == "exec":  # its reply shows whether keys have changed
             self.check_keys(session.watched)
             return
-        keys = [key for key, flags in keys_of(command, args) if flags != "not_key"]
+        keys = [key for key, _ in keys_of(command, args)]
         self.check_keys((session.db, key) for key in keys)
         name = command.full_name
         reads_all = name in _OF_ALL_KEYS or (

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.commands.request.arguments import integer_or_none
 from anabranch.commands.request.spec import Command, KeySpec
 from anabranch.commands.request.stream_keys import streams_at
 
 __all__ = ["has_keys", "key_places", "keys_of"]
 
-_UNKNOWN_USE = "RW access update"  # what a command does to keys that no specification describes
+_CHANNEL = "not_key"  # a shard channel: it stands where a key does, for routing
 
 
 def has_keys(command: Command) -> bool:
     """Whether a request of this command can name keys at all."""
-    return bool(command.keys) or command.key_positions is not None
+    return any(spec.flags != _CHANNEL for spec in command.keys)
 
 
 def key_places(command: Command, args: list[bytes]) -> list[tuple[int, str]]:
     """Index of each key in the request, with the flags of its specification."""
-    if command.key_positions is not None:
-        flags = command.keys[0].flags if command.keys else _UNKNOWN_USE
-        return [(index, flags) for index in command.key_positions(args)]
-    return [(index, spec.flags) for spec in command.keys for index in _indices(spec, args)]
+    if command.find_keys is not None:
+        return command.find_keys(args)
+    return [
+        (index, spec.flags)
+        for spec in command.keys
+        if spec.flags != _CHANNEL
+        for index in _indices(spec, args)
+    ]
 
 
 def keys_of(command: Command, args: list[bytes]) -> list[tuple[bytes, str]]:
@@ -44,7 +49,12 @@ def _indices(spec: KeySpec, args: list[bytes]) -> Iterator[int]:
         first = streams_at(args)
     if not 0 < first < size:
         return iter(())
-    if spec.last >= 0:
+    if spec.counted:
+        last = first + (integer_or_none(args[first]) or 0)
+        first += 1
+        if last >= size:
+            return iter(())  # as in Redis: the command will refuse this
+    elif spec.last >= 0:
         last = first + spec.last
     elif spec.limit > 1:
         last = first + (size - first) // spec.limit + spec.last

@@ -26,7 +26,8 @@ class KeySpec(Struct, frozen=True):
 
     ``begin`` is an argument index, or ``(word, start)`` to search a keyword from ``start`` on
     (negative: from the end). ``last``/``step``/``limit`` follow Redis's range rule: ``last`` is
-    relative to the first key, negative from the end; ``limit`` 2 means half of what is left.
+    relative to the first key, negative from the end; ``limit`` 2 means half of what is left. If the
+    keys are ``counted``, their number stands at ``begin``, and they follow it.
     """
 
     flags: str
@@ -34,6 +35,7 @@ class KeySpec(Struct, frozen=True):
     last: int = 0
     step: int = 1
     limit: int = 0
+    counted: bool = False
     notes: str = ""
 
 
@@ -78,7 +80,7 @@ class Command:
         flags: str = "",
         categories: str | None = None,
         keys: Sequence[KeySpec] = (),
-        key_positions: Callable[[list[bytes]], list[int]] | None = None,
+        find_keys: Callable[[list[bytes]], list[tuple[int, str]]] | None = None,
         since: str = "1.0.0",
         group: str = "generic",
         summary: str = "",
@@ -97,7 +99,7 @@ class Command:
         further = _GROUP_CATEGORY.get(group, "") if categories is None else categories
         self.categories = frozenset(_implied(self.flags, further) + further.split())
         self.keys = tuple(keys)
-        self.key_positions = key_positions
+        self.find_keys = find_keys  # in place of the specifications, where these are too coarse
         self.since = since
         self.group = group
         self.summary = summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.commands.request.arguments import integer
 from anabranch.commands.scripting.calls import Calls
 from anabranch.commands.scripting.machine import Machine, ScriptError
 from anabranch.commands.scripting.shebang import Shebang, parse_script
@@ -19,7 +19,6 @@ __all__ = [
     "count_keys",
     "evaluate",
     "evaluate_by_hash",
-    "keys",
     "run_as_transaction",
 ]
 
@@ -55,12 +54,6 @@ def count_keys(args: list[bytes]) -> int:
     if count < 0:
         raise CommandError("ERR Number of keys can't be negative")
     return count
-
-
-def keys(args: list[bytes]) -> list[int]:
-    """The places of the keys in these commands and in FCALL."""
-    count = integer_or_none(args[2]) or 0
-    return list(range(3, min(3 + count, len(args))))
 
 
 def compile_script(ctx: Context, source: bytes) -> tuple[Shebang, Machine, object]:

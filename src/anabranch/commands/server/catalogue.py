@@ -81,7 +81,7 @@ def _legacy_range(specs: Iterable[KeySpec]) -> tuple[int, int, int]:
     """First key, last key and step, as far as one range can express them."""
     first = last = step = 0
     for spec in specs:
-        if isinstance(spec.begin, int):
+        if isinstance(spec.begin, int) and not spec.counted:
             first = min(first or spec.begin, spec.begin)
             stop = spec.last if spec.last < 0 else spec.begin + spec.last
             last = stop if stop < 0 else max(last, stop)
@@ -98,9 +98,13 @@ def _key_spec(spec: KeySpec) -> Map:
     fields: dict[bytes, Any] = {b"notes": spec.notes} if spec.notes else {}
     fields[b"flags"] = SetReply(map(Status, spec.flags.split()))
     fields[b"begin_search"] = begin
-    fields[b"find_keys"] = _search(
-        "range", {b"lastkey": spec.last, b"keystep": spec.step, b"limit": spec.limit}
-    )
+    if spec.counted:
+        find = _search("keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": spec.step})
+    else:
+        find = _search(
+            "range", {b"lastkey": spec.last, b"keystep": spec.step, b"limit": spec.limit}
+        )
+    fields[b"find_keys"] = find
     return Map(fields)
 
 

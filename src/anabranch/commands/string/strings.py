@@ -22,6 +22,7 @@ __all__ = [
     "getex",
     "getrange",
     "getset",
+    "keys_of_set",
     "mget",
     "mset",
     "msetnx",
@@ -116,6 +117,12 @@ def _bind_all(ctx: Context, keys: list[bytes], data: list[bytes]) -> None:
 
 def _shown(ctx: Context, value: StringValue | None) -> bytes:
     return null(ctx.resp3) if value is None else bulk(value.data)
+
+
+def keys_of_set(args: list[bytes]) -> list[tuple[int, str]]:
+    """The key of a SET, with the flags of its use: only GET reads it."""
+    reads = b"GET" in map(bytes.upper, args[3:])
+    return [(1, "RW access update" if reads else "OW update")]
 
 
 def set_string(ctx: Context, args: list[bytes]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from anabranch.commands.request.help import help_row
-from anabranch.commands.request.spec import Command, CommandFunction
+from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.scripting import evaluation, functions, scripts
 
 __all__ = ["COMMANDS"]
@@ -22,12 +22,13 @@ def _runner(
     name: str, function: CommandFunction, since: str, summary: str, first: str, flags: str = ""
 ) -> Command:
     """A command that runs a script: its keys are behind their number."""
+    use = "RO access" if flags else "RW access update"
     return Row(
         name,
         function,
         arity=-3,
         flags=f"{flags} {_FLAGS}",
-        key_positions=evaluation.keys,
+        keys=(KeySpec(use, begin=2, counted=True),),
         since=since,
         summary=summary,
         complexity="Depends on the script.",

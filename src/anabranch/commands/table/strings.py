@@ -76,6 +76,7 @@ COMMANDS: list[Command] = [
         arity=-3,
         flags="write denyoom",
         keys=(KeySpec("RW access update variable_flags"),),
+        find_keys=strings.keys_of_set,
         summary="Sets a key to a string and replaces its value.",
         syntax=f"key value [NX | XX] [GET] [{_EXPIRATION} | KEEPTTL]",
     ),
