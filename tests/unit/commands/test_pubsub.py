@@ -101,6 +101,14 @@ def test_skipping_one_reply(h: Harness) -> None:
     assert h.raw("PING", session=s) == b"+PONG\r\n"
 
 
+def test_shard_channels_are_refused_inside_a_transaction(h: Harness) -> None:
+    h.do("MULTI")
+    h.do("SSUBSCRIBE", "z")
+    (refusal,) = h.do("EXEC")
+    assert str(refusal) == "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
+    assert not h.session.shard_channels
+
+
 def test_subscribing_inside_a_transaction(h: Harness) -> None:
     s = h.connect(resp3=True)
     h.raw("MULTI", session=s)

@@ -12,6 +12,7 @@ from anabranch.commands.execution.context import Context
 from anabranch.commands.execution.session import Session
 from anabranch.commands.request.help import wrong_subcommand
 from anabranch.commands.request.spec import CommandFunction
+from anabranch.errors import CommandError
 from anabranch.keyspace.pattern import compile_glob
 from anabranch.resp.encode import bulk, integer, null
 
@@ -82,6 +83,8 @@ def subscriber(kind: Kind) -> CommandFunction:
     """SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
+        if kind is SHARDS and ctx.in_exec:
+            raise CommandError("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
         session = ctx.session
         registry = kind.listeners(ctx)
         own = kind.names(session)
