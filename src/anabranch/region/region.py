@@ -203,6 +203,9 @@ class Region(RegionState):
             ended = ticks()
             spent = ended - started
             started = ended
+            if name is None:  # not a plain name: it may be CONFIG SET, which changes them
+                noted_ns = min(self.slowlog.threshold_ns, self.latency.threshold_ns)
+                looked_at_ns = min(noted_ns, QUICK_NS)
             if reply is not None:
                 if gated and not session.plain:
                     self.say(session, entry, reply)

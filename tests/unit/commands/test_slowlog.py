@@ -52,6 +52,16 @@ def test_nothing_is_logged_below_the_threshold():
     assert server.do("SLOWLOG", "LEN") == 0
 
 
+def test_a_change_of_the_threshold_counts_at_once():
+    server = Harness()
+    setting = ["config", "set", "slowlog-log-slower-than"]
+    pipeline = [[*setting, "0"], ["PING"], [*setting, "-1"], ["PING"]]
+    server.region.execute(server.session, [[word.encode() for word in each] for each in pipeline])
+    server.replies(server.session)
+    logged = [entry[3] for entry in server.do("SLOWLOG", "GET")]
+    assert logged == [[b"PING"], [word.encode() for word in pipeline[0]]]
+
+
 def test_passwords_are_hidden(server):
     server.do("AUTH", "default", "secret")
     assert server.do("SLOWLOG", "GET")[0][3] == [b"AUTH", b"(redacted)", b"(redacted)"]
