@@ -85,6 +85,43 @@ def test_a_region_that_lacks_the_stream_is_waited_for_and_not_taken_for_a_loss(
     moved.stop()
 
 
+def test_what_a_region_writes_first_is_read_and_nothing_is_lost(regions):
+    """A server shows a log of its own region before that has written anything."""
+    eu, us = regions.servers
+    with talking(eu) as there, talking(us) as here:
+        there.xadd("first", {"n": 1})
+        wait_until(regions.converged, "all have applied the same", 300)
+        reader = reader_of(us, subscribe="first")
+        begin = reader.initialOffset()
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        assert read(reader, begin, end) == [1]
+        assert end["s"]["first"]["2"] == [0, "0-0"]
+        moved = reader_of(eu, subscribe="first", catchUpTimeout="1ms", pollTimeoutMs="1")
+        assert moved.latestOffset(end, ReadAllAvailable()) is end
+        here.xadd("first", {"n": 2})
+        wait_until(regions.converged, "all have applied the same", 300)
+        for each in (reader, moved):
+            newest = each.latestOffset(end, ReadAllAvailable())
+            assert read(each, end, newest) == [2]
+            each.stop()
+
+
+def test_what_was_trimmed_of_a_regions_first_entries_is_a_loss(regions):
+    eu, us = regions.servers
+    with talking(eu) as there, talking(us) as here:
+        there.xadd("trimmed", {"n": 1})
+        wait_until(regions.converged, "all have applied the same", 300)
+        reader = reader_of(us, subscribe="trimmed")
+        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        for number in range(5):
+            here.xadd("trimmed", {"n": number})
+        here.xtrim("trimmed", maxlen=2, approximate=False)
+        newest = reader.latestOffset(end, ReadAllAvailable())
+        with pytest.raises(DataLossError, match=r"region 2: 3 entries between .* were trimmed"):
+            read(reader, end, newest)
+        reader.stop()
+
+
 def planned(server, key):
     """A batch that is planned at a region and not read: its ends. Others do not know the key."""
     with talking(server) as client:

@@ -117,16 +117,20 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
     for stream, regions in start.cursors.items():
         if not survey.subscribes(stream):
             continue
+        # Positions of regions begin above 0. A cursor at 0 is that of a region which had written
+        # nothing: it has read nothing, and no server need have the log.
+        read = {
+            region: cursor
+            for region, cursor in regions.items()
+            if survey.selects(stream, region) and (cursor.position or not region)
+        }
         if stream not in logs:
-            if any(survey.selects(stream, region) for region in regions):
-                if any(regions):
-                    found.absent.append(_absent(f"stream {stream}"))
-                else:
-                    found.lost.append(f"stream {stream} is gone")
+            if any(read):
+                found.absent.append(_absent(f"stream {stream}"))
+            elif read:
+                found.lost.append(f"stream {stream} is gone")
             continue
-        for region, cursor in regions.items():
-            if not survey.selects(stream, region):
-                continue
+        for region, cursor in read.items():
             place = place_of(stream, region)
             log = logs[stream].get(region)
             if log is None:

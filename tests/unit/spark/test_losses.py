@@ -50,3 +50,23 @@ def test_nothing_is_lost_before_an_entry_that_comes_next() -> None:
     logs = {"s": {"1": LogBounds(0, 10, 100, "99-0", trimmed=70)}}
     found = assess(Vector({"s": {"1": Cursor(0, 10, "9-0")}}), logs, cast("Survey", Known()))
     assert (found.lost, found.begins) == ([], {})
+
+
+@pytest.mark.parametrize("last_read", [0, 1])
+def test_a_region_that_had_written_nothing_has_lost_nothing(last_read: int) -> None:
+    """The cursor of such a region is at 0, where no region has an entry."""
+    start = Vector({"s": {"2": Cursor(0, last_read)}})
+    begun = {"s": {"2": LogBounds(5, 5, 7, "6-0", trimmed=5)}}
+    for logs in (begun, {"s": {"1": LogBounds(1, 1, 2, "1-0")}}, {}):
+        found = assess(start, logs, cast("Survey", Known()))
+        assert len(found.losses) == last_read
+    (each,) = Vector.at_end(begun).ranges(start)
+    assert (each.first, each.stop) == (5, 7)
+
+
+def test_a_server_of_its_own_begins_at_0_and_may_have_lost_entries_from_there_on() -> None:
+    start = Vector({"s": {"": Cursor(0, 0)}})
+    made_again = {"s": {"": LogBounds(5, 5, 7, "6-0", trimmed=5)}}
+    (text,) = assess(start, made_again, cast("Survey", Known())).lost
+    assert "deleted and made again" in text
+    assert assess(start, {}, cast("Survey", Known())).lost == ["stream s is gone"]
