@@ -122,6 +122,40 @@ def test_what_was_trimmed_of_a_regions_first_entries_is_a_loss(regions):
         reader.stop()
 
 
+def test_a_log_that_was_deleted_and_forgotten_is_given_up_in_its_own_region_too(regions):
+    eu, us = regions.servers
+    begin, end = planned(eu, "forgotten")
+    wait_until(regions.converged, "all have applied the same", 300)
+    with talking(us) as client:
+        client.delete("forgotten")
+        wait_until(lambda: forgot_all(regions), "all have forgotten the deletion", 300)
+        client.xadd("forgotten", {"n": 100})
+    wait_until(regions.converged, "all have applied the same", 300)
+    options = {"subscribe": "forgotten", "catchUpTimeout": "1ms", "pollTimeoutMs": "1"}
+    for server in (eu, us):
+        strict = reader_of(server, **options)
+        with pytest.raises(DataLossError, match="region 1 is not on this server: it was deleted"):
+            strict.latestOffset(end, ReadAllAvailable())
+        with pytest.raises(DataLossError, match="was deleted before all of positions"):
+            read(strict, begin, end)
+        strict.stop()
+        lossy = reader_of(server, failOnDataLoss="false", **options)
+        assert read(lossy, begin, end) == []
+        newest = lossy.latestOffset(end, ReadAllAvailable())
+        assert read(lossy, end, newest) == [100]
+        assert lossy.latestOffset(newest, ReadAllAvailable()) is newest
+        lossy.stop()
+
+
+def forgot_all(regions):
+    """Whether no region keeps a tombstone."""
+    for server in regions.servers:
+        with talking(server) as client:
+            if client.info("replication")["marked_keys"]:
+                return False
+    return True
+
+
 def planned(server, key):
     """A batch that is planned at a region and not read: its ends. Others do not know the key."""
     with talking(server) as client:

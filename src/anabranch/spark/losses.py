@@ -13,6 +13,7 @@ from anabranch.spark.offsets import (
     LogBounds,
     Logs,
     Vector,
+    known_log,
     next_id,
     parse_id,
     place_of,
@@ -132,7 +133,7 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
             continue
         for region, cursor in read.items():
             place = place_of(stream, region)
-            log = logs[stream].get(region)
+            log = known_log(logs[stream], region)
             if log is None:
                 found.absent.append(_absent(place))
             elif not region and _has_newer(cursor, log):

@@ -23,8 +23,8 @@ from typing import Any, Final, Self, TypeVar
 from anabranch.errors import AnabranchError
 
 __all__ = [
-    "BY_ID", "Begin", "Cursor", "LogBounds", "Logs", "OffsetError", "Range", "Vector", "next_id",
-    "parse_id", "place_of", "previous_id",
+    "BY_ID", "Begin", "Cursor", "LogBounds", "Logs", "OffsetError", "Range", "Vector", "known_log",
+    "next_id", "parse_id", "place_of", "previous_id",
 ]  # fmt: skip
 
 BY_ID: Final = -1
@@ -140,6 +140,16 @@ class LogBounds:
 
 Logs = Mapping[str, Mapping[str, LogBounds]]
 """Stream to region to log; a stream that does not exist is missing."""
+
+
+def known_log(logs: Mapping[str, LogBounds], region: str) -> LogBounds | None:
+    """The log of a region, None if the server knows no entry that it ever had.
+
+    A server has a row for its own region also before that has written to the key, and after it has
+    forgotten the log of a deleted key. The row ends at 0 then; positions of regions begin above 0.
+    """
+    log = logs.get(region)
+    return None if log is not None and region and not log.next else log
 
 
 def place_of(stream: str, region: str) -> str:

@@ -32,7 +32,7 @@ from anabranch.spark.losses import (
     ServerBehindError,
     has_later_epoch,
 )
-from anabranch.spark.offsets import LogBounds, Range, next_id, parse_id
+from anabranch.spark.offsets import LogBounds, Range, known_log, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.pages import begin_page
 from anabranch.spark.survey import bounds_of
@@ -176,7 +176,7 @@ def _standing(partition: Range, options: ReadOptions) -> tuple[LogBounds | None,
     with connect(options.server) as client:  # the other connection is receiving the next entries
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
     logs = dict(map(LogBounds.of_row, rows or ()))
-    return logs.get(partition.region), logs
+    return known_log(logs, partition.region), logs
 
 
 def _is_unknown(region: str, options: ReadOptions) -> bool:

@@ -64,6 +64,14 @@ def test_a_region_that_had_written_nothing_has_lost_nothing(last_read: int) -> N
     assert (each.first, each.stop) == (5, 7)
 
 
+def test_a_log_that_a_region_has_forgotten_is_absent_as_in_other_regions() -> None:
+    """A server shows a log of its own region that ends at 0, where others show none."""
+    start = Vector({"s": {"1": Cursor(3, 12, "9-0")}})
+    for logs in ({"1": LogBounds(0, 0, 0, "0-0")}, {}):
+        found = assess(start, {"s": logs}, cast("Survey", Known()))
+        assert (len(found.absent), found.behind, found.lost) == (1, [], [])
+
+
 def test_a_server_of_its_own_begins_at_0_and_may_have_lost_entries_from_there_on() -> None:
     start = Vector({"s": {"": Cursor(0, 0)}})
     made_again = {"s": {"": LogBounds(5, 5, 7, "6-0", trimmed=5)}}
