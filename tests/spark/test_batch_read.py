@@ -60,6 +60,14 @@ def test_reserved_columns_tell_where_an_entry_comes_from(spark, ours, plain):
         assert [row.position for row in rows] == positions
 
 
+def test_ids_may_have_any_time_of_64_bits(spark, server):
+    times = [5, 2**63 - 1, 2**63, 2**64 - 1]
+    fill_at(server, "s", times)
+    rows = batch(spark, server, subscribe="s").select("id", "ts").collect()
+    assert sorted(row.id for row in rows) == sorted(f"{ms}-0" for ms in times)
+    assert [row.id for row in rows if row.ts is not None] == ["5-0"]
+
+
 def test_positions_outlive_deletion(spark, ours):
     ids = fill(ours, "s", 5)
     with talking(ours) as client:

@@ -78,7 +78,7 @@ class Block:
 
     def __init__(
         self,
-        ms: Ints,
+        ms: npt.NDArray[np.uint64],
         seq: npt.NDArray[np.uint64],
         positions: Ints | None,
         ends: Ints,
@@ -115,8 +115,8 @@ class Block:
 
         Raises `PayloadError` if they do not begin where they seem to, and if parsing is quicker.
         """
-        none = np.empty(0, np.int64)
-        block = cls(none, none.view(np.uint64), None, none, b"".join((data, _PADDING)))
+        none, no_id = np.empty(0, np.int64), np.empty(0, np.uint64)
+        block = cls(no_id, no_id, None, none, b"".join((data, _PADDING)))
         begins = np.flatnonzero(block._bytes[: len(data)] == _BEGIN[0])
         begins = begins[block._equal(begins, _BEGIN)]
         begins = begins[(begins == 0) | block._equal(np.maximum(begins - len(_CRLF), 0), _CRLF)]
@@ -133,7 +133,7 @@ class Block:
             raise PayloadError("an entry has no ID")
         # Arrow's own way to numpy imports pandas.
         numbers = np.frombuffer(halves.buffers()[1], np.uint64, len(halves))
-        block.ms, block.seq = numbers[::2].astype(np.int64), numbers[1::2].copy()
+        block.ms, block.seq = numbers[::2].copy(), numbers[1::2].copy()
         return block
 
     def _at_each(self, kind: str) -> npt.NDArray[Any]:

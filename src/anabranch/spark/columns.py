@@ -161,11 +161,11 @@ def _reserved(name: str, kind: pa.DataType, entries: Entries, stream: str, regio
         case "region":
             return pa.repeat(pa.scalar(_readable(region)), len(entries))
         case "id":
-            ms = pa.array(entries.ms.view(np.uint64)).cast(pa.string())
+            ms = pa.array(entries.ms).cast(pa.string())
             return pc.binary_join_element_wise(ms, pa.array(entries.seq).cast(pa.string()), "-")
         case "ts":
-            far = (entries.ms < 0) | (entries.ms > _TS_MAX)
-            return pa.array(np.where(far, 0, entries.ms) * 1000, kind, mask=far)
+            far = entries.ms > _TS_MAX
+            return pa.array(np.where(far, 0, entries.ms).view(np.int64) * 1000, kind, mask=far)
         case "seq":
             return pa.array(entries.seq.view(np.int64))
         case "position":

@@ -18,7 +18,7 @@ __all__ = ["Entries", "Parsed", "parse_fragments"]
 class Entries(Protocol):
     """A run of entries of one region, in the order of that region."""
 
-    ms: Ints
+    ms: npt.NDArray[np.uint64]
     seq: npt.NDArray[np.uint64]
     positions: Ints | None
 
@@ -49,7 +49,11 @@ class Parsed:
     """Entries that hiredis has parsed: each a flat list of names and values."""
 
     def __init__(
-        self, ms: Ints, seq: npt.NDArray[np.uint64], positions: Ints | None, rows: list[list[bytes]]
+        self,
+        ms: npt.NDArray[np.uint64],
+        seq: npt.NDArray[np.uint64],
+        positions: Ints | None,
+        rows: list[list[bytes]],
     ) -> None:
         """`rows` has one flat list for each ID."""
         self.ms = ms
@@ -62,7 +66,7 @@ class Parsed:
         """From a reply of XRANGE: IDs and flat lists."""
         ids = [entry[0].split(b"-") for entry in reply]
         return cls(
-            np.array([int(ms) for ms, _ in ids], np.uint64).astype(np.int64),
+            np.array([int(ms) for ms, _ in ids], np.uint64),
             np.array([int(seq) for _, seq in ids], np.uint64),
             None,
             [entry[1] for entry in reply],

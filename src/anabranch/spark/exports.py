@@ -22,7 +22,7 @@ __all__ = ["Alike", "Export", "Ints", "PayloadError", "parse_export"]
 _VERSION: Final = 2
 _NONE, _ZSTD = 0, 1
 _HEADER: Final = struct.Struct("<BBHIQ")
-_CHUNK: Final = struct.Struct("<IBBBBqQQQ")
+_CHUNK: Final = struct.Struct("<IBBBBQQQQ")
 _PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
 _WORD_BYTES: Final = 8
@@ -36,7 +36,7 @@ _COLUMNS_MAX: Final = (1 << 16) // 29
 """So many entries are columns at most: their fragments have less than 64 KB, and each 29 bytes."""
 
 Ints = npt.NDArray[np.int64]
-_KINDS: Final = (np.int64, np.uint64, np.int64, np.int64)
+_KINDS: Final = (np.uint64, np.uint64, np.int64, np.int64)
 """Types of milliseconds, sequence numbers, positions and ends."""
 
 
@@ -67,7 +67,7 @@ class Export:
     """
 
     next_position: int
-    ms: Ints
+    ms: npt.NDArray[np.uint64]
     seq: npt.NDArray[np.uint64]
     positions: Ints
     ends: Ints
@@ -126,7 +126,7 @@ def _parse_export(payload: memoryview) -> Export:
         if isinstance(run, _Nodes):
             entries = run.add(payload[at : (at := at + size)], count, first, joined)
         else:
-            at = run.add(payload, at, count, base_ms, first, joined - end_base)
+            at = run.add(payload, at, base_ms, count, first, joined - end_base)
             entries = payload[at : (at := at + size)]
         counts.append(count)
         data.append(entries)
@@ -174,17 +174,19 @@ class _Run:
         if width not in (2, 8):
             raise PayloadError(f"the reply of AB.EXPORT has ends of {width} bytes")
         self._form, self._width, self._has_positions = form, width, has_positions
+        self._base_ms: list[int] = []
         self._facts: list[tuple[int, ...]] = []
         self._ms: list[memoryview] = []  # packed IDs are here as a whole
         self._seq: list[memoryview] = []
         self._positions: list[memoryview] = []
         self._ends: list[memoryview] = []
 
-    def add(self, payload: memoryview, at: int, *facts: int) -> int:
+    def add(self, payload: memoryview, at: int, base_ms: int, *facts: int) -> int:
         """Collect a chunk whose arrays begin at an offset; returns where its data do.
 
-        `facts`: count, base of milliseconds, first position, what its ends lack.
+        `facts`: count, first position, what its ends lack.
         """
+        self._base_ms.append(base_ms)
         self._facts.append(facts)
         count, *_ = facts
         size = 8 * count
@@ -198,13 +200,14 @@ class _Run:
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """Milliseconds, sequence numbers, positions and ends."""
-        counts, base_ms, firsts, offsets = np.array(self._facts, np.int64).T
+        counts, firsts, offsets = np.array(self._facts, np.int64).T
         if self._form == _PACKED:
             words = np.frombuffer(b"".join(self._ms), "<u8")
-            ms = (words >> _SEQ_BITS).astype(np.int64) + np.repeat(base_ms, counts)
+            base_ms = np.array(self._base_ms, np.uint64)
+            ms = (words >> np.uint64(_SEQ_BITS)) + np.repeat(base_ms, counts)
             seq = words & np.uint64((1 << _SEQ_BITS) - 1)
         else:
-            ms = np.frombuffer(b"".join(self._ms), "<i8")
+            ms = np.frombuffer(b"".join(self._ms), "<u8")
             seq = np.frombuffer(b"".join(self._seq), "<u8")
         if self._has_positions:
             positions = np.frombuffer(b"".join(self._positions), "<i8")
@@ -328,8 +331,8 @@ class _AlikeNodes:
         """The entries, if they are columns."""
         count = self.form[0]
         plain = np.frombuffer(b"".join(self._sizes), np.uint8).reshape(-1, self.sizes_bytes)
-        facts = np.array(self._facts, np.int64).T
-        end = facts[3][:, None]
+        before, own = np.array([facts[3:5] for facts in self._facts], np.int64).T
+        end = before[:, None]
         at = 0
         spans = []
         for width in self._widths:
@@ -340,7 +343,7 @@ class _AlikeNodes:
             ends = np.cumsum(sizes, axis=1) + end
             spans.append(((ends - sizes).ravel(), ends.ravel()))
             end = ends[:, -1:]
-        if (end[:, 0] != facts[3] + facts[4]).any():
+        if (end[:, 0] != before + own).any():
             raise PayloadError(_DISAGREE)
         return Alike(self.rows() + first_row, self._names, spans)
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from anabranch.spark.blocks import Block
@@ -109,7 +108,7 @@ def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iter
 def _up_to(export: Export, upto: tuple[int, int]) -> Export:
     """The entries that do not lie behind an ID."""
     ms, seq = export.ms, export.seq
-    count = int(((ms < upto[0]) | ((ms == upto[0]) & (seq <= np.uint64(upto[1])))).sum())
+    count = int(((ms < upto[0]) | ((ms == upto[0]) & (seq <= upto[1]))).sum())
     return export.first(count)
 
 
@@ -216,7 +215,7 @@ def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[E
         if entries is None:
             return
         count += len(entries)
-        at = f"{entries.ms[-1:].view(np.uint64)[0]}-{entries.seq[-1]}"
+        at = f"{entries.ms[-1]}-{entries.seq[-1]}"
         # The server prepares and sends the next page while this one is decoded.
         page = begin_page(client, key, at, partition.upto)
         yield entries

@@ -35,7 +35,7 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
     rows: list[Row] = []
     for _ in range(chunks):
         count, form, width, flags, _, base_ms, first, end_base, size = struct.unpack_from(
-            "<IBBBBqQQQ", data, at
+            "<IBBBBQQQQ", data, at
         )
         at += 40
 
@@ -53,7 +53,7 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
         if form == 0:
             ids = [(base_ms + (word >> 24), word & 0xFFFFFF) for word in take("Q")]
         else:
-            ids = list(zip(take("q"), take("Q"), strict=True))
+            ids = list(zip(take("Q"), take("Q"), strict=True))
         positions = take("Q") if flags & 1 else tuple(range(first, first + count))
         assert positions[0] == first
         ends = [end - end_base for end in take({2: "H", 8: "Q"}[width])]
@@ -383,6 +383,19 @@ def test_an_export_is_the_live_entries_of_a_range(server: Streams, seed: int) ->
     assert rows == [
         (base + position, *entry) for position, entry in expected.items() if low <= position < high
     ]
+
+
+@pytest.mark.parametrize("ms", [2**63 - 1, 2**63, 2**64 - 2])
+def test_the_times_of_ids_may_have_64_bits(server: Streams, ms: int) -> None:
+    server.do("CONFIG", "SET", "stream-node-max-entries", 3)
+    ids = [b"%d-%d" % (ms + number // 4, number) for number in range(1, 8)]
+    for entry_id in ids:
+        server.do("XADD", "s", entry_id, "f", "v")
+    for _ in range(2):  # open and closed blocks, then compressed ones
+        for codec in ("none", "nodes", "zstd"):
+            _, rows = exported(server, "s", "", 0, 10, "CODEC", codec)
+            assert [row[1] for row in rows] == ids
+        compress_all(server.region.keyspace, BlockCache(1 << 20))
 
 
 def test_export_refuses_what_is_not_there(server: Streams) -> None:

@@ -32,7 +32,7 @@ def chunk(
         ends.append(at)
     data = b"".join(parts)
     head = struct.pack(
-        "<IBBBBqQQQ",
+        "<IBBBBQQQQ",
         *(len(entries), 0 if packed else 1, width, 1 if explicit else 0, 0),
         *(base_ms if packed else 0, entries[0][0], base, len(data)),
     )
@@ -40,7 +40,7 @@ def chunk(
     if packed:
         ids = struct.pack(f"<{count}Q", *((ms - base_ms) << 24 | seq for _, ms, seq, _ in entries))
     else:
-        ids = struct.pack(f"<{count}q", *(ms for _, ms, _, _ in entries))
+        ids = struct.pack(f"<{count}Q", *(ms for _, ms, _, _ in entries))
         ids += struct.pack(f"<{count}Q", *(seq for _, _, seq, _ in entries))
     positions = struct.pack(f"<{count}Q", *(each[0] for each in entries)) if explicit else b""
     tail = struct.pack(f"<{count}{'H' if width == 2 else 'Q'}", *ends)
@@ -68,7 +68,7 @@ def node(entries: Sequence[Entry], *, kind: str, run: bool) -> bytes:
     planes = b"".join(bytes(word >> 8 * byte & 255 for word in words) for byte in places)
     frame = zstandard.compress(head + planes + contents)
     facts = (len(entries), 2, 0, 0, 0, 0, entries[0][0], 0, len(frame))
-    return struct.pack("<IBBBBqQQQ", *facts) + frame
+    return struct.pack("<IBBBBQQQQ", *facts) + frame
 
 
 def columns(rows: Sequence[Sequence[tuple[bytes, bytes]]]) -> bytes:

@@ -30,7 +30,8 @@ entry_lists = st.lists(field_lists, min_size=1, max_size=40)
 
 def exported(rows, rng):
     """The rows as one export of several chunks in all forms, and their positions and IDs."""
-    entries, position, ms = [], rng.randrange(100), rng.randrange(10**13)
+    entries, position = [], rng.randrange(100)
+    ms = rng.randrange(10**13) + rng.choice((0, 2**63 - 10**12, 2**64 - 10**13 - 4000))
     for fields in rows:
         entries.append((position, ms, rng.randrange(5), fields))
         position += 1
@@ -158,7 +159,7 @@ def test_columns_beside_many_shapes_are_decoded_too(shapes):
 def test_columns_of_more_entries_than_fit_are_refused():
     contents = struct.pack("<QQIcB", 7, 0, 1 << 30, b"C", 1) + columns([[(b"a", b"")]])
     frame = zstandard.compress(contents)
-    chunk_of = struct.pack("<IBBBBqQQQ", 1 << 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
+    chunk_of = struct.pack("<IBBBBQQQQ", 1 << 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
     with pytest.raises(PayloadError, match="lengths disagree"):
         parse_export(payload([chunk_of], 1 << 30))
 
@@ -170,7 +171,7 @@ def test_damaged_columns_are_refused_or_harmless(place, byte):
     whole[place % len(whole)] = byte
     contents = struct.pack("<QQIcB", 7, 0, 30, b"C", 1) + whole[: len(whole) - byte % 2]
     frame = zstandard.compress(contents)
-    chunk_of = struct.pack("<IBBBBqQQQ", 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
+    chunk_of = struct.pack("<IBBBBQQQQ", 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
     with suppress(PayloadError):
         block = Block.of_export(parse_export(payload([chunk_of], 30)))
         assert len(block) == len(block.values([b"sensor"])[0]) == len(lossless(block)) == 30

@@ -60,7 +60,7 @@ _VERSION: Final = 2
 _NONE, _ZSTD, _NODES = 0, 1, 2
 _CODECS: Final = {b"NONE": _NONE, b"ZSTD": _ZSTD, b"NODES": _NODES}
 _HEADER: Final = struct.Struct("<BBHIQ")
-_CHUNK: Final = struct.Struct("<IBBBBqQQQ")
+_CHUNK: Final = struct.Struct("<IBBBBQQQQ")
 _PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
 _SWAP: Final = sys.byteorder != "little"
@@ -280,7 +280,7 @@ def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
         form, base_ms = _PLAIN, 0
         some = ids[low:high]
         arrays = [
-            _little(array("q", [entry_id >> SEQ_BITS for entry_id in some])),
+            _little(array("Q", [entry_id >> SEQ_BITS for entry_id in some])),
             _little(array("Q", [entry_id & MAX_SEQ for entry_id in some])),
         ]
     flags = 0
