@@ -337,13 +337,14 @@ def copy_disk(server: AnabranchServer, place: Path) -> None:
     server.start()
 
 
-def set_disk_back(server: AnabranchServer, place: Path) -> None:
-    """Let it start from that copy, as the documents say."""
+def set_disk_back(server: AnabranchServer, place: Path, *, says_so: bool = True) -> None:
+    """Let it start from that copy, as the documents say; else it does not know that it is one."""
     server.kill()
     files = server.directory / "data" / "appendonlydir"
     shutil.rmtree(files)
     shutil.copytree(place, files)
-    subprocess.run([sys.executable, "-m", "anabranch", "restore", str(files)], check=True)
+    if says_so:
+        subprocess.run([sys.executable, "-m", "anabranch", "restore", str(files)], check=True)
     server.start()
 
 

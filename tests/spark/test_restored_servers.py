@@ -140,3 +140,34 @@ def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog
         reader = reader_of(us, catchUpTimeout="100ms", failOnDataLoss="false")
         assert read(reader, begin, end) == list(range(50))
         reader.stop()
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_a_region_that_was_set_back_unnoticed_is_read_on_with_what_is_new(tmp_path, count):
+    with RegionProcesses(tmp_path, ("eu", "us"), "--appendfsync", "always") as regions:
+        eu, us = regions.servers
+        add(eu, 0, 50)
+        wait_until(regions.converged, "all have applied the same", 300)
+        copy_disk(eu, tmp_path / "copy")
+        part(regions)
+        add(eu, 50, 30)
+        reader = reader_of(eu)
+        begin = reader.initialOffset()
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        assert read(reader, begin, end) == list(range(80))
+        reader.stop()
+        set_disk_back(eu, tmp_path / "copy", says_so=False)
+        add(eu, 500, count)
+        regions.heal()
+        wait_until(regions.converged, "all have applied the same", 300)
+        assert epoch_of(eu) == 0
+        for server in (eu, us):
+            strict = reader_of(server)
+            with pytest.raises(DataLossError, match=r"region 1: .* restored .* is new"):
+                strict.latestOffset(end, ReadAllAvailable())
+            strict.stop()
+            lossy = reader_of(server, failOnDataLoss="false", pollTimeoutMs="1")
+            newest = lossy.latestOffset(end, ReadAllAvailable())
+            assert read(lossy, end, newest) == list(range(500, 500 + count))
+            assert lossy.latestOffset(newest, ReadAllAvailable()) is newest
+            lossy.stop()

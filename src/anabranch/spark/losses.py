@@ -136,10 +136,10 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
             log = known_log(logs[stream], region)
             if log is None:
                 found.absent.append(_absent(place))
-            elif not region and _has_newer(cursor, log):
+            elif _has_newer(region, cursor, log):
                 begin = survey.locate(stream, region, log, next_id(cursor.last_id))
                 found.lost.append(
-                    f"{place}: this server was restored from an older state, or lost its newest "
+                    f"{place}: its server was restored from an older state, or lost its newest "
                     f"entries, and has others since: it is at {log.last_id}, and below position "
                     f"{cursor.position} is another entry than {cursor.last_id}, up to which was "
                     "read. What it lost was read; what has a greater ID is new"
@@ -195,12 +195,16 @@ def _absent(place: str) -> str:
     return f"{place} is not on this server: it was deleted, or has yet to come from another region"
 
 
-def _has_newer(cursor: Cursor, log: LogBounds) -> bool:
+def _has_newer(region: str, cursor: Cursor, log: LogBounds) -> bool:
     """Whether an entry that was never read is below what was read.
 
     IDs of a log only grow, so none below the cursor is greater than the last one that was read.
+    They may begin lower when the key was deleted, which this server may have yet to receive from
+    another region.
     """
     known = not cursor.by_id and cursor.last_id != "0-0"
+    if region:
+        known = known and log.incarnation >= cursor.incarnation
     return known and parse_id(log.before_id) > parse_id(cursor.last_id)
 
 

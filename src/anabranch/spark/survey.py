@@ -117,9 +117,9 @@ class Survey:
         waiting: tuple[bytes | str | int, ...] = ()
         if wait_ms:
             waiting = ("BLOCK", wait_ms, "AFTER", self._total)
-        read = [known.cursors.get(stream, {}) if known else {} for stream in streams]
-        if any("" in row for row in read):
+        if known is not None:
             # The newest entry below the cursor shows whether the server was set back.
+            read = [known.cursors.get(stream, {}) for stream in streams]
             vector = [{region: each.position for region, each in row.items()} for row in read]
             waiting += ("FROM", json.dumps(vector), "LIMIT", 1)
         reply = self._client.command(

@@ -25,6 +25,9 @@ class Known:
     def first_id(self, _stream: str, _region: str, log: LogBounds) -> str:
         return f"{log.first}-0"
 
+    def locate(self, _stream: str, _region: str, log: LogBounds, entry_id: str) -> Cursor:
+        return Cursor(log.incarnation, log.first, entry_id)
+
 
 @pytest.mark.parametrize(
     ("first", "count", "last"),
@@ -70,6 +73,16 @@ def test_a_log_that_a_region_has_forgotten_is_absent_as_in_other_regions() -> No
     for logs in ({"1": LogBounds(0, 0, 0, "0-0")}, {}):
         found = assess(start, {"s": logs}, cast("Survey", Known()))
         assert (len(found.absent), found.behind, found.lost) == (1, [], [])
+
+
+@pytest.mark.parametrize(("incarnation", "lost"), [(11, 1), (1, 0)])
+def test_a_greater_id_below_the_cursor_is_new_in_the_same_incarnation(
+    incarnation: int, lost: int
+) -> None:
+    """After a deletion, which this server may have yet to receive, IDs may begin lower."""
+    logs = {"s": {"1": LogBounds(incarnation, 1, 12, "110-0", before_id="110-0")}}
+    found = assess(Vector({"s": {"1": Cursor(11, 13, "6-0")}}), logs, cast("Survey", Known()))
+    assert (len(found.lost), len(found.behind)) == (lost, 1 - lost)
 
 
 def test_a_server_of_its_own_begins_at_0_and_may_have_lost_entries_from_there_on() -> None:
