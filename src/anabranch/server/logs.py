@@ -97,14 +97,24 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _event(record: logging.LogRecord) -> str:
-    return record.getMessage()
+    return _printable(record.getMessage())
+
+
+def _printable(text: str) -> str:
+    """The text on one line, with JSON's escapes for what a terminal could act on or hide.
+
+    Strangers choose parts of some lines.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def _plain(value: object) -> str:
     """A value in ``key=value``, quoted where necessary."""
     text = str(value)
-    if not text or any(char in text for char in ' "=\n\r\t\\'):
-        return json.dumps(text, ensure_ascii=False)
+    if not text or not text.isprintable() or any(char in text for char in ' "=\\'):
+        return _printable(json.dumps(text, ensure_ascii=False))
     return text
 
 
@@ -139,6 +149,11 @@ class _Formatter(logging.Formatter):
         places = "".join(traceback.format_tb(trace))
         return f"Traceback (most recent call last):\n{places}{kind.__name__ if kind else ''}"
 
+    def below(self, record: logging.LogRecord) -> str:
+        """The traceback in lines that cannot look like lines of the log."""
+        trace = self.trace(record)
+        return "".join(f"\n  {_printable(each)}" for each in trace.split("\n")) if trace else ""
+
 
 class LegacyFormatter(_Formatter):
     """``pid:M 20 Nov 2026 21:22:19.615 * event``, or ``* message event=...`` if there is one."""
@@ -148,10 +163,9 @@ class LegacyFormatter(_Formatter):
         sign = {10: ".", 15: "-", 20: "*"}.get(record.levelno, "#")
         fields, text = dict(_fields(record)), _event(record)
         if "message" in fields:
-            text = f"{fields.pop('message')} event={text}"
+            text = f"{_printable(str(fields.pop('message')))} event={text}"
         line = f"{record.process}:M {self.time(record, human=True)} {sign} {text}{_pairs(fields)}"
-        trace = self.trace(record)
-        return f"{line}\n{trace}" if trace else line
+        return line + self.below(record)
 
 
 class TerminalFormatter(_Formatter):
@@ -168,8 +182,7 @@ class TerminalFormatter(_Formatter):
         if self.colours:
             level = f"\x1b[{_COLOURS.get(record.levelno, '0')}m{level}\x1b[0m"
         line = f"{moment:%H:%M:%S} {level} {_event(record)}{_pairs(_fields(record))}"
-        trace = self.trace(record)
-        return f"{line}\n{trace}" if trace else line
+        return line + self.below(record)
 
 
 class LogfmtFormatter(_Formatter):
@@ -193,13 +206,13 @@ class JsonFormatter(_Formatter):
         line: dict[str, object] = {
             "ts": self.time(record, human=False),
             "level": record.levelname.lower(),
-            "event": _event(record),
+            "event": record.getMessage(),
             **_fields(record),
         }
         trace = self.trace(record)
         if trace:
             line["traceback"] = trace
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return _printable(json.dumps(line, ensure_ascii=False, default=str))
 
 
 def _formatter(settings: Settings, stream: TextIO | None) -> logging.Formatter:

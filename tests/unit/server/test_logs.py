@@ -152,3 +152,33 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
         process.stdout.close()
         _, errors = process.communicate("\n\n\n")
     assert (errors, process.returncode) == ("", 0)
+
+
+HOSTILE = "\x1b]0;PWN\x07\x1b[2J\x7f\x9b31m\u202e\u2028\r\n7:M forged"
+
+
+@pytest.mark.parametrize("log_format", ["legacy", "logfmt", "json", "terminal"])
+@pytest.mark.parametrize("place", ["reason", "message", "exception"])
+def test_what_a_stranger_says_is_printable_and_stays_in_its_line(
+    log_format: str, place: str
+) -> None:
+    problem = ValueError(HOSTILE) if place == "exception" else None
+    fields = {} if problem else {place: HOSTILE, "blank": f"{HOSTILE} k=v"}
+    record = logs.LOGGER.makeRecord(
+        "anabranch", 30, "", 0, "region.refused", (),
+        (ValueError, problem, None) if problem else None, extra={"fields": fields},
+    )  # fmt: skip
+    settings = Settings(log_format=log_format.replace("terminal", "auto"))
+    formatter = {
+        "legacy": logs.LegacyFormatter(settings),
+        "logfmt": logs.LogfmtFormatter(settings),
+        "json": logs.JsonFormatter(settings),
+        "terminal": logs.TerminalFormatter(settings, colours=False),
+    }[log_format]
+    first, *further = formatter.format(record).split("\n")
+    assert all(text.isprintable() for text in (first, *further))
+    assert all(text.startswith("  ") for text in further)
+    assert bool(further) is (place == "exception" and log_format in ("legacy", "terminal"))
+    assert "\\u001b]0;PWN\\u0007" in "".join((first, *further)).replace("\\\\", "\\")
+    if log_format == "json" and not problem:
+        assert json.loads(first)[place] == HOSTILE
