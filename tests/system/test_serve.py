@@ -200,6 +200,24 @@ def test_maxclients_is_lowered_to_what_the_system_allows(tmp_path: Path) -> None
         assert client.call("CONFIG", "GET", "maxclients")[1][1] == ("$", b"67")
 
 
+@pytest.mark.parametrize("where", ["logfile", "standard output"])
+def test_without_room_for_its_log_it_goes_on_and_stops_in_order(where: str, tmp_path: Path) -> None:
+    server = AnabranchServer(tmp_path, extra=["--enable-debug-command", "yes"])
+    if where == "logfile":
+        server.extra += ["--logfile", "/dev/full"]
+    else:
+        plain = server.command
+        server.command = lambda: [  # type: ignore[method-assign]
+            *("sh", "-c", 'exec "$@" > /dev/full', "sh", *plain())
+        ]
+    with server, server.client() as client:
+        for _ in range(100):
+            assert client.call("DEBUG", "LOG", "x" * 1000) == ("+", b"OK")
+    text = server.log_text()
+    assert text.count("Ready to accept connections") == (where == "logfile")
+    assert len(text.splitlines()) <= 1, text
+
+
 # -- stopping -----------------------------------------------------------------------------------
 
 

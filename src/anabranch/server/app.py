@@ -12,6 +12,7 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
@@ -323,6 +324,6 @@ def _ready(server: Server) -> None:
         # Scripts wait for it on standard output, wherever the log goes.
         is_json = settings.log_format in {"auto", "json"} and not is_for_people
         text = json.dumps({"event": "server.ready", **facts}) if is_json else line
-        print(text, flush=True)  # noqa: T201
-    sys.stdout.flush()
+        with suppress(OSError):  # nobody need read it
+            os.write(sys.stdout.fileno(), f"{text}\n".encode("utf-8", "backslashreplace"))
     process.notify_systemd(settings.supervised, "READY=1", os.environ)

@@ -17,7 +17,7 @@ from anabranch.oplog.storage import LogFile, PatchFile
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
-__all__ = ["DataDirectory", "Directory", "lock_directory"]
+__all__ = ["DataDirectory", "Directory", "has_name", "lock_directory"]
 
 _LOCK: Final = "lock"
 _PID_BYTES: Final = 32

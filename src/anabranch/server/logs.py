@@ -7,19 +7,22 @@ attach its own handlers to the logger ``anabranch``.
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
 import sys
 import time
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import ConfigError
+from anabranch.server.disk import has_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from anabranch.config.settings import Settings
 
 __all__ = ["LOGGER", "announce", "close_logs", "emit", "emit_sparingly", "open_logs", "set_levels"]
@@ -55,10 +58,13 @@ def emit(level: str, event: str, /, *, exc: BaseException | None = None, **field
 
 def announce(event: str, /, **fields: object) -> None:
     """Write a line of level info whatever ``loglevel`` is, because a script may wait for it."""
-    record = LOGGER.makeRecord(
-        LOGGER.name, _NAMES["info"], __file__, 0, event, (), None, extra={"fields": fields}
+    LOGGER.handle(_record("info", event, fields))
+
+
+def _record(level: str, event: str, fields: Mapping[str, object]) -> logging.LogRecord:
+    return LOGGER.makeRecord(
+        LOGGER.name, _NAMES[level], __file__, 0, event, (), None, extra={"fields": fields}
     )
-    LOGGER.handle(record)
 
 
 def emit_sparingly(
@@ -215,14 +221,13 @@ class JsonFormatter(_Formatter):
         return _printable(json.dumps(line, ensure_ascii=False, default=str))
 
 
-def _formatter(settings: Settings, stream: TextIO | None) -> logging.Formatter:
+def _formatter(settings: Settings, *, is_terminal: bool) -> logging.Formatter:
     style = settings.log_format
-    terminal = stream is not None and stream.isatty()
     if style == "legacy":
         return LegacyFormatter(settings)
     if style == "logfmt":
         return LogfmtFormatter(settings)
-    if style == "auto" and terminal:
+    if style == "auto" and is_terminal:
         colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return TerminalFormatter(settings, colours=colours)
     return JsonFormatter(settings)
@@ -248,40 +253,73 @@ class _Syslog(logging.Handler):
         self._syslog.syslog(priority, f"{_event(record)}{_pairs(_fields(record))}")
 
 
-class _StandardOutput(logging.StreamHandler[TextIO]):
-    """Standard output. If its reader ends, the server continues without it."""
+class _Output(logging.Handler):
+    """A file or standard output, written without a buffer: nothing is left over for the end.
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Report what went wrong, unless it is that."""
-        if not isinstance(sys.exception(), BrokenPipeError):
-            super().handleError(record)
+    Lines that cannot be written are lost, and the next one that can be follows their count. They
+    are not reported elsewhere: standard error may be as full, or a pipe that nobody reads.
+    """
+
+    def __init__(self, descriptor: int, path: str = "") -> None:
+        """``path``: the file is opened again when it was moved away, as logrotate does."""
+        super().__init__()
+        self.descriptor = descriptor
+        self.path = path
+        self._lost = 0
+        self._is_torn = False  # a part of a lost line was written
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line, after the count of those that were lost before it."""
+        try:
+            lines = [self.format(record)]
+            if self._lost:
+                count = _record("warning", "log.lines_lost", {"lines": self._lost})
+                lines.insert(0, self.format(count))
+            text = "\n" * self._is_torn + "\n".join(lines) + "\n"
+        except Exception:
+            self.handleError(record)
             return
-        # The descriptor, as Python flushes the rest of the stream when the process ends.
-        nobody = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nobody, self.stream.fileno())
-        os.close(nobody)
+        left = text.encode("utf-8", "backslashreplace")
+        try:
+            self._follow()
+            while left:
+                left = left[os.write(self.descriptor, left) :]
+                self._is_torn = True
+            self._lost, self._is_torn = 0, False
+        except OSError:
+            self._lost += 1
+
+    def _follow(self) -> None:
+        if self.path and not has_name(os.fstat(self.descriptor), self.path):
+            descriptor = _open(self.path)
+            os.close(self.descriptor)
+            self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Close the file; standard output stays open."""
+        super().close()
+        if self.path:
+            with suppress(OSError):
+                os.close(self.descriptor)
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
 def open_logs(settings: Settings) -> None:
     """Attach the handlers of the settings; those of an earlier call are removed."""
     close_logs()
-    handler: logging.StreamHandler[Any]
     if settings.logfile:
-        from logging.handlers import WatchedFileHandler  # noqa: PLC0415 - slow, rarely wanted
-
         try:
-            # Opens the file again when it was moved away, as logrotate does.
-            handler = WatchedFileHandler(
-                settings.logfile, encoding="utf-8", errors="backslashreplace"
-            )
+            handler = _Output(_open(settings.logfile), settings.logfile)
         except OSError as problem:
             raise ConfigError(
                 f"cannot write logfile '{settings.logfile}': {problem.strerror}"
             ) from None
     else:
-        if isinstance(sys.stdout, io.TextIOWrapper):  # names may be invalid UTF-8
-            sys.stdout.reconfigure(errors="backslashreplace")
-        handler = _StandardOutput(sys.stdout)
+        sys.stdout.flush()
+        handler = _Output(sys.stdout.fileno())
     LOGGER.addHandler(handler)
     if settings.syslog_enabled:
         LOGGER.addHandler(_Syslog(settings))
@@ -293,9 +331,9 @@ def set_levels(settings: Settings) -> None:
     """Take over ``loglevel`` and the formats."""
     LOGGER.setLevel(_LEVELS[settings.loglevel])
     for handler in LOGGER.handlers:
-        if isinstance(handler, logging.StreamHandler):
-            stream = None if isinstance(handler, logging.FileHandler) else handler.stream
-            handler.setFormatter(_formatter(settings, stream))
+        if isinstance(handler, _Output):
+            is_terminal = not handler.path and os.isatty(handler.descriptor)
+            handler.setFormatter(_formatter(settings, is_terminal=is_terminal))
 
 
 def close_logs() -> None:

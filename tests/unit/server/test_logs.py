@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -182,3 +183,38 @@ def test_what_a_stranger_says_is_printable_and_stays_in_its_line(
     assert "\\u001b]0;PWN\\u0007" in "".join((first, *further)).replace("\\\\", "\\")
     if log_format == "json" and not problem:
         assert json.loads(first)[place] == HOSTILE
+
+
+def test_lines_without_room_are_counted_where_there_is_room_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log"
+    open_logs(Settings(logfile=str(path), log_format="logfmt"))
+    emit("info", "thing.before")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
+    try:
+        emit("info", "thing.torn")
+        emit("info", "thing.lost")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    emit("info", "thing.after")
+    emit("info", "thing.later")
+    close_logs()
+    before, torn, count, after, later = path.read_text().splitlines()
+    assert len(torn) == 10
+    assert "level=warning event=log.lines_lost lines=2" in count
+    assert ("thing.before" in before, "thing.after" in after, "thing.later" in later) == (True,) * 3
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_that_cannot_be_opened_again_loses_lines_until_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "log"
+    path.parent.mkdir()
+    open_logs(Settings(logfile=str(path), log_format="logfmt"))
+    path.parent.rename(tmp_path / "away")
+    emit("info", "thing.lost")
+    path.parent.mkdir()
+    emit("info", "thing.after")
+    assert "event=log.lines_lost lines=1" in path.read_text()
+    assert "thing.lost" not in path.read_text()
