@@ -201,7 +201,8 @@ def lock_directory(path: Path) -> IO[bytes]:
     try:
         path.mkdir(parents=True, exist_ok=True)
         _sync_names(path.parent)  # or a power failure could take the directory with all in it
-        file = (path / _LOCK).open("a+b")
+        # Without a buffer, which could not be closed on a full disk.
+        file = (path / _LOCK).open("a+b", buffering=0)
     except OSError as problem:
         raise ConfigError(
             f"cannot keep data in {path}: {problem.strerror}. Give another --dir, let this user "
@@ -227,5 +228,4 @@ def lock_directory(path: Path) -> IO[bytes]:
     with suppress(OSError):
         file.truncate(0)
         file.write(b"%d\n" % os.getpid())
-        file.flush()
     return file

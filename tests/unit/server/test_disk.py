@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 from pathlib import Path
 
@@ -133,3 +134,13 @@ def test_a_place_that_cannot_be_is_refused_with_the_way_out(tmp_path: Path) -> N
         lock_directory(tmp_path / "file" / "below")
     for word in ("--dir", "--appendonly no"):
         assert word in str(refusal.value)
+
+
+def test_a_full_disk_does_not_prevent_that_a_directory_is_unlocked(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        lock_directory(tmp_path).close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    lock_directory(tmp_path).close()
