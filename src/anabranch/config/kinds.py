@@ -18,6 +18,7 @@ __all__ = [
     "Addresses",
     "Choice",
     "EventClasses",
+    "FolderName",
     "Integer",
     "Kind",
     "Lines",
@@ -218,6 +219,24 @@ class Text(Kind):
     def allowed(self) -> str:
         """Anything."""
         return "text"
+
+
+class FolderName(Text):
+    """The name of a directory within another one."""
+
+    def parse(self, words: Sequence[str]) -> str:
+        """As given."""
+        value = super().parse(words)
+        if not value:
+            raise ValueError("appenddirname can't be empty")
+        if value in (".", "..") or "/" in value or "\\" in value:
+            raise ValueError("appenddirname can't be a path, just a dirname")
+        return value
+
+    @property
+    def allowed(self) -> str:
+        """In words."""
+        return "a name that is no path"
 
 
 class Secret(Text):

@@ -17,6 +17,7 @@ from anabranch.config.http_settings import HttpSettings
 from anabranch.config.kinds import (
     Choice,
     EventClasses,
+    FolderName,
     Integer,
     Limits,
     Lines,
@@ -353,7 +354,7 @@ class Settings(RegionSettings, HttpSettings):
                  "a second (everysec) or what the system had not written (no).",
     )
     appenddirname: str = row(
-        Text(), "appendonlydir", group="persistence", immutable=True,
+        FolderName(), "appendonlydir", group="persistence", immutable=True,
         sentence="The directory of log and snapshots, in dir.",
     )
     save: str = row(

@@ -16,13 +16,16 @@ from collections import Counter
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["SPARE_FILES", "Admission", "Kind", "Place", "spare_files"]
+__all__ = ["SPARE_FILES", "SPARE_FILES_MIN", "Admission", "Kind", "Place", "spare_files"]
 
 SPARE_FILES: Final = 192
 """Descriptors reserved for the server, where the system allows enough."""
 
 SPARE_FILES_MIN: Final = 32
-"""The same where it allows only a few: listeners, log and event loop need about twenty."""
+"""The same where it allows only a few: listeners, log and event loop need about twenty.
+
+With fewer in all, the server does not start.
+"""
 
 UNIDENTIFIED_SHARE: Final = 3
 """The part of the reserve for unidentified regions and for HTTP: one in so many."""

@@ -155,7 +155,8 @@ class Listeners:
             sock.listen(self._settings.tcp_backlog)
         except OSError as problem:
             sock.close()
-            raise ConfigError(f"cannot listen on unixsocket '{path}': {problem.strerror}") from None
+            why = problem.strerror or problem  # Python itself refuses a path that is too long
+            raise ConfigError(f"cannot listen on unixsocket '{path}': {why}") from None
         except ConfigError:
             sock.close()
             raise

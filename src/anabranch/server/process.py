@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anabranch.errors import ConfigError
-from anabranch.server.admission import SPARE_FILES, spare_files
+from anabranch.server.admission import SPARE_FILES, SPARE_FILES_MIN, spare_files
 from anabranch.version import IS_COMPILED, __version__
 
 __all__ = [
@@ -90,7 +90,10 @@ def volume_facts(directory: str) -> dict[str, int]:
 
 
 def raise_file_limit(clients: int) -> int:
-    """Allow as many open files as ``clients`` need; returns how many clients fit."""
+    """Allow as many open files as ``clients`` need; returns how many clients fit.
+
+    Raises :class:`ConfigError` if the system allows too few for any client.
+    """
     wanted = clients + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -103,8 +106,14 @@ def raise_file_limit(clients: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft_new, hard_new))
         except (OSError, ValueError):
             continue
-        return min(clients, soft_new - spare_files(soft_new))
-    return min(clients, max(soft - spare_files(soft), 1))
+        soft = soft_new
+        break
+    if soft < SPARE_FILES_MIN:
+        raise ConfigError(
+            f"the system allows this process {soft} open files, and it needs at least "
+            f"{SPARE_FILES_MIN}; raise the limit (ulimit -n, or LimitNOFILE of systemd)"
+        )
+    return min(clients, soft - spare_files(soft))
 
 
 def enter_directory(path: str) -> None:
