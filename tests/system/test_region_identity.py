@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -76,6 +77,28 @@ def test_a_note_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         server_in(tmp_path).start()
     server_in(tmp_path, *words).start().stop()
     assert note.exists()
+
+
+@pytest.mark.parametrize("name", ["region", "set-back"])
+@pytest.mark.parametrize("data", [b"[" * 200_000, b'{"reason": "x"}'])
+def test_a_damaged_note_is_refused_by_a_start_and_by_salvage(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
+    words = ("--region-id", "7", "--gossip-port", str(free_port()), "--cluster-create", "yes")
+    server_in(tmp_path, *words).start().stop()
+    folder = tmp_path / "data" / "appendonlydir"
+    (folder / name).write_bytes(data)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    why = rf"anabranch: cannot read {folder / name}: .*\. Nothing was changed; "
+    server = server_in(tmp_path)
+    with pytest.raises(ServerFailed, match=why):
+        server.start()
+    assert "Traceback" not in server.log_text()
+    result = CliRunner().invoke(command, ["region", "salvage", "--dir", str(folder), "--dry-run"])
+    assert result.exit_code == 1
+    assert re.match(why, result.output)
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert {**after, "lock": b""} == {**before, "lock": b""}
 
 
 # -- whether it may go on with its numbers --------------------------------------------------------

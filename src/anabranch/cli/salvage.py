@@ -110,7 +110,7 @@ def noted(path: Path) -> str | None:
     """When the directory was salvaged, or None."""
     directory, _ = locate(path)
     note = directory.path / _NOTE
-    return note.read_text().strip() if note.exists() else None
+    return note.read_text(errors="replace").strip() if note.exists() else None
 
 
 def remember_done(path: Path) -> None:
@@ -126,12 +126,11 @@ def lost_in(path: Path, cluster: Cluster | None) -> Lost:
         raise Failed(f"{path} is no directory")
     if in_use(directory):
         raise Failed(f"a server uses {directory.path}: stop it first")
-    try:
-        identity = identity_in(directory)
-        set_back = set_back_noted(directory)
-    except (OSError, ValueError, KeyError):
-        raise Failed(f"{directory.path} is not that of a region of a cluster") from None
-    region = int(identity["region-id"])
+    identity = identity_in(directory)
+    if identity is None:
+        raise Failed(f"{directory.path} is not that of a region of a cluster")
+    set_back = set_back_noted(directory)
+    region = identity.region_id
     if cluster is not None and cluster.state(region) != "removed":
         raise Failed(
             f"region {region} is no removed region there: what it has is brought by starting it, "
@@ -154,7 +153,7 @@ def lost_in(path: Path, cluster: Cluster | None) -> Lost:
                 found = list(_behind(value, seen))
                 if found:
                     entries[database.index, key] = found
-    return Lost(region, str(identity["region-name"]), effects, entries)
+    return Lost(region, identity.region_name, effects, entries)
 
 
 def _behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[Entry]:

@@ -11,10 +11,12 @@ back (:func:`forget_epoch`).
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of
+from anabranch.node.notes import NoteError, read_note, write_note
 
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
@@ -26,6 +28,11 @@ __all__ = ["CLEAN", "EpochFile", "continue_or_open_epoch", "forget_epoch"]
 _FILE: Final = "lifetime"
 
 CLEAN: Final = "clean"
+
+
+class _Ended(Struct):
+    boot: str = ""
+    ended: str = ""
 
 
 def continue_or_open_epoch(
@@ -70,16 +77,16 @@ class EpochFile:
         return _FILE in self._storage.names()
 
     def may_continue(self) -> bool:
-        """Whether the previous process has lost nothing. Raises :class:`OSError`."""
-        if not self.exists:
+        """Whether the previous process has lost nothing; a damaged file does not say so.
+
+        Raises :class:`OSError`.
+        """
+        try:
+            before = read_note(self._storage, _FILE, _Ended, "")
+        except NoteError:
             return False
-        with closing(self._storage.open(_FILE)) as file:
-            try:
-                before = json.loads(file.read())
-            except ValueError:
-                return False
-        return (isinstance(before, dict) and before.get("ended") in ("always", CLEAN)) or (
-            isinstance(before, dict) and before.get("boot") == self._storage.boot != ""
+        return before is not None and (
+            before.ended in ("always", CLEAN) or before.boot == self._storage.boot != ""
         )
 
     def write(self, ended: str) -> None:
@@ -89,12 +96,6 @@ class EpochFile:
         """
         if ended == self._written:
             return
-        file = self._storage.create(_FILE + ".new")
-        try:
-            file.write(json.dumps({"boot": self._storage.boot, "ended": ended}).encode())
-            file.sync()
-        finally:
-            file.close()
-        self._storage.rename(_FILE + ".new", _FILE)
-        self._storage.sync()
+        noted = {"boot": self._storage.boot, "ended": ended}
+        write_note(self._storage, _FILE, json.dumps(noted).encode())
         self._written = ended

@@ -100,6 +100,15 @@ class Exchange(RegionLocal):
 
     # -- life ---------------------------------------------------------------------------------
 
+    def read_notes(self, storage: Storage) -> None:
+        """Call this before recovery. Raises :class:`OSError`, :class:`LogError` for a damaged note.
+
+        Nothing was changed then.
+        """
+        self._was_removed = removal_noted(storage)
+        if (noted := set_back_noted(storage)) is not None:
+            self._was_set_back = noted[0]
+
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
         """Call this after recovery, when the log can be written.
 
@@ -115,9 +124,6 @@ class Exchange(RegionLocal):
         self._durability.on_taken = self.taken
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
-        self._was_removed = removal_noted(storage)
-        if (noted := set_back_noted(storage)) is not None:
-            self._was_set_back = noted[0]
         region = settings.region_id
         self._began = {o: n for o, n in self.replica.vector.items() if region_of(o) == region}
         policy = settings.appendfsync

@@ -15,10 +15,14 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import Struct
 
 from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
+from anabranch.node.notes import read_note, write_note
 from anabranch.oplog.errors import LogError
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
 
 __all__ = [
+    "Identity",
     "forget_newcomer",
     "identity_in",
     "is_newcomer",
@@ -46,6 +51,39 @@ _NEWCOMER: Final = "newcomer"
 _SET_BACK: Final = "set-back"
 _DIRECTIVES: Final = ("region-id", "region-name", "gossip-port")
 
+_ADVICE: Final = (
+    "it notes which region this is: remove it, and give --region-id, --region-name and "
+    "--gossip-port"
+)
+_SET_BACK_ADVICE: Final = (
+    "it notes that the files of this region were set back, and how far other regions agree with "
+    "it: put the file back from a backup. If there is none, remove it: a start learns from the "
+    "other regions again that the files were set back"
+)
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Identity(Struct, rename="kebab", forbid_unknown_fields=True):
+    """The contents of the file: the directives of a region."""
+
+    region_id: Annotated[int, msgspec.Meta(ge=1)]
+    region_name: str
+    gossip_port: int
+
+    def __post_init__(self) -> None:
+        """Refuse what the settings would refuse."""
+        for name in _DIRECTIVES:
+            ROWS[name].parse([str(self.value(name))])
+
+    def value(self, directive: str) -> Any:
+        """The value of a directive."""
+        return getattr(self, ROWS[directive].attribute)
+
+
+class _SetBack(Struct):
+    reason: str
+    agreed: dict[_Number, _Number]
+
 
 def recall(loaded: Loaded, storage: Storage) -> None:
     """Complete the settings from the file.
@@ -56,15 +94,16 @@ def recall(loaded: Loaded, storage: Storage) -> None:
     settings = loaded.settings
     try:
         noted = identity_in(storage)
-    except FileNotFoundError:
+    except FileNotFoundError:  # not even a directory
         return
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
         raise LogError(
-            f"cannot read {storage.shown(_FILE)}: {problem}. Nothing was changed; it notes which "
-            "region this is: remove it, and give --region-id, --region-name and --gossip-port"
+            f"cannot read {storage.shown(_FILE)}: {problem.strerror}. Nothing was changed"
         ) from None
+    if noted is None:
+        return
     for name in _DIRECTIVES:
-        value = noted[name]
+        value = noted.value(name)
         if name in loaded.sources and settings.value(name) != value:
             raise ConfigError(
                 f"{storage.shown('')} belongs to the region with {name} {value}, and {name} "
@@ -79,12 +118,12 @@ def remember(storage: Storage, region: int, name: str, gossip_port: int) -> None
     if _FILE in storage.names():
         return
     noted = dict(zip(_DIRECTIVES, (region, name, gossip_port), strict=True))
-    _write(storage, _FILE, json.dumps(noted).encode() + b"\n")
+    write_note(storage, _FILE, json.dumps(noted).encode() + b"\n")
 
 
 def write_removal(storage: Storage, reason: str) -> None:
     """Record that this region was removed from the cluster. Raises :class:`OSError`."""
-    _write(storage, _REMOVAL, reason.encode() + b"\n")
+    write_note(storage, _REMOVAL, reason.encode() + b"\n")
 
 
 def removal_noted(storage: Storage) -> str:
@@ -101,25 +140,21 @@ def write_set_back(storage: Storage, reason: str, agreed: Mapping[int, int]) -> 
     ``agreed``: by replica ID of this region, the number up to which their effects are the same.
     """
     noted = {"reason": reason, "agreed": {str(replica_id): n for replica_id, n in agreed.items()}}
-    _write(storage, _SET_BACK, json.dumps(noted).encode() + b"\n")
+    write_note(storage, _SET_BACK, json.dumps(noted).encode() + b"\n")
 
 
 def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
     """What :func:`write_set_back` has recorded.
 
-    Raises :class:`OSError`, or :class:`ValueError` if the file has another form.
+    Raises :class:`OSError`, or :class:`NoteError` if the file is damaged.
     """
-    if _SET_BACK not in storage.names():
-        return None
-    with closing(storage.open(_SET_BACK)) as file:
-        noted = json.loads(file.read())
-    agreed = {int(replica_id): int(number) for replica_id, number in noted["agreed"].items()}
-    return str(noted["reason"]), agreed
+    noted = read_note(storage, _SET_BACK, _SetBack, _SET_BACK_ADVICE)
+    return None if noted is None else (noted.reason, noted.agreed)
 
 
 def write_newcomer(storage: Storage) -> None:
     """Record that this region lacks the data of the others. Raises :class:`OSError`."""
-    _write(storage, _NEWCOMER, b"\n")
+    write_note(storage, _NEWCOMER, b"\n")
 
 
 def is_newcomer(storage: Storage) -> bool:
@@ -134,24 +169,9 @@ def forget_newcomer(storage: Storage) -> None:
     storage.sync()
 
 
-def _write(storage: Storage, name: str, data: bytes) -> None:
-    file = storage.create(name + ".new")
-    try:
-        file.write(data)
-        file.sync()
-    finally:
-        file.close()
-    storage.rename(name + ".new", name)
-    storage.sync()
+def identity_in(storage: Storage) -> Identity | None:
+    """The contents of the file, or None if there is none.
 
-
-def identity_in(storage: Storage) -> dict[str, int | str]:
-    """The contents of the file, by directive.
-
-    Raises :class:`OSError`, or :class:`ValueError` if the file has another form.
+    Raises :class:`OSError`, or :class:`NoteError` if the file is damaged.
     """
-    with closing(storage.open(_FILE)) as file:
-        noted = json.loads(file.read())
-    if not isinstance(noted, dict) or noted.keys() != set(_DIRECTIVES):
-        raise ValueError("not the note of a region")
-    return {name: ROWS[name].parse([str(noted[name])]) for name in _DIRECTIVES}
+    return read_note(storage, _FILE, Identity, _ADVICE)

@@ -96,6 +96,8 @@ class Persistence:
         began = reported = self._driver.now_s()
         report = Recovery()
         try:
+            if self.exchange is not None:
+                self.exchange.read_notes(storage)
             for report in recover(storage, self._region.keyspace):
                 self._region.tiering.relieve(self._region.keyspace)
                 now = self._driver.now_s()
