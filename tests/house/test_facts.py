@@ -23,7 +23,7 @@ from tests.support.servers import REPOSITORY
 
 CODE = REPOSITORY / "src" / "anabranch"
 _EVENT = re.compile(
-    r'(?:announce\(|(?:emit|emit_sparingly|host\.log|self\._log|LOGGER\.log)\(\s*"\w+",)'
+    r'(?:announce\(|(?:emit|emit_sparingly|_record|host\.log|self\._log|LOGGER\.log)\(\s*"\w+",)'
     r'\s*"([a-z_]+\.[a-z_]+)"'
 )
 
