@@ -101,6 +101,51 @@ def test_a_damaged_note_is_refused_by_a_start_and_by_salvage(
     assert {**after, "lock": b""} == {**before, "lock": b""}
 
 
+@pytest.mark.parametrize("contents", ["log", "snapshot", "snapshot and log"])
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_files_of_another_region_than_is_noted_or_given_are_refused_unchanged(
+    tmp_path: Path, contents: str, is_noted: bool
+) -> None:
+    words = ("--gossip-port", str(free_port()))
+    server = server_in(tmp_path, *words, "--region-id", "7", "--cluster-create", "yes").start()
+    with server.client() as client:
+        client.call("XADD", "s", "*", "f", "v")
+        if "snapshot" in contents:
+            client.call("SAVE")
+        if "and log" in contents:
+            client.call("XADD", "s", "*", "f", "v")
+        length = client.call("XLEN", "s")
+    server.stop()
+    folder = tmp_path / "data" / "appendonlydir"
+    note = folder / "region"
+    if is_noted:
+        note.write_text(note.read_text().replace('"region-id": 7', '"region-id": 3'))
+        other = server_in(tmp_path)
+    else:
+        note.unlink()
+        other = server_in(tmp_path, *words, "--region-id", "3", "--cluster-create", "yes")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(ServerFailed) as failure:
+        other.start()
+    (why,) = [line for line in str(failure.value).splitlines() if line.startswith("anabranch: ")]
+    assert " belongs to region 7, and this server was started as region 3, by " in why
+    assert f"set region-id to 7 in {note}; " in why
+    assert "damaged" not in why
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert {**after, "lock": b""} == {**before, "lock": b""}
+    if is_noted:
+        result = CliRunner().invoke(
+            command, ["region", "salvage", "--dir", str(folder), "--dry-run"]
+        )
+        assert (result.exit_code, " belongs to region 7, and " in result.output) == (1, True)
+        note.write_text(note.read_text().replace('"region-id": 3', '"region-id": 7'))
+        again = server_in(tmp_path).start()
+    else:
+        again = server_in(tmp_path, *words, "--region-id", "7").start()
+    with again.client() as client:
+        assert client.call("XLEN", "s") == length
+
+
 # -- whether it may go on with its numbers --------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
 from anabranch.node.notes import read_note, write_note
-from anabranch.oplog.errors import LogError
+from anabranch.oplog.errors import REGION_FILE, LogError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,6 @@ __all__ = [
     "write_set_back",
 ]
 
-_FILE: Final = "region"
 _REMOVAL: Final = "removed"
 _NEWCOMER: Final = "newcomer"
 _SET_BACK: Final = "set-back"
@@ -98,7 +97,7 @@ def recall(loaded: Loaded, storage: Storage) -> None:
         return
     except OSError as problem:
         raise LogError(
-            f"cannot read {storage.shown(_FILE)}: {problem.strerror}. Nothing was changed"
+            f"cannot read {storage.shown(REGION_FILE)}: {problem.strerror}. Nothing was changed"
         ) from None
     if noted is None:
         return
@@ -108,17 +107,17 @@ def recall(loaded: Loaded, storage: Storage) -> None:
             raise ConfigError(
                 f"{storage.shown('')} belongs to the region with {name} {value}, and {name} "
                 f"{settings.value(name)} was given ({loaded.source(name)}). Leave it out, or give "
-                f"another --dir; to change it on purpose, do so in {storage.shown(_FILE)}"
+                f"another --dir; to change it on purpose, do so in {storage.shown(REGION_FILE)}"
             )
         setattr(settings, ROWS[name].attribute, value)
 
 
 def remember(storage: Storage, region: int, name: str, gossip_port: int) -> None:
     """Write the file if it does not exist. Raises :class:`OSError`."""
-    if _FILE in storage.names():
+    if REGION_FILE in storage.names():
         return
     noted = dict(zip(_DIRECTIVES, (region, name, gossip_port), strict=True))
-    write_note(storage, _FILE, json.dumps(noted).encode() + b"\n")
+    write_note(storage, REGION_FILE, json.dumps(noted).encode() + b"\n")
 
 
 def write_removal(storage: Storage, reason: str) -> None:
@@ -174,4 +173,4 @@ def identity_in(storage: Storage) -> Identity | None:
 
     Raises :class:`OSError`, or :class:`NoteError` if the file is damaged.
     """
-    return read_note(storage, _FILE, Identity, _ADVICE)
+    return read_note(storage, REGION_FILE, Identity, _ADVICE)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import Replica
 
 __all__ = [
+    "REGION_FILE",
     "AbsentFileError",
     "CorruptLogError",
     "LogError",
     "NewerFormatError",
     "SyncFailedError",
     "check_mode",
+    "check_region",
     "too_few_databases",
 ]
+
+
+REGION_FILE: Final = "region"
+"""The file beside the log that notes which region a directory belongs to."""
 
 
 class LogError(AnabranchError):
@@ -68,6 +76,20 @@ def check_mode(name: str, replica: Replica, *, regional: bool) -> None:
         f"{name} belongs to a server on its own, and this one was started with region-id. Nothing "
         "was changed; export the data from a server on its own and import it into the region"
     )
+
+
+def check_region(name: str, note: str, replica: Replica, region: int) -> None:
+    """:class:`LogError` if this region wrote a sound file, and this server is another one.
+
+    ``note`` is the path of :data:`REGION_FILE`.
+    """
+    if region != replica.region:
+        raise LogError(
+            f"{name} belongs to region {region}, and this server was started as region "
+            f"{replica.region}, by {note} or its settings. Nothing was changed. If these are the "
+            f"files of region {region}, set region-id to {region} in {note}; if there is no such "
+            "file, in the settings"
+        )
 
 
 def too_few_databases(name: str, number: int, count: int) -> LogError:

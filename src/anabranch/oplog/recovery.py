@@ -21,10 +21,12 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica
 from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import (
+    REGION_FILE,
     AbsentFileError,
     CorruptLogError,
     NewerFormatError,
     check_mode,
+    check_region,
     too_few_databases,
 )
 from anabranch.oplog.log import Segment
@@ -177,9 +179,9 @@ def _load_newest(
     storage: Storage, name: str, keyspace: Keyspace, report: Recovery
 ) -> Iterator[Recovery]:
     with closing(storage.open(name)) as file:
-        for done, contents in load_snapshot(  # noqa: B007 - the last ones count
-            file, storage.shown(name), keyspace
-        ):
+        for done, contents in load_snapshot(file, storage.shown(name), keyspace):
+            note = storage.shown(REGION_FILE)
+            check_region(contents.name, note, keyspace.replica, contents.region)
             report.bytes_done = done or report.bytes_done
             yield report
     keyspace.renew_unstable_tombstones()
@@ -264,6 +266,8 @@ def _apply(
 ) -> None:
     replica = keyspace.replica
     check_mode(shown, replica, regional=bool(batch.region))
+    if batch.is_local:  # others' local batches are never sent
+        check_region(shown, storage.shown(REGION_FILE), replica, batch.region)
     is_numbered = batch.region and not batch.is_local
     due = replica.vector.get(batch.replica_id, 0) + 1 if is_numbered else report.next_number
     if batch.first != due:
