@@ -72,7 +72,10 @@ class Identity(Struct, rename="kebab", forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Refuse what the settings would refuse."""
         for name in _DIRECTIVES:
-            ROWS[name].parse([str(self.value(name))])
+            try:
+                ROWS[name].parse([str(self.value(name))])
+            except ValueError as problem:
+                raise ValueError(f"{name}: {problem}") from None
 
     def value(self, directive: str) -> Any:
         """The value of a directive."""

@@ -107,3 +107,10 @@ def test_notes_are_read_as_they_were_written() -> None:
     assert (noted.region_id, noted.region_name, noted.gossip_port) == (7, "eu", 16_379)
     write_set_back(storage, "why", {7: 12, 263: 5})
     assert set_back_noted(storage) == ("why", {7: 12, 263: 5})
+
+
+def test_a_damaged_note_of_a_region_is_refused_with_the_directive() -> None:
+    storage = MemoryStorage()
+    put(storage, "region", b'{"region-id": 300, "region-name": "eu", "gossip-port": 1}')
+    with pytest.raises(NoteError, match="region-id: argument must be between 0 and 255"):
+        identity_in(storage)
