@@ -8,6 +8,7 @@ the same floods in the same run and stands in the message of a failure, but is n
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -110,6 +111,30 @@ def test_a_stranger_keeps_nobody_waiting(sides: list[tuple[Server, Door]]) -> No
             assert best(sight) < WAIT_MS
         finally:
             client.call("CONFIG", "SET", "requirepass", "")
+
+
+def test_a_stranger_on_the_http_port_keeps_nobody_waiting() -> None:
+    """Its request comes in chunks of one byte."""
+    pytest.importorskip("starlette", reason="the extra web is not installed")
+    http_port = free_port()
+    head = b"POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with (
+        AnabranchServer(extra=["--http-port", str(http_port)]) as server,
+        canary_of(server) as canary,
+    ):
+
+        def sight() -> Sighting:
+            canary.look()
+            with Door(http_port).connect() as sock:
+                sock.sendall(head + b"1\r\nx\r\n" * 43_000)
+                sock.shutdown(socket.SHUT_WR)
+                answer = b""
+                while piece := sock.recv(4096):
+                    answer += piece
+            assert answer.startswith(b"HTTP/1.1 403 "), "another site may not post"
+            return canary.look()
+
+        assert best(sight) < WAIT_MS
 
 
 @pytest.mark.parametrize("in_pieces", [False, True])

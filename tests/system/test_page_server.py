@@ -149,6 +149,12 @@ def test_commands_of_a_connection_and_bad_requests_are_refused(site: Site) -> No
     assert site.run("XREAD", "BLOCK", "50", "STREAMS", "s", "$").json == {"reply": None}
 
 
+def test_a_client_that_sends_too_much_reads_why(site: Site) -> None:
+    for size in (1 << 20, 16 << 20):
+        answer = site.run("ECHO", "x" * size)
+        assert (answer.status, answer.json["error_code"]) == (413, "too_large")
+
+
 def test_rules_of_a_user_hold_for_what_it_sees(site: Site) -> None:
     site.client.xadd("mine:1", {"f": "v"})
     site.client.xadd("other", {"f": "secret" * 20_000})

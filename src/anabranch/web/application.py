@@ -47,7 +47,9 @@ class Web:
         )
         app.state.databases = region.settings.databases
         guarded = Guard(app, region.settings, lambda: region.acl.initial_user() is not None)
-        self._connections = Connections(guarded, logger, lambda: region.settings.handshake_timeout)
+        self._connections = Connections(
+            guarded, logger, lambda: region.settings.handshake_timeout, region.scheduler
+        )
 
     def connection(self, left: Callable[[], None]) -> HttpConnection:
         """A protocol for a connection that has come; ``left`` is called when it is gone."""

@@ -1,4 +1,9 @@
-"""One HTTP connection: uvicorn's, with a deadline for requests that do not arrive."""
+"""One HTTP connection: uvicorn's, with limits for requests that cost much.
+
+A request has a deadline. Its bytes are read in slices of time, as those of every other client,
+because h11 needs as long for a chunk of one byte as for one of many. What still comes after the
+answer is dropped unread.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import h11
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -16,16 +22,28 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from anabranch.scheduling import Scheduler
+
 __all__ = ["Connections", "HttpConnection"]
 
 HEAD_BYTES_MAX = 16 * 1024
+
+HEAD_LINES_MAX = 256
+"""An unfinished head with more lines is refused: each takes time when the head is complete."""
+
+PIECE_BYTES = 512
+"""Bytes that h11 gets at a time. In chunks of one byte they take half a millisecond."""
 
 
 class Connections:
     """All HTTP connections of a server."""
 
     def __init__(
-        self, app: ASGIApp, logger: logging.Logger, request_s: Callable[[], float]
+        self,
+        app: ASGIApp,
+        logger: logging.Logger,
+        request_s: Callable[[], float],
+        scheduler: Scheduler,
     ) -> None:
         """``request_s``: how long a request may take to arrive."""
         self.config = Config(
@@ -40,12 +58,13 @@ class Connections:
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX - 1,
         )
         self.config.load()
         self.state = ServerState()
         self.logger = logger
         self.request_s = request_s
+        self.scheduler = scheduler
 
     def new(self, left: Callable[[], None]) -> HttpConnection:
         """A protocol for a new connection; it calls ``left`` when the connection is lost."""
@@ -59,6 +78,22 @@ class Connections:
             connection.transport.close()
 
 
+class _Flow(FlowControl):
+    """Whether uvicorn wants more of a request; the connection pauses and resumes its transport."""
+
+    def __init__(self, transport: asyncio.Transport, resumed: Callable[[], None]) -> None:
+        super().__init__(transport)
+        self._resumed = resumed
+
+    def pause_reading(self) -> None:
+        self.read_paused = True
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.read_paused = False
+            self._resumed()
+
+
 class HttpConnection(H11Protocol):
     """A request must arrive within ``handshake-timeout``, or its connection is closed."""
 
@@ -67,29 +102,99 @@ class HttpConnection(H11Protocol):
         self.logger = all_.logger
         self.access_log = False
         self._request_s = all_.request_s
+        self._scheduler = all_.scheduler
         self._left = left
         self._deadline: asyncio.TimerHandle | None = None
+        self._unread = b""  # received, and not yet given to h11
+        self._has_turn_later = False
+        self._drops = False  # the request is answered, and its body has not ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`."""
         super().connection_made(transport)  # type: ignore[arg-type]
+        self.flow = _Flow(self.transport, self._go_on_later)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
-        super().data_received(data)
+        if self._drops:
+            return
+        self._unset_keepalive_if_required()
+        self._unread += data
+        scheduler = self._scheduler
+        if self._has_turn_later or scheduler.is_used_up:
+            self.transport.pause_reading()
+            self._watch()
+            self._go_on_later()
+            return
+        began_ns = scheduler.begin()
+        if self._go_on():
+            self._go_on_later()
+        scheduler.end(began_ns)
+
+    def _go_on_later(self) -> None:
+        """Request a slice in a later turn."""
+        self._has_turn_later = True
+        self._scheduler.schedule(self._go_on)
+
+    def _go_on(self) -> bool:
+        """Give h11 what was received, until the slice is over; returns whether it goes on.
+
+        A :data:`anabranch.scheduling.Work`.
+        """
+        self._has_turn_later = False
+        unread, at = self._unread, 0
+        while at < len(unread) and not self.flow.read_paused and not self.transport.is_closing():
+            if at and self._scheduler.is_over():
+                break
+            head, _ = self.conn.trailing_data
+            if self.conn.their_state is h11.IDLE and head.count(b"\n") > HEAD_LINES_MAX:
+                self.send_400_response("The request has too many headers.")
+                break
+            end = at + min(PIECE_BYTES, HEAD_BYTES_MAX - len(head))
+            self.conn.receive_data(unread[at:end])
+            at = end
+            self.handle_events()
+        if self.transport.is_closing():
+            self._unread = b""
+            return False
+        self._unread = unread[at:]
         self._watch()
+        if self._unread:
+            self.transport.pause_reading()
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
+        return bool(self._unread) and not self.flow.read_paused
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
+        self._scheduler.remove(self._go_on)
         self._forget_deadline()
         self._left()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """The request cannot be read: if it has an answer already, that is cut off."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def on_response_complete(self) -> None:
-        """A part of the next request may have come already."""
+        """A part of the next request may have come already, or the body may still be coming."""
+        self._drops = self.conn.their_state is h11.SEND_BODY
         super().on_response_complete()
-        if self._deadline is None and self.conn.trailing_data[0]:
+        if self.transport.is_closing():
+            return
+        if self._drops:
+            # Closing the socket at once could take the answer from a client that still sends.
+            self._unread = b""
+            self.transport.write_eof()
+            self.transport.resume_reading()
+        elif self._deadline is None and (self._unread or self.conn.trailing_data[0]):
             self._watch()
 
     def _watch(self) -> None:
