@@ -56,7 +56,7 @@ async def http_problem(request: Request, raised: Exception) -> Response:
     """The answer for an unknown path or method."""
     found: HTTPException = raised  # type: ignore[assignment]
     if found.status_code == HTTPStatus.NOT_FOUND:
-        text, code = f"there is nothing at {request.url.path}", "not_found"
+        text, code = f"there is nothing at {request.scope['path']}", "not_found"
     else:
         text, code = f"{request.method} is not answered here", "bad_method"
     return explained(Problem(HTTPStatus(found.status_code), code, text))

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -105,16 +106,19 @@ class Api:
 
     async def _command(self, request: Request) -> Response:
         viewer = await identify(self._node, request)
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > BODY_BYTES_MAX:
-                raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "at most 1 MiB")
+        body = bytearray()
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_BYTES_MAX:
+                    raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "at most 1 MiB")
+        except ClientDisconnect:
+            raise bad("the body has not arrived") from None
         try:
             asked: Any = msgspec.json.decode(body)
             words = words_of(asked["command"])
             db = int(asked.get("db", 0))
-        except (ValueError, TypeError, KeyError, AttributeError) as mistake:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as mistake:
             raise bad(f'a request is {{"command": [...], "db": 0}}: {mistake}') from None
         if not 0 <= db < len(self._node.region.keyspace.databases):
             raise bad("there is no such database")

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from anabranch.version import REDIS_VERSION
 from anabranch.web.answers import Problem, as_json
+from anabranch.web.requests import bad, number_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Availability", "why_not_available"]
 
 TOLERANCE_MS: Final = 100
+TOLERANCE_MAX_MS: Final = 10**12
 
 _UNREACHABLE: Final = frozenset({"unreachable", "cut", "removed"})
 """States of regions that say nothing about this one."""
@@ -111,14 +113,9 @@ class Availability:
         self._require(request.path_params["uid"])
         tolerance_ms = None
         if request.query_params.get("extend_check") == "lag":
-            text = request.query_params.get("availability_lag_tolerance_ms", str(TOLERANCE_MS))
-            if not text.isascii() or not text.isdecimal():
-                raise Problem(
-                    HTTPStatus.BAD_REQUEST,
-                    "bad_request",
-                    "availability_lag_tolerance_ms is a whole number of milliseconds",
-                )
-            tolerance_ms = int(text)
+            tolerance_ms = number_of(
+                request, "availability_lag_tolerance_ms", TOLERANCE_MS, TOLERANCE_MAX_MS
+            )
         regions = self._region.host.regions
         refusal = self._region.dispatcher.write_refusal
         if regions is None:
@@ -136,7 +133,7 @@ class Availability:
         try:
             asked = urlsplit(f"//{request.headers.get('host', '')}").hostname or address
         except ValueError as mistake:
-            raise Problem(HTTPStatus.BAD_REQUEST, "bad_request", str(mistake)) from None
+            raise bad(str(mistake)) from None
         names = dict.fromkeys([asked, settings.gossip_announce or asked])
         port = settings.port or settings.tls_port
         return {

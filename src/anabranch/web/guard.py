@@ -100,7 +100,7 @@ class Guard:
         if scope["method"] in {"GET", "HEAD"}:
             return
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and origin.lower().partition("://")[2] != host.lower():
             raise Problem(HTTPStatus.FORBIDDEN, "wrong_origin", "the request is of another site")
         if ACT_HEADER not in headers:
             raise Problem(

@@ -8,7 +8,6 @@ user if that needs no password, and changes nothing.
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
@@ -78,7 +77,7 @@ async def _by_password(node: Node, address: str, local: str, given: str) -> User
     """Authenticate by ``AUTH``, so that failures are counted and logged as for any client."""
     try:
         name, found, password = base64.b64decode(given, validate=True).partition(b":")
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         found = b""
     if not found:
         raise _refused("the user and the password cannot be read")

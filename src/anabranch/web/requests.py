@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.web.answers import Problem
 
@@ -13,6 +12,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 __all__ = ["bad", "number_of", "place_of"]
+
+DIGITS_MAX: Final = 18
+"""Longer numbers are not read: very long ones raise an error of the interpreter."""
 
 
 def bad(why: str) -> Problem:
@@ -23,7 +25,7 @@ def bad(why: str) -> Problem:
 def number_of(request: Request, name: str, default: int, most: int) -> int:
     """A whole number from 0 to ``most``."""
     text = request.query_params.get(name, str(default))
-    if not text.isascii() or not text.isdecimal() or int(text) > most:
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX and int(text) <= most):
         raise bad(f"{name} is a whole number from 0 to {most}")
     return int(text)
 
@@ -39,5 +41,5 @@ def place_of(request: Request) -> tuple[int, bytes] | None:
         return db, key.encode("utf-8", "surrogatepass")
     try:
         return db, base64.b64decode(key64 or "", validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         raise bad("key64 is not base64") from None
