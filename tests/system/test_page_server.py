@@ -273,6 +273,34 @@ def test_a_flood_is_passed_over_and_counted(site: Site) -> None:
         assert passed_over >= 2000
 
 
+def test_large_entries_are_shown_as_far_as_they_fit(site: Site) -> None:
+    def add(count: int, size: int) -> None:
+        pipe = site.client.pipeline(transaction=True)
+        for _ in range(count):
+            pipe.xadd("s", {"f": "v" * size})
+        pipe.execute()
+
+    add(200, 40_000)
+    newest = site.client.xrevrange("s", count=1)[0][0]
+    with site.events("?key=s") as feed:
+        first = next_event(feed, "entries")
+        assert 95 < len(first["entries"]) < 105, "4 MiB hold so many"
+        assert first["entries"][-1]["id"] == newest
+        # What comes in one go is shown as far as it fits, or counted, and the feed goes on.
+        for count, size, shown_at_least in ((200, 40_000, 50), (1, 5_000_000, 0), (1, 10, 1)):
+            add(count, size)
+            shown = passed_over = 0
+            while shown + passed_over < count:
+                event = next_event(feed, "entries")
+                assert "error" not in event
+                shown += len(event["entries"])
+                passed_over += event["passed_over"]
+            assert shown + passed_over == count
+            assert shown >= shown_at_least
+    with site.events("?key=s") as feed:
+        assert len(next_event(feed, "entries")["entries"]) == 1, "none behind a huge one"
+
+
 def test_nothing_is_left_of_pages_that_were_closed(site: Site) -> None:
     site.client.xadd("s", {"f": "v"})
     before = len(site.client.client_list())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.node.node import Node
 
-__all__ = ["REPLY_BYTES_MAX", "Conversation", "Refused"]
+__all__ = ["REPLY_BYTES_MAX", "Conversation", "Refused", "TooLarge"]
 
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 """A larger reply is dropped, and the caller gets an error instead."""
@@ -26,6 +26,13 @@ _MORE: Final = object()
 
 class Refused(Exception):
     """An error reply; the text is the reply."""
+
+
+class TooLarge(Refused):
+    """The reply was dropped; later commands get theirs."""
+
+    def __init__(self) -> None:
+        super().__init__("ERR the reply is too large for the page: ask for fewer with COUNT")
 
 
 class Conversation:
@@ -44,7 +51,6 @@ class Conversation:
         self._held: deque[list[bytes]] = deque()
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._reader = hiredis.Reader(notEnoughData=_MORE)
-        self._size = 0
         self._works_later = False
 
     async def call(self, *words: bytes) -> Any:
@@ -128,12 +134,12 @@ class Conversation:
         self._waiting.clear()
 
     def _answer(self, parts: list[bytes]) -> None:
+        if self._waiting and sum(map(len, parts)) > REPLY_BYTES_MAX:  # parts are whole replies
+            too_large = self._waiting.popleft()
+            if not too_large.done():
+                too_large.set_exception(TooLarge())
+            return
         for part in parts:
-            self._size += len(part)
-            if self._size > REPLY_BYTES_MAX:
-                self._end("the reply is too large for the page: ask for fewer with COUNT")
-                self.session.closing = True
-                return
             self._reader.feed(part)
         while self._waiting:
             reply = self._reader.gets()
@@ -141,7 +147,6 @@ class Conversation:
                 return
             if isinstance(reply, hiredis.PushNotification):
                 continue
-            self._size = 0
             answer = self._waiting.popleft()
             if answer.done():
                 continue

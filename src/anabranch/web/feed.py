@@ -97,7 +97,7 @@ class Feed:
                     yield _message("status", await self._about(viewer))
                 if watch is not None:
                     seen = await watch.look()
-                    if seen["entries"] or beat % BEATS_PER_STATUS == 0:
+                    if seen["entries"] or seen.get("passed_over") or beat % BEATS_PER_STATUS == 0:
                         yield _message("entries", {**seen, "applied": applied(self._node)})
                 beat += 1
                 await asyncio.wait({gone}, timeout=BEAT_S)

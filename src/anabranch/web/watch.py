@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.keyspace.replica import region_of
-from anabranch.stream.entry_id import parse, text
+from anabranch.stream.entry_id import MAX_ID, parse, text
 from anabranch.stream.stream import Stream
-from anabranch.web.conversation import Conversation, Refused
+from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, Refused, TooLarge
 from anabranch.web.plain import shown_bytes
 
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ FIRST: Final = 150
 
 AT_ONCE: Final = 200
 """The most entries of one message; further entries are counted and not shown."""
+
+BYTES_MAX: Final = REPLY_BYTES_MAX // 2
+"""The same in bytes of the reply: the entry that reaches the limit is the last one."""
+
+FRAME_BYTES: Final = 32
+"""More than a reply has before its entries."""
 
 FIELDS_MAX: Final = 16
 VALUE_BYTES_MAX: Final = 200
@@ -50,14 +56,12 @@ class Watch:
 
     async def look(self) -> dict[str, Any]:
         """Entries that arrived since the last call; ``error`` if the user may not read them."""
+        is_first = not self._cursor
         try:
-            is_first = not self._cursor
-            if is_first:
-                rows = await self._first()
-            else:
-                rows = await self._next()
-                if len(rows) >= AT_ONCE:  # faster than anybody reads: go on at the end
-                    self._cursor = await self._read(b"$")
+            try:
+                rows = await (self._first() if is_first else self._next())
+            except TooLarge:  # because of one entry
+                rows, self._cursor = [], await self._read(b"$")
         except Refused as refusal:
             return {"error": str(refusal), "entries": []}
         now_ms = self._region.clock.now_us() // 1000
@@ -86,16 +90,35 @@ class Watch:
     async def _first(self) -> list[Any]:
         """The newest entries. Later calls return every entry that arrives after them, once."""
         self._cursor = await self._read(b"$")
+        count = self._fitting()
+        if not count:
+            return []
         rows: list[Any] = await self._conversation.call(
-            b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"%d" % FIRST
+            b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"%d" % count
         )
         return rows[::-1]
 
+    def _fitting(self) -> int:
+        """How many of the newest entries fit into a reply."""
+        stream = self._stream()
+        count = size = 0
+        for block, low, high in stream.spans_reversed(0, MAX_ID, FIRST) if stream else ():
+            for each in reversed(block.sizes(low, high)):
+                size += each
+                if size > REPLY_BYTES_MAX - FRAME_BYTES:
+                    return count
+                count += 1
+        return count
+
     async def _next(self) -> list[Any]:
+        limits = b"COUNT", b"%d" % AT_ONCE, b"MAXSIZE", b"%d" % BYTES_MAX
         reply: dict[bytes, Any] = await self._conversation.call(
-            *(b"AB.READ", b"COUNT", b"%d" % AT_ONCE, b"STREAMS", self._key, self._cursor)
+            b"AB.READ", *limits, b"STREAMS", self._key, self._cursor
         )
         ((cursor, rows),) = reply.values()
+        size = sum(len(each) for _, fields in rows for each in fields or ())
+        if len(rows) >= AT_ONCE or size > BYTES_MAX // 2:
+            cursor = await self._read(b"$")  # faster than anybody reads: go on at the end
         self._cursor = cursor
         found: list[Any] = rows
         return found
