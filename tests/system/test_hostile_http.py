@@ -52,6 +52,7 @@ def read(answer: Answer) -> tuple[int, str]:
         "/events?key=s&db=" + DIGITS,
         "/api/streams?offset=" + DIGITS,
         "/api/streams?limit=" + "0" * 5_000,
+        "/healthz?" + "a&" * 5_000,
         AVAILABILITY + DIGITS,
         AVAILABILITY + "soon",
     ],

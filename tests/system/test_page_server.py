@@ -155,6 +155,13 @@ def test_a_client_that_sends_too_much_reads_why(site: Site) -> None:
         assert (answer.status, answer.json["error_code"]) == (413, "too_large")
 
 
+def test_a_reply_of_very_many_parts_is_refused(site: Site) -> None:
+    site.client.rpush("l", *range(60_000))
+    assert "too large" in site.run("LRANGE", "l", 0, -1).json["error"]
+    assert len(site.run("LRANGE", "l", 0, 39_999).json["reply"]) == 40_000
+    assert "error" not in site.run("COMMAND", "DOCS").json
+
+
 def test_rules_of_a_user_hold_for_what_it_sees(site: Site) -> None:
     site.client.xadd("mine:1", {"f": "v"})
     site.client.xadd("other", {"f": "secret" * 20_000})

@@ -116,7 +116,7 @@ class Api:
             raise bad("the body has not arrived") from None
         try:
             asked: Any = msgspec.json.decode(body)
-            words = words_of(asked["command"])
+            words = await in_slices(words_of(asked["command"]))
             db = int(asked.get("db", 0))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as mistake:
             raise bad(f'a request is {{"command": [...], "db": 0}}: {mistake}') from None
@@ -134,7 +134,7 @@ class Api:
             return as_json({"error": f"ERR no reply within {ANSWER_S:.0f} s"})
         finally:
             conversation.close()
-        return as_json({"reply": plain(reply)})
+        return as_json({"reply": await in_slices(plain(reply))})
 
     def _check(self, viewer: Viewer, words: list[bytes]) -> None:
         """Raise 403 for a command that the page may not run. The rules of the user come later."""

@@ -21,6 +21,9 @@ __all__ = ["REPLY_BYTES_MAX", "Conversation", "Refused", "TooLarge"]
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 """A larger reply is dropped, and the caller gets an error instead."""
 
+REPLY_LINES_MAX: Final = 100_000
+"""The same in lines of the protocol: hiredis needs 10 ms for so many."""
+
 _MORE: Final = object()
 
 
@@ -134,7 +137,7 @@ class Conversation:
         self._waiting.clear()
 
     def _answer(self, parts: list[bytes]) -> None:
-        if self._waiting and sum(map(len, parts)) > REPLY_BYTES_MAX:  # parts are whole replies
+        if self._waiting and _is_too_large(parts):  # parts are whole replies
             too_large = self._waiting.popleft()
             if not too_large.done():
                 too_large.set_exception(TooLarge())
@@ -154,3 +157,9 @@ class Conversation:
                 answer.set_exception(Refused(str(reply)))
             else:
                 answer.set_result(reply)
+
+
+def _is_too_large(parts: list[bytes]) -> bool:
+    if sum(map(len, parts)) > REPLY_BYTES_MAX:
+        return True
+    return sum(part.count(b"\r\n") for part in parts) > REPLY_LINES_MAX

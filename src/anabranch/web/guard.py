@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 
 from anabranch.web.answers import Problem, explained
+from anabranch.web.requests import bad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,8 @@ __all__ = ["ACT_HEADER", "Guard"]
 
 ACT_HEADER: Final = "x-anabranch-act"
 """A header of every request that changes something. A form of another site cannot send it."""
+
+PARAMETERS_MAX: Final = 100
 
 _FOR_EVERYBODY: Final = ("/healthz", "/readyz", "/v1/")
 """Paths that programs request under any host name. Their answers contain no data."""
@@ -72,6 +75,8 @@ class Guard:
             await send(message)
 
         try:
+            if scope["query_string"].count(b"&") >= PARAMETERS_MAX:
+                raise bad(f"a request has at most {PARAMETERS_MAX} parameters")
             if not scope["path"].startswith(_FOR_EVERYBODY):
                 self._check(scope)
         except Problem as problem:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import ItemsView
 from typing import Any
+
+from anabranch.scheduling import Steps
 
 __all__ = ["plain", "shown_bytes", "words_of"]
 
@@ -16,25 +19,30 @@ def shown_bytes(raw: bytes) -> Any:
         return {"b64": base64.b64encode(raw).decode("ascii")}
 
 
-def plain(reply: Any) -> Any:
+def plain(reply: Any) -> Steps[Any]:
     """A reply of hiredis in the types of JSON; maps become lists of pairs."""
     if isinstance(reply, bytes):
         return shown_bytes(reply)
     if isinstance(reply, dict):
-        return [[plain(key), plain(value)] for key, value in reply.items()]
-    if isinstance(reply, list | tuple | set | frozenset):
-        return [plain(item) for item in reply]
+        reply = reply.items()
+    if isinstance(reply, list | tuple | set | frozenset | ItemsView):
+        found = []
+        for item in reply:
+            found.append((yield from plain(item)))
+            yield
+        return found
     if isinstance(reply, Exception):
         return {"error": str(reply)}
     return reply
 
 
-def words_of(command: Any) -> list[bytes]:
+def words_of(command: Any) -> Steps[list[bytes]]:
     """The words of a command; raises :class:`ValueError` if the value is not a command."""
     if not isinstance(command, list) or not command:
         raise ValueError("a command is a list of words")
     words = []
     for word in command:
+        yield
         if isinstance(word, str):
             words.append(word.encode("utf-8", "surrogatepass"))
         elif isinstance(word, int) and not isinstance(word, bool):
