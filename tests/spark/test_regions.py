@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from anabranch.spark.client import ServerRefused, connect
+from anabranch.spark import adding
+from anabranch.spark.adding import Adder, ByColumn, ByContent, ByPosition
+from anabranch.spark.client import ServerRefused, connect, facts_of
 from anabranch.spark.columns import ColumnError
+from anabranch.spark.encode import encode
+from anabranch.spark.identity import WriteFailed
 from anabranch.spark.jobs.windows import Windowing, windows
-from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.layout import Layout
+from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
 from anabranch.spark.reading import stream_reader
 from anabranch.spark.region_names import RegionNames
 from tests.spark.reading import (
@@ -203,3 +209,41 @@ def test_a_group_is_a_start_only_where_it_has_skipped_nothing(regions):
         wait_until(regions.converged, "all have applied the same", 300)
         add(eu, 15, 5)
         assert read(eu, startingOffsets="group:g") == [*range(15, 20), *range(105, 110)]
+
+
+# --------------------------------------------------------------------- idempotent IDs in a region
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        lambda: ByPosition("spark/q/0/0", 1, ()),
+        lambda: ByContent("spark/q/0", 1, ()),
+        lambda: ByColumn("spark/q/0", ()),
+    ],
+    ids=["position", "content", "column"],
+)
+def test_a_new_stream_remembers_the_rows_of_a_batch(regions, marks):
+    (eu, _) = regions.servers
+    options = WriteOptions(ServerOptions(url=url(eu)), idempotence_column="v")
+    rows = encode(pa.record_batch({"v": ["a", "b", "c"]}), Layout.of(["v"], options))
+    with connect(options.server) as client:
+        dying = Adder(client, marks())
+        dying.append(b"s", rows.slice(0, 2))
+        assert [type(client.receive()) for _ in range(2)] == [bytes, bytes]
+    for _ in range(2):
+        with connect(options.server) as client:
+            again = Adder(client, marks())
+            again.append(b"s", rows)
+            again.finish()
+            facts = facts_of(client.command("XINFO", "STREAM", "s"))
+    names = ("length", "groups", "idmp-duration", "idmp-maxsize")
+    assert [facts[each] for each in names] == [3, 0, 86_400, 10_000]
+
+
+def test_a_stream_that_cannot_be_configured_is_refused_with_the_reason(regions, monkeypatch):
+    (eu, _) = regions.servers
+    with connect(ServerOptions(url=url(eu))) as client:
+        monkeypatch.setattr(adding, "_DURATION_S", 0)
+        with pytest.raises(WriteFailed, match=r"stream s at .*IDMP-DURATION must be"):
+            adding.require_window(client, b"s")

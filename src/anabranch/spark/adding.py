@@ -46,6 +46,9 @@ _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
 _DURATION_S: Final = 86_400  # the greatest value
 _ATTEMPTS: Final = 10
+_MAKER: Final = "spark-makes-this-stream"
+"""A group that makes a stream without entries. In a region it also keeps it, until rows are there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,10 @@ class Adder:
     def finish(self, _expected: bytes | None = None) -> None:
         """Wait for all replies. A stream without rows needs no check, as with a ledger."""
         self._collect()
+        if self._check_window and self._checked:
+            # An earlier attempt may have made the stream. Users without this permission did not.
+            ends = [("XGROUP", "DESTROY", key, _MAKER) for key in self._checked]
+            self._client.pipeline(ends, repeatable=True)
 
     def _send(self, runs: Iterator[Run]) -> None:
         for run in runs:
@@ -362,14 +369,12 @@ def require_window(client: Client, key: bytes) -> int:
                 "that makes it forget the IDs of all producers. When they may be forgotten, give: "
                 f"{given} (option idempotenceWindow=ignore goes on as it is)"
             )
-        # Only an existing stream can be configured: a temporary group creates an empty one.
-        make = [
-            ("XGROUP", "CREATE", key, "spark-makes-this-stream", "$", "MKSTREAM"),
-            ("XGROUP", "DESTROY", key, "spark-makes-this-stream"),
-        ]
-        *_, done = client.pipeline([("MULTI",), *([] if about else make), change, ("EXEC",)])
-        if isinstance(done, redis.RedisError):
-            raise WriteFailed(f"stream {shown(key)} at {client.address}: {explained(done)}")
+        # Only an existing stream can be configured; `Adder.finish` removes the group that makes it.
+        make = [] if about else [("XGROUP", "CREATE", key, _MAKER, "$", "MKSTREAM")]
+        *_, done = client.pipeline([("MULTI",), *make, change, ("EXEC",)])
+        for reply in done if isinstance(done, list) else [done]:
+            if isinstance(reply, redis.RedisError):
+                raise WriteFailed(f"stream {shown(key)} at {client.address}: {explained(reply)}")
     raise WriteFailed(f"stream {shown(key)} changes too fast to be configured; try again")
 
 
