@@ -20,6 +20,7 @@ from tests.conftest import require_redis
 from tests.guides.reader import Reader, same
 from tests.house.markdown import fences, pages
 from tests.support.servers import RedisServer, free_port
+from tests.unit.commands.test_bulk import payload
 
 Names = dict[str, str]
 """What a page shows, and what it is called here: addresses, files."""
@@ -134,7 +135,7 @@ def test_the_four_directions_of_the_page(theirs: redis.Redis, here: Path) -> Non
 
 
 def test_exports_of_a_region_print_what_the_page_shows(here: Path) -> None:
-    late, renumbered = (each for each in blocks(TRANSFERS, "text") if "7001" in each)
+    late, renumbered, ledger = (each for each in blocks(TRANSFERS, "text") if "7001" in each)
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster("eu", "us", xadd_id_uniqueness_mode="liberal"))
         eu, us = (
@@ -164,6 +165,11 @@ def test_exports_of_a_region_print_what_the_page_shows(here: Path) -> None:
         eu.xreadgroup("billing", "w", {"orders": ">"})
         eu.xack("orders", "billing", "5-0")
         play(renumbered, names)
+        (here / "out.rdb").unlink()
+        eu.delete("orders")
+        words = ("PRODUCER", "p", "BATCH", 1, "EXPECT", 0, "CRC", 0)
+        eu.execute_command("AB.IMPORT", "cents", *words, payload(*[[b"n", b"1"]] * 100))
+        play(ledger, names)
 
 
 # -- files --------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from tests.support.inspection import info, wait_until
 from tests.support.servers import REPOSITORY, AnabranchServer, RedisServer, ServerProcess
 from tests.support.terminal import Terminal
 from tests.support.wire import Reply, RespClient
+from tests.unit.commands.test_bulk import payload
 
 FILES = sorted((REPOSITORY / "tests/unit/rdb/fixtures/files").glob("*.json.gz"))
 PAST_REDIS_70 = "active-time", "nacked-count", "inactive"
@@ -830,6 +831,27 @@ def test_an_interrupted_export_leaves_nothing(ours: AnabranchServer, tmp_path: P
     assert exporting.returncode == 1
     assert b"Traceback" not in complaint
     assert os.listdir(tmp_path) == []
+
+
+def test_streams_that_leave_their_ledger_behind_are_named(
+    ours: AnabranchServer, tmp_path: Path
+) -> None:
+    with ours.client() as client:
+        for producer in ("a", "b"):
+            words = ("PRODUCER", producer, "BATCH", 1, "EXPECT", 0, "CRC", 0)
+            assert client.call("AB.IMPORT", "s", *words, payload([b"n", b"1"]))[0] == "*"
+        client.call("XADD", "t", "*", "n", "1")
+        client.call("SET", "k", "v")
+    with AnabranchServer() as target:
+        for transfer in (
+            ("export", tmp_path / "out.rdb", "-p", ours.port),
+            ("export", url(target), "-p", ours.port),
+            ("import", url(ours), "-p", target.port, "--replace"),
+        ):
+            facts = told(run(*transfer, "--json"))
+            assert facts["ledgers_left"] == [{"key": "db0 s", "records": 2}]
+        assert len(ask(ours, "AB.LEDGER", "s")) == 2
+        assert ask(target, "AB.LEDGER", "s") == []
 
 
 @pytest.mark.parametrize(

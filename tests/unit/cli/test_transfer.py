@@ -212,6 +212,7 @@ def test_the_table() -> None:
     told.late(0, b"s", b"g\x1b", 1200)
     told.late(3, b"s", b"h", 1)
     told.renumbered(0, b"s", 2)
+    told.left_behind(0, b"s", 1)
     told.expired = 1
     told.passed_over = {"function libraries": 1}
     told.seconds = 1.26
@@ -233,7 +234,10 @@ def test_the_table() -> None:
         "  db3 s: 1 entry of group h",
         "renumbered (regions had several entries with one ID):",
         "  db0 s: 2 entries",
+        "left behind (ledger: a batch that is repeated there is written again):",
+        "  db0 s: 1 record",
     ]
+    assert told.as_json()["ledgers_left"] == [{"key": "db0 s", "records": 1}]
     assert told.as_json()["late"] == [
         {"key": "db0 s", "group": r"g\x1b", "entries": 1200},
         {"key": "db3 s", "group": "h", "entries": 1},

@@ -89,6 +89,8 @@ def _carry_one(record: Record, target: Target, summary: Summary, *, lossy: bool)
     target.put(Item(db, key, record.kind, record.expire_at_ms, body, _counts(value)))
     if record.renumbered:
         summary.renumbered(db, key, record.renumbered)
+    if record.ledger:
+        summary.left_behind(db, key, record.ledger)
     for group in value.groups if isinstance(value, StreamImage) else ():
         if group.late:
             summary.late(db, key, group.name, group.late)

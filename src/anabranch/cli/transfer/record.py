@@ -34,6 +34,8 @@ class Record:
     """Why the source could not give the value."""
     renumbered: int = 0
     """Entries with another ID than in the source, where two entries had the same ID."""
+    ledger: int = 0
+    """Records of bulk producers, for which the body has no place."""
 
 
 @dataclass(slots=True)

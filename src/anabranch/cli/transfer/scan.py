@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import redis
@@ -41,7 +42,7 @@ class ScanSource:
         self._address = address
         self._selection = selection
         self._absolute = True  # whether the server knows PEXPIRETIME
-        self._has_regions = True  # whether the server reports how many entries have equal IDs
+        self._is_ours = True  # whether the server knows more of streams than their payloads contain
         try:
             with connect(address, 0) as client:
                 keyspace = client.info("keyspace")
@@ -115,7 +116,7 @@ class ScanSource:
                 pipe.execute_command("DUMP", key)
                 pipe.execute_command(deadline, key)
             replies = pipe.execute(raise_on_error=False)
-        renumbered = self._renumbered(client, [key for key, kind in batch if kind == "stream"])
+        beside = self._beside(client, [key for key, kind in batch if kind == "stream"])
         if self._absolute and _unknown_command(replies[1]):  # before Redis 7.0
             self._absolute = False
             yield from self._values(client, db, batch)
@@ -130,32 +131,42 @@ class ScanSource:
                 if payload is None or left == _NO_SUCH_KEY:  # gone meanwhile
                     continue
                 expire_at_ms = None if left == _NO_DEADLINE else now_ms + left
-                yield _record(db, key, kind, expire_at_ms, payload, renumbered.get(key, 0))
+                yield _record(db, key, kind, expire_at_ms, payload, *beside.get(key, (0, 0)))
 
-    def _renumbered(self, client: Any, keys: list[bytes]) -> dict[bytes, int]:
-        """How many entries of streams have other IDs in their payloads, if there are any."""
-        if not self._has_regions or not keys:
+    def _beside(self, client: Any, keys: list[bytes]) -> dict[bytes, tuple[int, int]]:
+        """How many entries of streams have other IDs in their payloads, and ledger records."""
+        if not self._is_ours or not keys:
             return {}
         with client.pipeline(transaction=False) as pipe:
             for key in keys:
                 pipe.execute_command("AB.EQUALIDS", key)
-            counts = pipe.execute(raise_on_error=False)
-        self._has_regions = not isinstance(counts[0], redis.ResponseError)
+                pipe.execute_command("AB.LEDGER", key)
+            replies = pipe.execute(raise_on_error=False)
+        self._is_ours = not all(isinstance(each, redis.ResponseError) for each in replies[:2])
         return {
-            key: count
-            for key, count in zip(keys, counts, strict=True)
-            if isinstance(count, int) and count
+            key: (
+                count if isinstance(count, int) else 0,
+                len(records) if isinstance(records, list) else 0,
+            )
+            for key, count, records in zip(keys, replies[::2], replies[1::2], strict=True)
         }
 
 
 def _record(
-    db: int, key: bytes, kind: str, expire_at_ms: int | None, payload: bytes, renumbered: int
+    db: int,
+    key: bytes,
+    kind: str,
+    expire_at_ms: int | None,
+    payload: bytes,
+    renumbered: int,
+    ledger: int,
 ) -> Record:
     try:
         body, version = unframe(payload)
     except PayloadChecksumError as problem:
         return _unreadable(db, key, kind, f"its payload cannot be read: {problem}")
-    return Record(db, key, kind, expire_at_ms, body, version, len(body), renumbered=renumbered)
+    found = Record(db, key, kind, expire_at_ms, body, version, len(body))
+    return replace(found, renumbered=renumbered, ledger=ledger)
 
 
 def _unreadable(db: int, key: bytes, kind: str, problem: str) -> Record:

@@ -66,6 +66,7 @@ class Summary:
         self._lossy = False
         self._late: list[tuple[str, str, int]] = []
         self._renumbered: list[tuple[str, int]] = []
+        self._ledgers: list[tuple[str, int]] = []
 
     @property
     def succeeded(self) -> bool:
@@ -116,6 +117,10 @@ class Summary:
         """Entries of a stream got other IDs."""
         self._renumbered.append((shown(db, key), entries))
 
+    def left_behind(self, db: int, key: bytes, records: int) -> None:
+        """Records of bulk producers of a stream, which no payload contains."""
+        self._ledgers.append((shown(db, key), records))
+
     # -- reports ------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
@@ -154,6 +159,7 @@ class Summary:
                 for key, group, entries in self._late
             ],
             "renumbered": [{"key": key, "entries": entries} for key, entries in self._renumbered],
+            "ledgers_left": [{"key": key, "records": count} for key, count in self._ledgers],
         }
 
     def as_text(self) -> str:
@@ -195,6 +201,15 @@ class Summary:
             lines.append("renumbered (regions had several entries with one ID):")
             lines += _listed(
                 [f"{key}: {_entries(entries)}" for key, entries in self._renumbered], "streams"
+            )
+        if self._ledgers:
+            lines.append("left behind (ledger: a batch that is repeated there is written again):")
+            lines += _listed(
+                [
+                    f"{key}: {count:,} {'record' if count == 1 else 'records'}"
+                    for key, count in self._ledgers
+                ],
+                "streams",
             )
         return "\n".join(lines)
 
