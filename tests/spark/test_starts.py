@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from anabranch.spark.client import connect
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.survey import Survey
 from tests.spark.noting import noted, noting_source
-from tests.spark.reading import base_of, fill, url
+from tests.spark.reading import base_of, fill, talking, url
 from tests.spark.test_sink import forget_last, values
 from tests.spark.test_stream_read import reader_of
 
@@ -145,3 +148,28 @@ def test_a_query_says_where_it_starts_and_repeats_its_first_batch_alone(
     assert first.endswith(f"(position {position}) (startingOffsets=latest)")
     assert second.startswith(f"{RESUMING} s behind ")
     assert second.endswith(f"(position {position}); startingOffsets ignored")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key"),
+    [
+        ("order:???????", "order:zürich"),  # bytes are counted
+        ("k[é]?", "ké"),
+        ("k[!a]", "ka"),
+        ("k[z-a]", "kb"),
+        ("k[a-", "ka"),
+        (r"k\[*", "k[x"),
+        ("k[^a]", "kb"),
+    ],
+)
+def test_what_a_pattern_finds_is_what_it_names(
+    server: ServerProcess, pattern: str, key: str
+) -> None:
+    with talking(server) as client:
+        client.xadd(key, {"n": 1})
+    options = ReadOptions.parse({"url": url(server), "subscribePattern": pattern})
+    with connect(options.server) as client:
+        survey = Survey(options, client)
+        assert survey.streams() == [key]
+        assert survey.subscribes(key)
+        assert not survey.subscribes("other")

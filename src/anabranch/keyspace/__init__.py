@@ -1,1 +1,1 @@
-"""Databases of keys: expiry, glob patterns, scanning, blocked commands. Pure."""
+"""Databases of keys: expiry, scanning, blocked commands. Pure."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from anabranch.pattern import compile_glob
 from anabranch.spark.client import Client, facts_of, stream_key
 from anabranch.spark.offsets import (
     BY_ID,
@@ -81,10 +81,7 @@ class Survey:
         """Whether the options name a stream, existing or not."""
         if self._options.pattern is None:
             return stream in (self._options.assign or self._options.subscribe)
-        pattern = self._options.pattern
-        if "\\" in pattern:  # fnmatch does not know escapes; then a missing stream does not match
-            return True
-        return fnmatchcase(stream, pattern.replace("[^", "[!"))
+        return compile_glob(stream_key(self._options.pattern))(stream_key(stream))
 
     def selects(self, stream: str, region: str) -> bool:
         """Whether the options include a region of a stream, by its number or its name."""

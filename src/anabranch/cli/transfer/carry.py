@@ -22,7 +22,7 @@ from anabranch.cli.transfer.record import (
 )
 from anabranch.cli.transfer.summary import Summary, safe
 from anabranch.errors import CommandError
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.pattern import compile_glob
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.kinds import SUPPORTED
 from anabranch.rdb.older import losses, without_losses

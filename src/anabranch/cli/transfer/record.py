@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from anabranch.keyspace.pattern import Matcher
+from anabranch.pattern import Matcher
 
 __all__ = ["Counts", "Item", "Record", "Selection", "Source", "Target", "TransferFailed"]
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.errors import AnabranchError
-from anabranch.keyspace.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob
+from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob
 
 if TYPE_CHECKING:
     from anabranch.commands.request.spec import Command

@@ -10,7 +10,7 @@ from anabranch.commands.request import scanning, texts
 from anabranch.commands.request.arguments import integer_or_none
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK, bulk, integer, null
 from anabranch.scheduling import Steps
 

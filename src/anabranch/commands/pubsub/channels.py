@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from anabranch.keyspace.pattern import Matcher, compile_glob
+from anabranch.pattern import Matcher, compile_glob
 from anabranch.resp.encode import encode
 from anabranch.resp.values import Push
 

@@ -13,7 +13,7 @@ from anabranch.commands.execution.session import Session
 from anabranch.commands.request.help import wrong_subcommand
 from anabranch.commands.request.spec import CommandFunction
 from anabranch.errors import CommandError
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, integer, null
 
 __all__ = [

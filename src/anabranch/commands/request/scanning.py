@@ -8,7 +8,7 @@ from typing import NamedTuple
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer
 from anabranch.errors import CommandError
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.pattern import compile_glob
 
 __all__ = ["ScanOptions", "cursor", "scan_options"]
 

@@ -14,7 +14,7 @@ from anabranch.commands.scripting.shebang import parse_library
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.libraries import Library
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.pattern import compile_glob
 from anabranch.rdb.errors import PayloadChecksumError, PayloadError
 from anabranch.rdb.lengths import Cursor, string_bytes
 from anabranch.rdb.payload import RDB_VERSION, frame, unframe

@@ -15,7 +15,7 @@ from anabranch.commands.request.key_extraction import has_keys, keys_of
 from anabranch.commands.request.spec import Command, KeySpec
 from anabranch.commands.server.syntax_tree import Argument, parse_syntax
 from anabranch.errors import CommandError
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.pattern import compile_glob
 from anabranch.resp.encode import array_header, integer
 from anabranch.resp.values import Map, SetReply, Status
 

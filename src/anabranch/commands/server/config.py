@@ -16,7 +16,7 @@ from anabranch.commands.pubsub.channels import event_flags
 from anabranch.commands.request import texts
 from anabranch.config.runtime import NAMES, Refused, change
 from anabranch.errors import CommandError, ConfigError
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import CommandError
-from anabranch.keyspace.pattern import _compile_short, _Pieces, _pieces, compile_glob
+from anabranch.pattern import _compile_short, _Pieces, _pieces, compile_glob
 
 
 def _signed(char: int) -> int:
@@ -136,7 +136,7 @@ def test_names_and_beginnings_need_no_regular_expression(
     pattern: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user or a subscriber may name 100,000 of them."""
-    monkeypatch.setattr("anabranch.keyspace.pattern.re", None)
+    monkeypatch.setattr("anabranch.pattern.re", None)
     _compile_short.cache_clear()
     matches = compile_glob(pattern)
     for text in (pattern, pattern[:-1], pattern[:-1] + b"\n", b"", b"*", b"ORDERS"):
