@@ -63,6 +63,33 @@ def test_a_file_without_rows_and_one_without_anything(
     assert not entries(ours, "s")
 
 
+def test_the_name_of_a_file_is_no_pattern(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import ingest
+
+    names = ("part1.csv", "part*.csv", "m[1].csv", "m1.csv", "o{1,2}.csv", "q?.csv", r"b\n.csv")
+    for number, name in enumerate(names):
+        (tmp_path / name).write_text(f"n\n{number}\n")
+        done = ingest(spark, [tmp_path / name], url=url(ours), stream="s")
+        assert (done.rows, done.new) == (1, 1), name
+    assert values(ours, "s") == [*range(len(names))]
+
+
+@pytest.mark.parametrize("name", ["_x.csv", ".x.jsonl"])
+def test_a_file_that_spark_hides_is_refused_before_others_are_written(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path, name: str
+) -> None:
+    from anabranch.spark.jobs.ingest import IngestError, ingest
+
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    (tmp_path / name).write_text("n\n1\n")
+    for paths in ([tmp_path], [tmp_path / "a.csv", tmp_path / name]):
+        with pytest.raises(IngestError, match=f"{name}: Spark reads no file whose name begins"):
+            ingest(spark, paths, url=url(ours), stream="s", schema="n int")
+    assert entries(ours, "s") == []
+
+
 def test_a_key_column_chooses_the_stream_and_a_dry_run_writes_nothing(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,13 +104,18 @@ def files_of(paths: Sequence[str | Path]) -> Iterator[Path]:
             inside = sorted(child for child in path.iterdir() if child.suffix in _FORMATS)
             if not inside:
                 raise IngestError(f"{path} holds no file of {', '.join(_FORMATS)}")
-            yield from inside
         elif not path.exists():
             raise IngestError(f"{path}: no such file")
         elif path.suffix not in _FORMATS:
             raise IngestError(f"{path}: the name must end in one of {', '.join(_FORMATS)}")
         else:
-            yield path
+            inside = [path]
+        for file in inside:
+            if file.name.startswith(("_", ".")):
+                raise IngestError(
+                    f"{file}: Spark reads no file whose name begins with _ or a point: rename it"
+                )
+        yield from inside
 
 
 def _entries(
@@ -161,7 +167,8 @@ def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
     if schema is not None and kind != "parquet":
         reader = reader.schema(f"{schema}, {_CORRUPT} string")
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
-    return reader.load(str(path))
+    # Spark takes the name of a file for a pattern.
+    return reader.load(re.sub(r"([*?\[\]{}\\])", r"\\\1", str(path)))
 
 
 @contextmanager
