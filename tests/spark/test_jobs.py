@@ -106,6 +106,38 @@ def test_a_key_column_chooses_the_stream_and_a_dry_run_writes_nothing(
         ingest(spark, [path], url=url(ours), stream="s", key="town")
 
 
+@pytest.mark.parametrize("header", ["user.id", "we`ird", "a.`b`"])
+def test_a_key_column_may_have_any_name(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path, header: str
+) -> None:
+    from anabranch.spark.jobs.ingest import ingest
+
+    (tmp_path / "a.csv").write_text(f"{header},n\nu1,1\nu2,2\n")
+    ingest(spark, [tmp_path], url=url(ours), stream="s", key=header)
+    assert entries(ours, "s:u2")[0][1] == [header.encode(), b"u2", b"n", b"2"]
+
+
+def test_rows_do_not_come_among_lines_that_do_not_fit(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import IngestError, ingest
+
+    (tmp_path / "a.csv").write_text("status,n\nbad,1\ngood,2\nbad,x\n")
+    given = {"url": url(ours), "stream": "s", "key": "status"}
+    with pytest.raises(IngestError, match=r"column 'status' by which it belongs to s:bad.*--bad-"):
+        ingest(spark, [tmp_path], schema="status string, n int", **given)
+    assert entries(ours, "s:good") == []
+    given["bad_stream"] = "t"
+    done = ingest(spark, [tmp_path], schema="status string, n int", **given)
+    assert (done.rows, done.bad, len(entries(ours, "t"))) == (2, 1, 1)
+    (tmp_path / "a.csv").write_text("status,n\nbad,1\n")
+    done = ingest(spark, [tmp_path], url=url(ours), stream="u", key="status")
+    assert (done.rows, done.bad, len(entries(ours, "u:bad"))) == (1, 0, 1)
+    (tmp_path / "a.csv").write_text("status,n\nbad,x\n")  # a line, and no row
+    given = {"url": url(ours), "stream": "v", "key": "status", "schema": "status string, n int"}
+    assert ingest(spark, [tmp_path], **given).bad == 1
+
+
 def test_a_lake_gives_back_what_it_was_given(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:

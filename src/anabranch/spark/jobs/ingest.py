@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["IngestError", "Ingested", "files_of", "ingest"]
 
@@ -79,7 +79,7 @@ def ingest(
             watched = entries.observe(
                 counts,
                 f.count(f.lit(1)).alias("all"),
-                f.count_if(f.col("stream") == bad_stream).alias("bad"),
+                f.count_if(_is_corrupt(entries)).alias("bad"),
             )
             known = None
             if dry_run:
@@ -131,15 +131,34 @@ def _entries(
         raise IngestError(f"{path}: no column {key!r} among {', '.join(names)}")
     if "stream" in names:
         raise IngestError(f"{path}: a column called stream has to be renamed first")
-    corrupt = f.col(_CORRUPT).isNotNull() if _CORRUPT in table.columns else f.lit(False)
-    target = f.lit(stream) if key is None else f.concat(f.lit(f"{stream}:"), f.col(key))
+    corrupt = _is_corrupt(table)
+    target = f.lit(stream) if key is None else f.concat(f.lit(f"{stream}:"), f.col(_quoted(key)))
     entries = table.select(
         f.when(corrupt, f.lit(bad_stream)).otherwise(target).alias("stream"),
-        *(f.when(~corrupt, f.col(f"`{name}`")).alias(name) for name in names),
+        *(f.when(~corrupt, f.col(_quoted(name))).alias(name) for name in names),
         *([f.col(_CORRUPT)] if _CORRUPT in table.columns else []),
     )
     # A blank line is no entry: entries have fields.
-    return entries.dropna("all", subset=[f"`{name}`" for name in entries.columns[1:]])
+    entries = entries.dropna("all", subset=[_quoted(name) for name in entries.columns[1:]])
+    # All columns are read: a line may be found not to fit by any of them.
+    wrong = entries.where((f.col("stream") == bad_stream) & ~_is_corrupt(entries))
+    if key is not None and _CORRUPT in table.columns and wrong.take(1):
+        raise IngestError(
+            f"{path}: a row has a value in column {key!r} by which it belongs to {bad_stream}, "
+            "where lines go that do not fit: name another stream for these (--bad-stream)"
+        )
+    return entries
+
+
+def _is_corrupt(table: DataFrame) -> Column:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    return f.col(_CORRUPT).isNotNull() if _CORRUPT in table.columns else f.lit(False)
+
+
+def _quoted(name: str) -> str:
+    """The name of a column, as Spark wants it for a name with any signs."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _write(entries: DataFrame, path: Path, options: Mapping[str, str]) -> int | None:
