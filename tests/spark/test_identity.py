@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from anabranch.spark.client import connect
+from anabranch.spark.identity import Identity, WriteFailed
+from anabranch.spark.options import ServerOptions
+from anabranch.spark.recognition import require_same_producer
 from tests.spark.accidents import broken_source
-from tests.spark.test_sink import accidents, fill, forget_last, load, save, start, values
+from tests.spark.test_sink import accidents, fill, forget_last, load, save, start, url, values
 from tests.support.servers import AnabranchServer
+from tests.unit.commands.test_bulk import payload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +90,20 @@ def test_a_batch_that_is_repeated_as_somebody_else_is_refused(
         copy(spark, ours, tmp_path, **options)
     copy(spark, ours, tmp_path)
     assert values(ours, "t") == list(range(100))
+
+
+@pytest.mark.parametrize("name", ["etl", "team/etl", "/"])
+def test_another_way_is_refused_under_any_name(ours: AnabranchServer, name: str) -> None:
+    query = str(uuid.uuid4())
+    identity = Identity(f"spark/{name}/0", 0, 1, False, query, True)
+    with connect(ServerOptions(url=url(ours))) as client, ours.client() as filling:
+        words = ("PRODUCER", identity.task, "BATCH", 1, "EXPECT", 0, "CRC", 0)
+        filling.call("AB.IMPORT", "t", *words, payload([b"n", b"1"]))
+        with pytest.raises(WriteFailed, match=r"idempotence=ledger, and now it has content"):
+            require_same_producer(client, b"t", identity, "content")
+        require_same_producer(client, b"t", identity, "ledger")
+        unnamed = Identity(f"spark/{query}/0", 0, 1, False, query)
+        require_same_producer(client, b"t", unnamed, "content")
 
 
 def test_the_same_batch_in_other_partitions_is_written_once_by_content(

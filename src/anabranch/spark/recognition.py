@@ -28,12 +28,15 @@ def require_same_producer(client: Client, key: bytes, identity: Identity, way: s
     (reply,) = client.ask([("AB.PRODUCERS", key)])
     if reply is None:
         return
-    found: dict[str, set[str]] = {}
+    own = f"{identity.producer}/"
+    ways: set[str] = set()
+    others: set[str] = set()
     for facts in map(facts_of, reply):
         name = facts["producer"].decode("utf-8", "replace")
-        start = "/".join(name.split("/")[:3])
-        found.setdefault(start, set()).add(_way(name[len(start) + 1 :], facts))
-    ways = found.get(identity.producer, set())
+        if name.startswith(own):
+            ways.add(_way(name.removeprefix(own), facts))
+        elif match := _OF_QUERY.match(name):
+            others.add(match[1])
     stream = shown(key)
     advice = (
         "If this stream has none of the rows that this query writes from now on, give "
@@ -44,7 +47,6 @@ def require_same_producer(client: Client, key: bytes, identity: Identity, way: s
             f"this query wrote to stream {stream} with idempotence={'/'.join(sorted(ways))}, and "
             f"now it has {way}: a batch that is repeated would be written again. {advice}"
         )
-    others = {match[1] for each in found if (match := _OF_QUERY.match(f"{each}/"))}
     if not ways and identity.named and identity.query in others:
         raise WriteFailed(
             f"this query wrote to stream {stream} without a producerId, and now it has one: a "
