@@ -65,6 +65,23 @@ def test_a_batch_that_is_repeated_is_committed_once(lake: Lake) -> None:
     assert lake.table().transaction_version("q") == 1
 
 
+@pytest.mark.parametrize("stream", ["é" * 60, "x" * 300, "x" * 248, "😀" * 30, "", "s", "a/../b"])
+def test_a_stream_may_have_any_name(lake: Lake, stream: str) -> None:
+    for batch in range(3):
+        add(lake, batch, (batch, batch), stream=stream)
+        add(lake, batch, (batch, batch), stream="other", query="r")
+    assert [each.stream for each in lake.files([stream])] == [stream] * 3
+    column = lake.table().to_pyarrow_dataset().to_table(["stream"]).column(0)
+    assert set(column.to_pylist()) == {stream or None, "other"}  # NULL for the empty key
+    assert kinds(lake) == []
+    # The library makes a directory of the name for what it merges.
+    is_long = stream in ("é" * 60, "x" * 300, "😀" * 30)
+    assert merged(lake).merged == (3 if is_long else 6)
+    assert len(lake.files([stream])) == (3 if is_long else 1)
+    assert {each.rows for each in lake.files(["other"])} == {3}
+    assert kinds(lake) == []
+
+
 def test_many_commit_at_once_and_each_batch_is_there_once(lake: Lake) -> None:
     def commit(number: int) -> bool:
         batch = number // 3  # three attempts of each
@@ -226,6 +243,12 @@ def test_what_a_reader_of_an_older_version_needs_is_kept_for_the_retention_time(
     assert merged(lake, retain_hours=1).removed == 1
     assert positions(lake) == stay(50)
     assert kinds(lake) == []
+
+
+def test_a_lake_of_the_empty_key_alone_is_merged(lake: Lake) -> None:
+    for batch in range(3):
+        add(lake, batch, (batch, batch), stream="")
+    assert (merged(lake).merged, len(lake.files())) == (3, 1)
 
 
 def test_those_who_merge_at_once_double_nothing(lake: Lake) -> None:

@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 from anabranch.errors import AnabranchError
 
 __all__ = [
-    "SCHEMA", "Examined", "LakeError", "LakeFile", "Run", "draft_in", "examine", "runs_of",
-    "sync_names", "write", "write_synced",
+    "SCHEMA", "Examined", "LakeError", "LakeFile", "Run", "draft_in", "examine",
+    "has_own_name", "runs_of", "sync_names", "write", "write_synced",
 ]  # fmt: skip
 
 _FIELD: Final = pa.struct([pa.field("field", pa.binary()), pa.field("value", pa.binary())])
@@ -49,6 +49,7 @@ _IN_FILES: Final = pa.schema(list(SCHEMA)[2:])
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _DIGESTED: Final = re.compile(r"([0-9a-f]{64})-[0-9a-f]{32}\.parquet")
 _GROUP_ROWS: Final = 128 << 10
+_NAME_MAX: Final = 255 - len("stream=")  # of a directory, in bytes
 
 
 class LakeError(AnabranchError):
@@ -107,6 +108,15 @@ def write(root: Path, table: pa.Table) -> Iterator[tuple[LakeFile, str]]:
         yield _write(root, _in_order(some), place["stream"] or "", place["date"])
 
 
+def has_own_name(stream: str) -> bool:
+    """Whether the directory of a stream has its name; otherwise the name is too long for one."""
+    return len(quote(stream, safe="")) <= _NAME_MAX
+
+
+def _digest(contents: Any) -> str:
+    return hashlib.sha256(contents).hexdigest()
+
+
 def _in_order(table: pa.Table) -> pa.Table:
     halves = pc.split_pattern(table.column("id"), "-")
     keys = pa.table(
@@ -123,13 +133,13 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 def _write(root: Path, table: pa.Table, stream: str, day: Any) -> tuple[LakeFile, str]:
     date = None if day is None else day.isoformat()
-    directory = Path(
-        f"stream={quote(stream, safe='') or _NULL}", f"date={_NULL if date is None else date}"
-    )
+    # The log says of which stream a file is; its path does not matter.
+    name = quote(stream, safe="") if has_own_name(stream) else _digest(stream.encode())
+    directory = Path(f"stream={name or _NULL}", f"date={_NULL if date is None else date}")
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", row_group_size=_GROUP_ROWS)
     contents = sink.getvalue()
-    digest = hashlib.sha256(contents).hexdigest()
+    digest = _digest(contents)
     path = directory / f"{digest}-{uuid.uuid4().hex}.parquet"
     (root / directory).mkdir(parents=True, exist_ok=True)
     write_synced(root / path, contents)
@@ -174,7 +184,7 @@ def examine(root: Path, file: LakeFile) -> Examined:
     if len(contents) != file.nbytes:
         what = f"has {len(contents)} bytes and was published with {file.nbytes}"
         return Examined([("altered", what)], [])
-    if file.digest and (found := hashlib.sha256(contents).hexdigest()) != file.digest:
+    if file.digest and (found := _digest(contents)) != file.digest:
         return Examined([("altered", f"has SHA-256 {found} and another one in its name")], [])
     # Without a digest damage shows only where values are decoded.
     columns = ["region", "position", "ts"] if file.digest else None

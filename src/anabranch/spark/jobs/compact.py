@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.spark.lake import Lake, LakeError, LakeFile
-from anabranch.spark.lake_files import examine
+from anabranch.spark.lake_files import examine, has_own_name
 from anabranch.spark.rounds import in_rounds
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def compact(
     found = Lake(root)
     found.table()
     files = found.files(streams)
-    small = [each for each in files if each.nbytes < target_bytes]
+    # The library gives each stream a directory of its name, which may be too long for one.
+    small = [each for each in files if each.nbytes < target_bytes and has_own_name(each.stream)]
     counts = Counter((each.stream, each.date) for each in small)
     small = [each for each in small if counts[each.stream, each.date] > 1]
     days = dict.fromkeys((each.stream, each.date) for each in small)
@@ -108,10 +109,13 @@ def _merged(lake: Lake, place: tuple[str, str | None], target_bytes: int) -> tup
     from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
 
     stream, date = place
+    of_stream: tuple[str, str, str | list[str]] = ("stream", "=", stream)
+    if not stream:  # is NULL in the log, which no value equals
+        of_stream = ("stream", "not in", sorted({file.stream for file in lake.files()} - {""}))
     try:
         with lake.alone():
             said = lake.table().optimize.compact(
-                partition_filters=[("stream", "=", stream), ("date", "=", date or "")],
+                partition_filters=[of_stream, ("date", "=", date or "")],
                 target_size=target_bytes,
                 writer_properties=WriterProperties(compression="ZSTD"),
             )
