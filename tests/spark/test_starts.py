@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from anabranch.spark.client import connect
-from anabranch.spark.options import ReadOptions
+from anabranch.spark.jobs.archive import archive
+from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.survey import Survey
 from tests.spark.noting import noted, noting_source
-from tests.spark.reading import base_of, fill, talking, url
+from tests.spark.reading import base_of, fill, planned_and_read, talking, url
 from tests.spark.test_sink import forget_last, values
 from tests.spark.test_stream_read import reader_of
 
@@ -148,6 +149,25 @@ def test_a_query_says_where_it_starts_and_repeats_its_first_batch_alone(
     assert first.endswith(f"(position {position}) (startingOffsets=latest)")
     assert second.startswith(f"{RESUMING} s behind ")
     assert second.endswith(f"(position {position}); startingOffsets ignored")
+
+
+def test_a_key_that_is_no_text_is_refused_and_named(
+    request: pytest.FixtureRequest, server: ServerProcess, tmp_path: Path
+) -> None:
+    with talking(server) as client:
+        for key in (b"k\xff", b"k\xfe", b"k", b"other\xff"):
+            client.xadd(key, {"n": 1})
+    told = r"the key k\\x(ff|fe) is not UTF-8"
+    options = {"url": url(server), "subscribePattern": "k*"}
+    with pytest.raises(OptionError, match=told):
+        planned_and_read(options)
+    growing = made(request, server, subscribe="", subscribePattern="k*")
+    with pytest.raises(OptionError, match=told):
+        growing.initialOffset()
+    for dry_run in (True, False) if server.name != "redis-server" else ():  # it has no positions
+        with pytest.raises(OptionError, match=told):
+            archive(None, tmp_path, dry_run=dry_run, options=options)
+    assert not [*tmp_path.rglob("*.parquet")]
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,9 @@ _RESERVED_TYPES: Final[dict[str, Callable[[pa.DataType], bool]]] = {
 def _reserved(name: str, kind: pa.DataType, entries: Entries, stream: str, region: str) -> pa.Array:
     match name:
         case "stream":
-            return pa.repeat(pa.scalar(_readable(stream)), len(entries))
+            return pa.repeat(pa.scalar(stream), len(entries))
         case "region":
-            return pa.repeat(pa.scalar(_readable(region)), len(entries))
+            return pa.repeat(pa.scalar(region), len(entries))
         case "id":
             ms = pa.array(entries.ms).cast(pa.string())
             return pc.binary_join_element_wise(ms, pa.array(entries.seq).cast(pa.string()), "-")
@@ -176,11 +176,6 @@ def _reserved(name: str, kind: pa.DataType, entries: Entries, stream: str, regio
     inner = kind.value_type
     pairs = pa.StructArray.from_arrays([names, values], fields=[inner.field(0), inner.field(1)])
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pairs, type=kind)
-
-
-def _readable(name: str) -> str:
-    # Keys that are not UTF-8 contain surrogates here, which Arrow cannot store.
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 # ----------------------------------------------------------------------------------------- casting

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.pattern import compile_glob
-from anabranch.spark.client import Client, facts_of, stream_key
+from anabranch.spark.client import Client, facts_of, shown, stream_key
 from anabranch.spark.offsets import (
     BY_ID,
     Cursor,
@@ -104,6 +104,7 @@ class Survey:
         Anabranch server contain the newest entry below `known`.
         """
         streams = self.streams()
+        _require_text(streams)
         if not streams:
             time.sleep(wait_ms / 1000)
             return {}
@@ -362,6 +363,18 @@ class Survey:
             gone = "requires the key to exist" in text
             if isinstance(created, Exception) and "BUSYGROUP" not in text and not gone:
                 raise self._client.refusal(created)
+
+
+def _require_text(streams: list[str]) -> None:
+    """Refuse keys that the column ``stream`` cannot tell apart; raises `OptionError`."""
+    for stream in streams:
+        try:
+            stream.encode()
+        except UnicodeEncodeError:
+            raise OptionError(
+                f"the key {shown(stream_key(stream))} is not UTF-8, and column stream is text: "
+                "rename the key, or choose a pattern that does not match it"
+            ) from None
 
 
 def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
