@@ -210,14 +210,16 @@ def encode(batch: pa.RecordBatch, layout: Layout) -> Rows:
         _text(batch.column("stream"), "stream") if layout.has_stream else None,
         _whole(batch, "id", "preserveIds") if layout.has_id else None,
         _whole(batch, layout.token, "idempotenceColumn") if layout.token is not None else None,
-        _text(batch.column(layout.lane), layout.lane) if layout.lane is not None else None,
+        _whole(batch, layout.lane, "laneColumn", least=0) if layout.lane is not None else None,
     )
 
 
-def _whole(batch: pa.RecordBatch, name: str, option: str) -> pa.BinaryArray:
+def _whole(batch: pa.RecordBatch, name: str, option: str, least: int = 1) -> pa.BinaryArray:
+    """A column with a text in all rows, of so many bytes at least."""
     column = _text(batch.column(name), name)
-    if column.null_count or (len(column) and pc.min(pc.binary_length(column)).as_py() == 0):
-        raise EncodeError(f"column {name} is NULL or empty in a row; {option} needs a value in all")
+    if column.null_count or (len(column) and pc.min(pc.binary_length(column)).as_py() < least):
+        what = "NULL or empty" if least else "NULL"
+        raise EncodeError(f"column {name} is {what} in a row; {option} needs a value in all")
     return column
 
 

@@ -50,6 +50,11 @@ class Layout:
             raise EncodeError(
                 f"option idempotenceColumn names {token!r}; the columns are {_listed(columns)}"
             )
+        if options.lane_column is not None and options.lane_column not in columns:
+            raise EncodeError(
+                f"option laneColumn names {options.lane_column!r}; the columns are "
+                f"{_listed(columns)}"
+            )
         if keep_ids and "id" not in columns:
             raise EncodeError(
                 f"preserveIds=true takes the IDs from column id; the columns are {_listed(columns)}"

@@ -204,6 +204,7 @@ def test_what_has_no_text_form_is_refused() -> None:
         (["stream"], {}, "no column to write"),
         (["fields", "a"], {}, "drop the one or the other"),
         (["a"], {"idempotence_column": "b"}, "idempotenceColumn names 'b'; the columns are a"),
+        (["a"], {"lane_column": "b"}, "laneColumn names 'b'; the columns are a"),
         (["a"], {"preserve_ids": True}, "column id"),
         (["a"], {"field_mapping": {"b": "c"}}, "fieldMapping names b"),
     ],
@@ -254,3 +255,6 @@ def test_tokens_and_ids_must_be_there() -> None:
         encoded(columns, preserve_ids=True)
     with pytest.raises(EncodeError, match="idempotenceColumn needs a value"):
         encoded(columns, idempotence_column="id")
+    with pytest.raises(EncodeError, match="column id is NULL in a row; laneColumn needs a value"):
+        encoded(columns, lane_column="id")
+    assert encoded({"id": pa.array([""])}, lane_column="id").lanes == pa.array([b""])
