@@ -39,6 +39,9 @@ _TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spar
 _ZONE: Final = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
 _WITH_POWER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]{1,9}")
 _DIGITS_MAX: Final = 38  # of a decimal
+_FAR_YEAR: Final = r"^([+-][0-9]{4,6}|[0-9]{5,6})-"
+_CYCLE_DAYS: Final = 146_097
+_DAY_US: Final = 86_400_000_000
 
 
 class ColumnError(AnabranchError):
@@ -242,16 +245,38 @@ def _of_timestamp_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.coalesce(pc.if_else(zoned, text, pa.scalar(None, pa.string())).cast(kind), plain)
 
 
+def _of_any_year(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Times, and years with a sign or more digits than Arrow reads.
+
+    The calendar repeats after 400 years, so such a year is read as one from 2000 to 2399.
+    """
+    is_date = pa.types.is_date32(kind)
+    read = _of_text if is_date else _of_timestamp_text
+    text = values.cast(pa.string())
+    if not pc.any(pc.match_substring_regex(text, _FAR_YEAR)).as_py():
+        return read(text, kind)
+    near: list[str | None] = []
+    cycles: list[int] = []
+    for each in text.to_pylist():
+        found = re.match(_FAR_YEAR, each or "")
+        cycle, year = divmod(int(found[1]), 400) if found else (5, 0)
+        near.append(f"{2000 + year}{each[found.end(1) :]}" if found else each)
+        cycles.append(cycle - 5)
+    number, size = (pa.int32(), 1) if is_date else (pa.int64(), _DAY_US)
+    further = pc.multiply_checked(pa.array(cycles, number), pa.scalar(_CYCLE_DAYS * size, number))
+    return pc.add_checked(read(pa.array(near, pa.string()), kind).cast(number), further).cast(kind)
+
+
 def _caster(kind: pa.DataType) -> _Cast | None:
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         return lambda values, kind: values.cast(kind)
-    if pa.types.is_timestamp(kind):
-        return _of_timestamp_text
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        return _of_any_year
     if pa.types.is_integer(kind):
         return _of_integer_text
     if pa.types.is_decimal(kind):
         return _of_decimal_text
-    if pa.types.is_boolean(kind) or pa.types.is_floating(kind) or pa.types.is_date32(kind):
+    if pa.types.is_boolean(kind) or pa.types.is_floating(kind):
         return _of_text
     return None
 

@@ -302,9 +302,11 @@ def _per_count(counts: np.ndarray[Any, np.dtype[np.int64]], head: Any) -> Any:
 # --------------------------------------------------------------------------------- values as text
 
 
+_DAY_US: Final = 86_400_000_000
+_DAYS_MAX: Final = 10_968_000  # from 1970: its years have 16 bits with sign
 _CAST_BY_ARROW: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean),
-    *(pa.types.is_integer, pa.types.is_date, pa.types.is_null),
+    *(pa.types.is_integer, pa.types.is_null),
 )
 
 
@@ -321,8 +323,8 @@ def _text(column: pa.Array, name: str) -> pa.BinaryArray:
         return column.cast(pa.binary())
     if pa.types.is_floating(kind):
         column = _floating(column)
-    elif pa.types.is_timestamp(kind):
-        column = _moments(column)
+    elif pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        column = _signed(column, name)
     elif pa.types.is_decimal(kind):
         column = _decimals(column)
     elif not any(is_kind(kind) for is_kind in _CAST_BY_ARROW):
@@ -351,6 +353,23 @@ def _java(text: str) -> str:
         return named
     mantissa, _, power = f"{Decimal(text).normalize():E}".partition("E")
     return f"{mantissa}{'' if '.' in mantissa else '.0'}E{int(power)}"
+
+
+def _signed(column: pa.Array, name: str) -> pa.Array:
+    """Years above 9999 have a sign. Arrow has no text, or a wrong one, for years of more bits."""
+    is_date = pa.types.is_date32(column.type)
+    if is_date:
+        days = column.cast(pa.int32())
+    else:
+        moments = column.cast(pa.timestamp("us", column.type.tz))
+        days = pc.divide(moments.cast(pa.int64()), _DAY_US)
+    if pc.any(pc.greater(pc.abs(days), _DAYS_MAX)).as_py():
+        raise EncodeError(
+            f"column {name} has a time before the year -28000 or after 32000, which cannot be "
+            "written: cast it to string first"
+        )
+    text = column.cast(pa.string()) if is_date else _moments(column)
+    return pc.replace_substring_regex(text, r"^([0-9]{5,}-)", r"+\1")
 
 
 def _moments(column: pa.Array) -> pa.Array:

@@ -90,6 +90,34 @@ def test_values_are_cast_and_what_does_not_fit_becomes_null(kind, pairs):
             assert column(kind, text, mode="FAILFAST") == [value]
 
 
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        (b"+10000-01-01", 2_932_897),
+        (b"10000-02-29", 2_932_956),
+        (b"+29349-01-26", 10_000_000),
+        (b"-0005-01-01", -721_354),
+        (b"+2024-02-29", 19_782),
+        (b"9999-12-31", 2_932_896),
+        (b"+10001-02-29", None),
+        (b"+999999-01-01", 364_522_607),
+    ],
+)
+def test_years_may_have_a_sign_and_more_than_four_digits(text, days):
+    def read(kind, *texts):
+        rows = entries(*([(b"x", each)] for each in texts))
+        projection = Projection(pa.schema([("x", kind)]))
+        number = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        return projection.batch(rows, "s", "").column(0).cast(number).to_pylist()
+
+    assert read(pa.date32(), text, b"1970-01-02") == [days, 1]
+    far = days is None or days > 100_000_000  # for a time stamp
+    for kind in (UTC, pa.timestamp("us")):
+        us = None if far else days * 86_400_000_000 + 3_600_000_000
+        assert read(kind, text + b" 01:00:00", b"1970-01-01 00:00:01") == [us, 1_000_000]
+    assert read(UTC, text + b"T01:00:00+01:00") == [None if far else days * 86_400_000_000]
+
+
 def test_a_missing_field_is_null_and_no_corruption():
     assert column(pa.int32(), None, b"1", mode="FAILFAST") == [None, 1]
     assert column(pa.int32(), None, b"1", mode="DROPMALFORMED") == [None, 1]

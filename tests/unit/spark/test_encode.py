@@ -173,6 +173,43 @@ def test_values_have_the_text_that_spark_gives_them(
     assert parts == [reference([(b"v", text.encode())]) for text in expected]
 
 
+DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("days", "date"),
+    [
+        (2_932_896, "9999-12-31"),
+        (2_932_897, "+10000-01-01"),
+        (10_000_000, "+29349-01-26"),
+        (-719_528, "0000-01-01"),
+        (-721_354, "-0005-01-01"),
+    ],
+)
+def test_years_of_more_than_four_digits_have_a_sign(days: int, date: str) -> None:
+    moments = pa.array([days * DAY_US, None], pa.int64())
+    columns = {
+        "d": pa.array([days, None], pa.int32()).cast(pa.date32()),
+        "t": moments.cast(pa.timestamp("us", "UTC")),
+        "n": moments.cast(pa.timestamp("us")),
+    }
+    texts = (date, f"{date} 00:00:00Z", f"{date} 00:00:00")
+    fields = [(name.encode(), text.encode()) for name, text in zip(columns, texts, strict=True)]
+    rows = encoded({**columns, "x": pa.array([1, 2])})
+    assert listed(rows.parts())[0] == reference([*fields, (b"x", b"1")])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_year_that_would_be_written_as_another_one_is_refused(sign: int) -> None:
+    day = sign * 20_000_000
+    for column in (
+        pa.array([day], pa.int32()).cast(pa.date32()),
+        pa.array([day * DAY_US]).cast(pa.timestamp("us", "UTC")),
+    ):
+        with pytest.raises(EncodeError, match=r"column a has a time .* cast it to string first"):
+            encoded({"a": column})
+
+
 def test_numbers_that_are_none_have_javas_names() -> None:
     values = pa.array([float("nan"), float("inf"), float("-inf"), None], pa.float32())
     parts = listed(encoded({"v": values, "w": pa.array([1, 2, 3, 4])}).parts())
