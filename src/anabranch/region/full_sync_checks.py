@@ -50,6 +50,7 @@ _REPLICA: Final[dict[str, Any]] = {
 _STREAM: Final[dict[str, Any]] = dict.fromkeys(
     ("last_id", "max_deleted_id", "added_surplus", "incarnation"), int
 )
+_PRODUCERS: Final[dict[str, Any]] = dict.fromkeys(("duration_s", "maxsize"), _Number)
 _SHARED: Final[dict[str, Any]] = {
     "tombstones": dict[_Dot, bytes | bool],
     "deadlines": dict[_Dot, _Number | None],
@@ -177,6 +178,7 @@ def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
 
 def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     _check(stream, _STREAM)
+    _check(stream.producers, _PRODUCERS)
     assert all(map(region_of, stream.logs)), "entries of no region"
     _check(stream.shared, _SHARED)
     ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
