@@ -101,14 +101,20 @@ def test_a_table_that_begins_ahead_of_the_server_is_refused_as_such(restored):
     assert "failOnDataLoss" not in str(caught.value)
 
 
+def copied_and_parted(regions, copy):
+    """The servers: the first one has 30 entries that are not in the copy of its disk."""
+    eu, us = regions.servers
+    add(eu, 0, 50)
+    wait_until(regions.converged, "all have applied the same", 300)
+    copy_disk(eu, copy)
+    part(regions)
+    add(eu, 50, 30)
+    return eu, us
+
+
 def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog):
     with RegionProcesses(tmp_path, ("eu", "us"), "--appendfsync", "always") as regions:
-        eu, us = regions.servers
-        add(eu, 0, 50)
-        wait_until(regions.converged, "all have applied the same", 300)
-        copy_disk(eu, tmp_path / "copy")
-        part(regions)
-        add(eu, 50, 30)
+        eu, us = copied_and_parted(regions, tmp_path / "copy")
         reader = reader_of(eu)
         begin = reader.initialOffset()
         middle = reader.latestOffset(begin, ReadMaxRows(60))
@@ -145,12 +151,7 @@ def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog
 @pytest.mark.parametrize("count", [5, 40])
 def test_a_region_that_was_set_back_unnoticed_is_read_on_with_what_is_new(tmp_path, count):
     with RegionProcesses(tmp_path, ("eu", "us"), "--appendfsync", "always") as regions:
-        eu, us = regions.servers
-        add(eu, 0, 50)
-        wait_until(regions.converged, "all have applied the same", 300)
-        copy_disk(eu, tmp_path / "copy")
-        part(regions)
-        add(eu, 50, 30)
+        eu, us = copied_and_parted(regions, tmp_path / "copy")
         reader = reader_of(eu)
         begin = reader.initialOffset()
         end = reader.latestOffset(begin, ReadAllAvailable())

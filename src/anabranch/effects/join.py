@@ -145,6 +145,7 @@ class KeyspaceJoin:
         displaced.replace((db, key), spans_of)
         shared, producers = stream.shared, stream.producers
         before = {each: shared.dots(each) | theirs.shared.dots(each) for each in spans_of}
+        # Either side may have displaced tags by a smaller limit than that of the joined state.
         producers.maxsize = min(producers.maxsize, theirs.producers.maxsize)
         join_streams(stream, theirs, self._our, self._their, self._flushes[db])
         for pid in spans_of:  # a side that had displaced a tag may know its resolution alone

@@ -94,18 +94,18 @@ def free_groups(keyspace: Keyspace, before: Mapping[bytes, Group], stream: Strea
             keyspace.deferred_free.defer(group)
 
 
-Remembered = Mapping[bytes, set[Dot]]
+TagsOf = Mapping[bytes, set[Dot]]
 """Tags by producer."""
 
 
-def remembered_tags(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> Remembered:
+def remembered_tags(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> TagsOf:
     """What is remembered of producers with displaced tags; for :func:`renew_producers`."""
     displaced = keyspace.replica.conflicts.displaced
     return {pid: stream.shared.dots(pid) for pid in displaced.of((db, key))}
 
 
 def renew_producers(
-    keyspace: Keyspace, db: int, key: bytes, stream: Stream, before: Remembered
+    keyspace: Keyspace, db: int, key: bytes, stream: Stream, before: TagsOf
 ) -> None:
     """Compute the table of idempotent IDs, which XADD uses, from the tags.
 
