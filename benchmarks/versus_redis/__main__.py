@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import plot
 
-from . import compressed, floods, longest, machine, memory, regional, report, targets
+from . import compressed, floods, longest, machine, memory, profile, regional, report, targets
 from .floor import Floor
 from .load import Connection, RefusedError
 from .longest import LongCommand, LongRow, long_commands, run_long_commands
@@ -60,9 +60,18 @@ TABLE_COLUMNS = 140
     metavar="PATH",
     help="Measure this server (one that takes redis-server's options) in Anabranch's place.",
 )
+@click.option(
+    "--profile", "profiled", is_flag=True, help="Show where the CPU goes, too; needs perf."
+)
 @click.option("--list", "list_names", is_flag=True, help="List the names of all workloads.")
 def main(
-    *, quick: bool, only: str | None, out: Path | None, against: str | None, list_names: bool
+    *,
+    quick: bool,
+    only: str | None,
+    out: Path | None,
+    against: str | None,
+    profiled: bool,
+    list_names: bool,
 ) -> None:
     """Run Anabranch and redis-server side by side and print what each operation costs."""
     workloads = [one for one in catalogue() if _is_wanted(one.name, only)]
@@ -106,7 +115,9 @@ def main(
         return redis_recipe(appendfsync=appendfsync), subject
 
     try:
-        result = _run(contestants, wanted, quick=quick)
+        if profiled:
+            profile.check()
+        result = _run(contestants, wanted, quick=quick, profiled=profiled)
     except ServerError as error:
         raise click.ClickException(str(error)) from error
 
@@ -151,13 +162,18 @@ class Wanted:
 
 
 def _run(
-    contestants: Callable[..., tuple[Recipe, Recipe]], wanted: Wanted, *, quick: bool
+    contestants: Callable[..., tuple[Recipe, Recipe]],
+    wanted: Wanted,
+    *,
+    quick: bool,
+    profiled: bool,
 ) -> report.Result:
     """Run everything that is wanted, with progress on standard error."""
     started = time.monotonic()
     described = machine.describe()
     rounds = QUICK_ROUNDS if quick else FULL_ROUNDS
     rows: list[Row] = []
+    profiles: list[profile.Profile] = []
     weights: list[memory.MemoryRow] = []
     restarts: list[RestartRow] = []
     waits: list[LongRow] = []
@@ -189,9 +205,12 @@ def _run(
                     for workload in workloads:
                         progress.update(task, description=workload.name)
                         scale = QUICK_SCALE if quick else FULL_SCALE
-                        rows.append(
-                            run_workload(workload, theirs, ours, floor, rounds=rounds, scale=scale)
+                        row = run_workload(
+                            workload, theirs, ours, floor, rounds=rounds, scale=scale
                         )
+                        rows.append(row)
+                        if profiled:
+                            profiles += profile.take(workload, row, scale, theirs, ours)
                         progress.advance(task)
         if wanted.restarts:
             progress.update(task, description=targets.RESTART)
@@ -234,6 +253,7 @@ def _run(
         waits=waits,
         waits_entries=QUICK_LONG if quick else longest.FULL_ENTRIES,
         targets=targets.judge(rows, restarts, weights if not quick else []),
+        profiles=profiles,
     )
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -79,12 +80,16 @@ class Row:
     outcome: Outcome | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sample:
     """One server in one round."""
 
-    cpu_ns: int
-    wall_ns: int
+    cpu_ns: int = 0
+    wall_ns: int = 0
+
+
+Watch = Callable[[], AbstractContextManager[None]]
+"""Makes a context in which the timed requests run, and nothing else."""
 
 
 class Bench:
@@ -105,12 +110,12 @@ class Bench:
         with self._naming_refusals():
             return self._rehearse(plan)
 
-    def sample(self, plan: Plan) -> Sample:
+    def sample(self, plan: Plan, watch: Watch = nullcontext) -> Sample:
         """Play a plan once against the clock."""
         with self._naming_refusals():
             if isinstance(plan, FanOut):
-                return self._sample_fan_out(plan)
-            return self._sample_script(plan)
+                return self._sample_fan_out(plan, watch)
+            return self._sample_script(plan, watch)
 
     @contextmanager
     def _naming_refusals(self) -> Iterator[None]:
@@ -128,7 +133,7 @@ class Bench:
 
     def _rehearse(self, plan: Plan) -> Rehearsal:
         if isinstance(plan, FanOut):
-            self._sample_fan_out(FanOut(plan.readers, 1, plan.phase))
+            self._sample_fan_out(FanOut(plan.readers, 1, plan.phase), nullcontext)
             return Rehearsal("", [])
         stream = plan.stream
         if stream is not None and stream.key not in self._filled:
@@ -139,15 +144,25 @@ class Bench:
         rehearsal = self._connection.rehearse(plan.timed)
         return rehearsal if plan.same_replies else replace(rehearsal, digest="")
 
-    def _sample_script(self, plan: Script) -> Sample:
-        self._connection.replay(plan.setup)
+    @contextmanager
+    def _measuring(self, sample: Sample, watch: Watch) -> Iterator[None]:
+        """Add what the block costs to a sample."""
         before = self.server.cpu()
-        started = time.perf_counter_ns()
-        self._connection.replay(plan.timed)
-        wall = time.perf_counter_ns() - started
-        return Sample(cpu_between(before, self.server.cpu()), wall)
+        with watch():
+            started = time.perf_counter_ns()
+            yield
+            sample.wall_ns += time.perf_counter_ns() - started
+            after = self.server.cpu()
+        sample.cpu_ns += cpu_between(before, after)
 
-    def _sample_fan_out(self, plan: FanOut) -> Sample:
+    def _sample_script(self, plan: Script, watch: Watch) -> Sample:
+        self._connection.replay(plan.setup)
+        sample = Sample()
+        with self._measuring(sample, watch):
+            self._connection.replay(plan.timed)
+        return sample
+
+    def _sample_fan_out(self, plan: FanOut, watch: Watch) -> Sample:
         """Let readers block and wake them, `wakes` times; sum up the phase that counts.
 
         Reading the CPU counter waits until the server sleeps, so between the phases every
@@ -156,7 +171,10 @@ class Bench:
         """
         writer = self._connection
         writer.ask("DEL", FAN_OUT_KEY)
-        cpu = wall = 0
+        sample, ignored = Sample(), Sample()
+        blocking, waking = (sample, watch), (ignored, nullcontext)
+        if plan.phase == "wake":
+            blocking, waking = waking, blocking
         with ExitStack() as stack:
             readers = [
                 stack.enter_context(Connection(self.server.port, READER_BUFFER_BYTES))
@@ -168,28 +186,16 @@ class Bench:
                     lines=5 + ENTRY_LINES[1],
                 )
                 wake = request("XADD", FAN_OUT_KEY, f"{turn + 1}-0", "event", "opened", lines=2)
-
-                before = self.server.cpu()
-                started = time.perf_counter_ns()
-                for reader in readers:
-                    reader.send(block.payload)
-                writer.ask("PING")
-                ended = time.perf_counter_ns()
-                blocked = self.server.cpu()
-                if plan.phase == "block":
-                    cpu += cpu_between(before, blocked)
-                    wall += ended - started
-
-                started = time.perf_counter_ns()
-                writer.send(wake.payload)
-                for reader in readers:
-                    reader.drain(block.lines)
-                writer.drain(wake.lines)
-                ended = time.perf_counter_ns()
-                if plan.phase == "wake":
-                    cpu += cpu_between(blocked, self.server.cpu())
-                    wall += ended - started
-        return Sample(cpu, wall)
+                with self._measuring(*blocking):
+                    for reader in readers:
+                        reader.send(block.payload)
+                    writer.ask("PING")
+                with self._measuring(*waking):
+                    writer.send(wake.payload)
+                    for reader in readers:
+                        reader.drain(block.lines)
+                    writer.drain(wake.lines)
+        return sample
 
 
 def run_workload(

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .longest import FLOOR_MS
+from .profile import PARTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .measure import Row, Spread
     from .memory import MemoryRow
+    from .profile import Profile
     from .restart import RestartRow
     from .targets import Verdict
 
@@ -56,6 +58,8 @@ class Result:
     waits_entries: int
     """Entries of the stream that the long commands work on."""
     targets: list[Verdict]
+    profiles: list[Profile]
+    """Only if they were asked for."""
 
 
 def to_json(result: Result) -> str:
@@ -66,6 +70,8 @@ def to_json(result: Result) -> str:
 def tables(result: Result) -> list[Table]:
     """Return the tables for a terminal: workloads, memory, targets."""
     made = [_workload_table(result)] if result.workloads else []
+    if result.profiles:
+        made.append(_profile_table(result))
     if result.memory:
         made.append(_memory_table(result))
     if result.restarts:
@@ -79,6 +85,15 @@ def tables(result: Result) -> list[Table]:
 
 
 def notes(result: Result) -> list[str]:
+    """Return what a terminal shows below the tables, one line each."""
+    found = row_notes(result)
+    for profile in result.profiles:
+        hottest = ", ".join(f"{name} {share:.1%}" for name, share in profile.hottest.items())
+        found.append(f"{profile.workload}: hottest in {profile.server}: {hottest}")
+    return found
+
+
+def row_notes(result: Result) -> list[str]:
     """Return what has to be said about single workloads, one line each."""
     found = []
     for row in result.workloads:
@@ -137,7 +152,20 @@ def to_markdown(result: Result) -> str:
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines += ["| " + " | ".join([row.name, *_cells(row)]) + " |" for row in result.workloads]
-    lines += ["", *(f"- {note}" for note in notes(result))]
+    lines += ["", *(f"- {note}" for note in row_notes(result))]
+    if result.profiles:
+        lines += [
+            "",
+            "## Where the CPU goes",
+            "",
+            "Microseconds per unit, from samples of perf. *Itself* is redis-server, or the "
+            "compiled modules of anabranch; libraries are uvloop, hiredis and zstd. `latest.json` "
+            "names the functions with most samples.",
+            "",
+            f"| Workload | Server | {' | '.join(PARTS)} | Together |",
+            f"|---|---|{'---:|' * (len(PARTS) + 1)}",
+        ]
+        lines += ["| " + " | ".join(_profile_cells(one)) + " |" for one in result.profiles]
     lines += [
         "",
         "## Bytes per entry",
@@ -208,6 +236,22 @@ def _workload_table(result: Result) -> Table:
         *cells, ratio, their_rate, our_rate, rates = _cells(row)
         table.add_row(row.name, *cells, Text(ratio, style=style), their_rate, our_rate, rates)
     return table
+
+
+def _profile_table(result: Result) -> Table:
+    table = Table(title="Where the CPU goes: µs per unit", title_justify="left")
+    table.add_column("workload", no_wrap=True)
+    table.add_column("server")
+    for part in (*PARTS, "together"):
+        table.add_column(part, justify="right")
+    for profile in result.profiles:
+        table.add_row(*_profile_cells(profile))
+    return table
+
+
+def _profile_cells(profile: Profile) -> list[str]:
+    times = [profile.cpu_us[part] for part in PARTS]
+    return [profile.workload, profile.server, *(f"{one:.2f}" for one in (*times, sum(times)))]
 
 
 def _memory_table(result: Result) -> Table:
