@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from benchmarks.versus_redis.profile import PARTS, part_of, read
 
 REPORT = """\
