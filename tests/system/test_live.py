@@ -28,6 +28,13 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Server]:
+    """A server on its own: it takes explicit IDs."""
+    with Server() as server:
+        yield server
+
+
 def client_of(region: Server) -> redis.Redis:
     return redis.Redis(port=region.port, decode_responses=True, protocol=2)
 
@@ -115,6 +122,57 @@ def test_groups_and_pending_show_release_and_bury(cluster: Cluster) -> None:
         assert (fields["origin-key"], fields["origin-id"]) == ("jobs", ids[0])
         left = facts(cluster.eu, "pending", "jobs", "work")["pending"]
         assert [each["id"] for each in left] == ids[1:3]
+
+
+def deliver(client: redis.Redis, key: str, *ids: str, **fields: str) -> None:
+    """A new stream whose entries are pending for the consumer w of group g."""
+    client.delete(key)
+    for entry_id in ids:
+        client.xadd(key, {"f": "v", **fields}, id=entry_id)  # type: ignore[arg-type]
+    client.xgroup_create(key, "g", id="0")
+    client.xreadgroup("g", "w", {key: ">"})
+
+
+def test_what_cannot_be_moved_stays_pending(alone: Server) -> None:
+    with client_of(alone) as client:
+        deliver(client, "stuck", "1-1")
+        client.set("no-stream", "v")
+        words = ["pending", "stuck", "g", "--dead-letter", "no-stream", "--yes"]
+        result = CliRunner().invoke(command, [*words, "-p", str(alone.port)])
+        assert result.exit_code == 1
+        assert "WRONGTYPE" in result.stderr
+        assert client.xpending("stuck", "g")["pending"] == 1
+
+
+def test_another_entry_of_the_same_id_is_moved_too(alone: Server) -> None:
+    with client_of(alone) as client:
+        for n in ("first", "second", "second"):
+            deliver(client, "remade", "1-1", n=n)
+            words = ("pending", "remade", "g", "--dead-letter", "remade-dead", "--yes")
+            assert facts(alone, *words)["moved"] == 1
+        assert [fields["n"] for _, fields in client.xrange("remade-dead")] == ["first", "second"]
+
+
+@pytest.mark.parametrize("act", [["--release"], ["--dead-letter", "changed-dead"]])
+def test_what_changed_while_the_question_waited_is_left_alone(
+    alone: Server, act: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_of(alone) as client:
+        deliver(client, "changed", "1-1", "2-1", "3-1")
+
+        def answer(_question: str, **_: object) -> bool:
+            client.xclaim("changed", "g", "other", 0, ["1-1"])
+            client.xack("changed", "g", "2-1")
+            return True
+
+        monkeypatch.setattr("click.confirm", answer)
+        lines = run(alone, "pending", "changed", "g", *act).stdout.splitlines()
+        done = "released" if act == ["--release"] else "moved"
+        assert lines[-1] == f"1 {done}, 2 left alone: they changed meanwhile"
+        ids = [fields["origin-id"] for _, fields in client.xrange("changed-dead")]
+        assert ids == ([] if done == "released" else ["3-1"])
+        first = client.xpending_range("changed", "g", "1-1", "1-1", 1)
+        assert [row["consumer"] for row in first] == ["other"]
 
 
 def test_load_measures_and_finds_no_duplicates(cluster: Cluster) -> None:

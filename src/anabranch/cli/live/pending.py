@@ -24,7 +24,8 @@ __all__ = ["command"]
 
 --release gives the shown entries back to the group (XNACK FAIL), so that another consumer gets
 them. --dead-letter adds each to another stream, with key, ID, group, consumer and deliveries of its
-origin, and acknowledges it; an entry that was added before is not added again.
+origin, and then acknowledges it; the same is not added twice. Entries that were acknowledged,
+claimed or delivered again after they were shown are left alone.
 
 \b
 Examples:
@@ -77,14 +78,18 @@ def command(
         act = "release" if release else f"move to {target}" if target else ""
         what = "this entry" if len(rows) == 1 else f"these {len(rows)} entries"
         if act and rows and (yes or click.confirm(f"{act}: {what}?", err=True)):
-            done = (
-                _release(client, stream, group, rows)
-                if target is None
-                else _bury(client, stream, group, rows, target)
-            )
-            facts["moved" if target else "released"] = done
+            done = left = 0
+            for row in rows:
+                if not _is_as_shown(client, stream, group, row):
+                    left += 1
+                elif target is None:
+                    done += _release(client, stream, group, row)
+                else:
+                    done += _bury(client, stream, group, row, target)
+            facts |= {"moved" if target else "released": done, "changed": left}
             if not as_json:
-                print(f"{done} {'moved' if target else 'released'}")
+                note = f", {left} left alone: they changed meanwhile" if left else ""
+                print(f"{done} {'moved' if target else 'released'}{note}")
     if as_json:
         print_json(facts)
 
@@ -108,31 +113,33 @@ def _print(rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _release(client: Any, key: str, group: str, rows: list[dict[str, Any]]) -> int:
-    ids = [row["message_id"] for row in rows]
-    return int(client.execute_command("XNACK", key, group, "FAIL", "IDS", len(ids), *ids))
+def _is_as_shown(client: Any, key: str, group: str, row: dict[str, Any]) -> bool:
+    """Whether nobody took or acknowledged an entry since it was listed."""
+    entry_id = row["message_id"]
+    found = client.xpending_range(key, group, entry_id, entry_id, 1)
+    what = ("consumer", "times_delivered")
+    return [[now[name] for name in what] for now in found] == [[row[name] for name in what]]
 
 
-def _bury(client: Any, key: str, group: str, rows: list[dict[str, Any]], target: str) -> int:
-    """Each with its acknowledgement in one transaction."""
-    moved = 0
-    for row in rows:
-        entry_id: bytes = row["message_id"]
-        entries = client.execute_command("XRANGE", key, entry_id, entry_id)
-        fields = entries[0][1] if entries else []
-        origin = {
-            "origin-key": key,
-            "origin-id": entry_id,
-            "origin-group": group,
-            "origin-consumer": row["consumer"],
-            "origin-deliveries": row["times_delivered"],
-        }
-        pairs = [word for pair in origin.items() for word in pair]
-        with client.pipeline(transaction=True) as transaction:
-            transaction.execute_command(
-                *("XADD", target, "IDMP", f"dead-letter:{key}:{group}", entry_id, "*"),
-                *(*fields, *pairs),
-            )
-            transaction.xack(key, group, entry_id)
-            moved += transaction.execute()[1]
-    return moved
+def _release(client: Any, key: str, group: str, row: dict[str, Any]) -> int:
+    return int(client.execute_command("XNACK", key, group, "FAIL", "IDS", 1, row["message_id"]))
+
+
+def _bury(client: Any, key: str, group: str, row: dict[str, Any], target: str) -> int:
+    """Acknowledge only what was added: a transaction would go on behind an XADD that fails."""
+    entry_id: bytes = row["message_id"]
+    entries = client.execute_command("XRANGE", key, entry_id, entry_id)
+    fields = entries[0][1] if entries else []
+    origin = {
+        "origin-key": key,
+        "origin-id": entry_id,
+        "origin-group": group,
+        "origin-consumer": row["consumer"],
+        "origin-deliveries": row["times_delivered"],
+    }
+    pairs = [word for pair in origin.items() for word in pair]
+    # By content: a stream that was made again may have another entry under the same ID.
+    client.execute_command(
+        "XADD", target, "IDMPAUTO", f"dead-letter:{key}:{group}", "*", *fields, *pairs
+    )
+    return int(client.xack(key, group, entry_id))

@@ -566,7 +566,7 @@ async function bury(key, name, id, owner, count) {
   const found = await run(["XRANGE", key, id, id], {quiet: true});
   if (!found) return;
   const origin = ["origin-key", key, "origin-id", id, "origin-group", name, "origin-consumer", owner, "origin-deliveries", String(count)];
-  const add = ["XADD", shown(key) + ".dead", "IDMP", `dead-letter:${shown(key)}:${shown(name)}`, id, "*", ...(found[0] ? found[0][1] : []), ...origin];
+  const add = ["XADD", shown(key) + ".dead", "IDMPAUTO", `dead-letter:${shown(key)}:${shown(name)}`, "*", ...(found[0] ? found[0][1] : []), ...origin];
   if (await run(add, {sure: `Moves the entry to the stream ${shown(key)}.dead and acknowledges it.`}) != null) await run(["XACK", key, name, id]);
 }
 setInterval(() => { if (watched && !$("s-stream").hidden && !document.hidden && !document.body.classList.contains("off")) { groups(); if (group != null) inGroup(); } }, 3000);
