@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,16 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 def has_proc() -> bool:
     """Whether this system shows the files and memory of a process under /proc."""
     return Path("/proc/self/fd").is_dir() and Path("/proc/self/statm").exists()
+
+
+def processes_that_name(directory: Path) -> list[str]:
+    """The command lines that contain a path."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has just ended
+            if os.fsencode(directory) in (line := path.read_bytes()):
+                found.append(line.decode("utf-8", "replace"))
+    return found
 
 
 def wait_until(it_is_so: Callable[[], object], what: str, seconds: float = 20.0) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import ask
-from tests.support.inspection import wait_until
+from tests.support.inspection import has_proc, processes_that_name, wait_until
 from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import RespClient
 
@@ -223,6 +223,25 @@ def test_ctrl_c_stops_all_regions_in_good_order(terminal: Terminal) -> None:
         log = (terminal.directory / "cluster" / name / "server.log").read_text()
         assert "server.stopped" in log.splitlines()[-1]
     assert kept
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ended_while_it_starts_it_leaves_no_region(terminal: Terminal, number: int) -> None:
+    """A region that has not got its directory yet is ended, too."""
+    ports = ["--port", str(terminal.port), "--http-port", "0"]
+    process = subprocess.Popen(
+        terminal.line("up", *ports), stderr=subprocess.PIPE, text=True, env=terminal.environment
+    )
+    logs = [terminal.directory / "cluster" / name / "server.log" for name in ("eu", "us", "ap")]
+    try:
+        wait_until(lambda: any(log.exists() for log in logs), "the first region starts")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, said) == (130, "anabranch: interrupted\n")
+    assert not has_proc() or processes_that_name(terminal.directory) == []
 
 
 def test_what_is_wrong_is_said_with_its_cure(terminal: Terminal) -> None:

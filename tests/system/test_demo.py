@@ -16,7 +16,7 @@ import redis
 from click.testing import CliRunner
 
 from anabranch.cli.main import command
-from tests.support.inspection import has_proc, wait_until
+from tests.support.inspection import has_proc, processes_that_name, wait_until
 from tests.support.servers import AnabranchServer
 from tests.support.terminal import Terminal
 
@@ -72,11 +72,7 @@ def demo(*words: str, path: Path | None = None) -> Iterator[subprocess.Popen[str
 def nothing_is_left(text: str) -> bool:
     """Neither the directory of a demo, nor a process that names it."""
     (directory,) = re.findall(r"starting \d regions in (\S+) ", text)
-    return not Path(directory).exists() and not any(
-        directory.encode() in path.read_bytes()
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if path.exists()
-    )
+    return not Path(directory).exists() and not processes_that_name(Path(directory))
 
 
 def read_until(process: subprocess.Popen[str], line: str) -> str:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,6 +20,7 @@ import click
 from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member
 from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve, with_pages
 from anabranch.cli.cluster_servers import (
+    Processes,
     cut,
     end,
     require_free_ports,
@@ -30,6 +29,7 @@ from anabranch.cli.cluster_servers import (
     wait_entered,
 )
 from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 
 __all__ = ["command"]
 
@@ -51,7 +51,7 @@ Examples:
   anabranch cluster kill ap --9
   anabranch cluster restart ap
 """,
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
 )
 def command() -> None:
     """The group itself has nothing to do."""
@@ -80,6 +80,9 @@ def _failures() -> Iterator[None]:
     except ClusterFailed as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("anabranch: interrupted", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
 
 
 # -- up -----------------------------------------------------------------------------------------
@@ -126,11 +129,11 @@ def up(
 
     A directory that was used before is taken up with its data.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_as_ctrl_c()
     with _failures():
         files = _files(directory.resolve(), names, port)
         files.members = with_pages(files.members, http_port)
-        started: dict[Member, subprocess.Popen[bytes]] = {}
+        started: Processes = {}
         try:
             _start(files, started)
             _welcome(files, as_json=as_json)
@@ -138,12 +141,12 @@ def up(
                 print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
             if detach:
                 return
-            _watch(files, started, silent=as_json)
-        except ClusterFailed:
-            _end_all(files)
+            with suppress(KeyboardInterrupt):
+                _watch(files, started, silent=as_json)
+            _end_all(files, started)
+        except BaseException:
+            _end_all(files, started)
             raise
-        except KeyboardInterrupt:
-            _end_all(files)
 
 
 def _files(directory: Path, names: list[str] | None, port: int | None) -> ClusterFiles:
@@ -179,11 +182,11 @@ def _files(directory: Path, names: list[str] | None, port: int | None) -> Cluste
     return files
 
 
-def _start(files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]]) -> None:
+def _start(files: ClusterFiles, started: Processes) -> None:
     require_free_ports(files.members)
     files.save()
     for member in files.members:
-        started[member] = start(files, member)
+        start(files, member, started)
     wait_entered(files, started, len(files.members))
 
 
@@ -204,9 +207,7 @@ def _welcome(files: ClusterFiles, *, as_json: bool) -> None:
     _answer({"regions": facts}, *lines, "", line, as_json=as_json)
 
 
-def _watch(
-    files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]], *, silent: bool
-) -> None:
+def _watch(files: ClusterFiles, started: Processes, *, silent: bool) -> None:
     """Wait until no region runs; print which ones start and stop, unless silent."""
 
     def say(line: str) -> None:
@@ -228,12 +229,12 @@ def _watch(
         before = now
 
 
-def _end_all(files: ClusterFiles) -> None:
+def _end_all(files: ClusterFiles, started: Processes) -> None:
     """A second Ctrl-C ends the wait."""
     try:
-        _report(end(files, files.members))
+        _report(end(files, files.members, started))
     except KeyboardInterrupt:
-        end(files, files.members, at_once=True)
+        end(files, files.members, started, at_once=True)
 
 
 def _report(killed: list[Member]) -> None:
@@ -355,7 +356,9 @@ def restart(region: str, directory: Path, as_json: bool) -> None:
         member = files.member(region)
         _report(end(files, [member]))
         require_free_ports([member])
-        wait_entered(files, {member: start(files, member)}, 1)
+        started: Processes = {}
+        start(files, member, started)
+        wait_entered(files, started, 1)
         pid = files.pid(member)
     _answer(
         {"restarted": region, "pid": pid, "port": member.port},

@@ -12,11 +12,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member
+from anabranch.cli.interrupts import undisturbed
 
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["ask", "cut", "end", "require_free_ports", "restore_links", "start", "wait_entered"]
+__all__ = [
+    "Processes", "ask", "cut", "end", "require_free_ports", "restore_links", "start",
+    "wait_entered",
+]  # fmt: skip
 
 START_S: Final = 60.0
 STOP_S: Final = 30.0
@@ -54,8 +58,14 @@ def require_free_ports(members: list[Member]) -> None:
                     ) from None
 
 
-def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
-    """A server of its own session, so that a Ctrl-C in this terminal does not reach it."""
+Processes = dict[Member, subprocess.Popen[bytes]]
+
+
+def start(files: ClusterFiles, member: Member, started: Processes) -> None:
+    """Start a server and record it, with no interrupt in between.
+
+    It has a session of its own, so that a Ctrl-C in this terminal does not reach it.
+    """
     known = [f"{HOST}:{each.gossip_port}" for each in files.others(member)]
     first = member == files.members[0]
     entry = ["--cluster-create", "yes"] if first else ["--join", *known]
@@ -69,8 +79,8 @@ def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
     if member.http_token:  # not on the command line, which all users of the machine can read
         environment["ANABRANCH_HTTP_TOKEN"] = member.http_token
-    with files.log(member).open("ab") as log:
-        return subprocess.Popen(  # noqa: S603 - our own program
+    with files.log(member).open("ab") as log, undisturbed():
+        started[member] = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "anabranch", "serve", *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -80,9 +90,7 @@ def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
         )
 
 
-def wait_entered(
-    files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]], count: int
-) -> None:
+def wait_entered(files: ClusterFiles, started: Processes, count: int) -> None:
     """Wait until each of them answers and, of several, has the data of the others.
 
     A new region accepts no writes before it has them. Raises :class:`ClusterFailed` if a server
@@ -153,24 +161,37 @@ def _client(member: Member) -> redis.Redis:
     )
 
 
-def end(files: ClusterFiles, members: list[Member], *, at_once: bool = False) -> list[Member]:
-    """Stop servers in good order, or kill them; returns those that had to be killed."""
-    number = signal.SIGKILL if at_once else signal.SIGTERM
+def end(
+    files: ClusterFiles,
+    members: list[Member],
+    started: Processes | None = None,
+    *,
+    at_once: bool = False,
+) -> list[Member]:
+    """Stop servers in good order, or kill them; returns those that had to be killed.
+
+    A server that is still starting is only known as one that was ``started`` here.
+    """
+
+    def pid(member: Member) -> int | None:
+        if (number := files.pid(member)) is not None:
+            return number
+        process = (started or {}).get(member)
+        return process.pid if process is not None and process.poll() is None else None
+
+    def send(member: Member, number: signal.Signals) -> None:
+        if (to := pid(member)) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(to, number)
+
     for member in members:
-        _signal(files, member, number)
+        send(member, signal.SIGKILL if at_once else signal.SIGTERM)
     deadline = time.monotonic() + STOP_S
     killed = []
     for member in members:
-        while files.pid(member) is not None and time.monotonic() < deadline:
+        while pid(member) is not None and time.monotonic() < deadline:
             time.sleep(POLL_S)
-        if files.pid(member) is not None:
-            _signal(files, member, signal.SIGKILL)
+        if pid(member) is not None:
+            send(member, signal.SIGKILL)
             killed.append(member)
     return killed
-
-
-def _signal(files: ClusterFiles, member: Member, number: signal.Signals) -> None:
-    pid = files.pid(member)
-    if pid is not None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)

@@ -23,13 +23,13 @@ from anabranch.cli.demo.story import Step, Story
 from anabranch.cli.demo.traffic import Traffic
 from anabranch.cli.demo.whole import Archive, Heal, KillAndReturn, NothingLost
 from anabranch.cli.demo.world import NAMES, World
+from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 
 __all__ = ["command"]
 
 LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
 """The delay that is added to a link, in one direction."""
 
-INTERRUPTED: Final = 130
 PAGE_S: Final = 5.0
 LOOK_S: Final = 0.5
 
@@ -91,8 +91,7 @@ def command(
     """Run the demo; leave nothing behind."""
     if page and not can_serve():
         raise click.UsageError(f"--page needs the extra 'web': {HOW_TO_INSTALL}")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    end_as_ctrl_c()
     console = Console()
     try:
         world = World(count, latency, with_page=can_serve() if page is None else page)

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -66,14 +66,9 @@ class World:
         """Start all regions, and wait until each has the data of the others."""
         self.files.save()
         for member in self.members:
-            self._start(member)
+            start(self.files, member, self._processes)
         wait_entered(self.files, self._processes, len(self.members))
         self.slow_links()
-
-    def _start(self, member: Member) -> None:
-        """Start a process and record it, with no interrupt in between."""
-        with _undisturbed():
-            self._processes[member] = start(self.files, member)
 
     def close(self) -> None:
         """End and remove everything at once: nothing needs an orderly stop."""
@@ -127,7 +122,7 @@ class World:
     def restart(self, member: Member) -> float:
         """Start a region that was killed; returns the seconds until it answered."""
         began = time.monotonic()
-        self._start(member)
+        start(self.files, member, self._processes)
         wait_entered(self.files, {member: self._processes[member]}, 1)
         return time.monotonic() - began
 
@@ -191,23 +186,6 @@ class World:
             return all(vector == vectors[0] for vector in vectors)
 
         self.until(agree, "all regions have applied the same effects")
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let an interrupt wait for the end of a block; processes do not inherit this."""
-    caught: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: caught.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if caught:
-        raise KeyboardInterrupt
 
 
 def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:

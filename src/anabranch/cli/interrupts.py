@@ -1,0 +1,40 @@
+"""What ends a command as Ctrl-C does, and what must not be torn by it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["INTERRUPTED", "end_as_ctrl_c", "undisturbed"]
+
+INTERRUPTED: Final = 130
+"""The exit code of a command that was interrupted before it had done its work."""
+
+
+def end_as_ctrl_c() -> None:
+    """From now on SIGTERM and SIGHUP (the terminal was closed) raise :class:`KeyboardInterrupt`."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, signal.default_int_handler)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let an interrupt wait for the end of a block; processes do not inherit this."""
+    caught: list[int] = []
+    before = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
+    for number in before:
+        signal.signal(number, lambda number, _: caught.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if caught:
+        raise KeyboardInterrupt
