@@ -14,7 +14,10 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
+from anabranch.cli.address import Address
+from anabranch.cli.live.tail import _Follower
 from anabranch.cli.main import command
+from anabranch.cli.transfer.client import connect
 from anabranch.testing import Cluster, Server
 from tests.support.inspection import wait_until
 from tests.support.terminal import Terminal
@@ -87,6 +90,42 @@ def test_tail_goes_on_when_the_server_is_back(cluster: Cluster) -> None:
             terminal.expect("trying again", seconds=30)
             entry_id = us.xadd("again", {"f": "v"})
         terminal.expect(rf"again {entry_id} f=v")
+
+
+def test_tail_leaves_nothing_out_when_the_server_lost_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its positions begin again, so that the cursor covers entries that are new."""
+    with (
+        Server() as server,
+        client_of(server) as client,
+        connect(Address(port=server.port), 0) as own,
+    ):
+        entries = _Follower(own, [b"lossy"]).entries(9)
+        for first in (1, 6, 12):
+            ids = [client.xadd("lossy", {"n": str(n)}) for n in range(first, first + 6)]
+            assert [next(entries)[1].decode() for _ in ids] == ids
+            server.crash()
+            server.restart()
+        assert "lost entries" not in capsys.readouterr().err
+        client.xadd("lossy", {"f": "v"}, id="1-1")
+        assert next(entries)[1] == b"1-1"
+        assert "lossy: the server has lost entries" in capsys.readouterr().err
+
+
+def test_tail_counts_all_that_it_prints(alone: Server) -> None:
+    with client_of(alone) as client:
+        for entry_id in ("1-1", "2-1", "3-1"):
+            client.xadd("counted", {"f": "v"}, id=entry_id)
+        words = ("tail", "counted", "--from", "-3", "--count", "2")
+        lines = run(alone, *words).stdout.splitlines()
+        assert [line.split()[2] for line in lines] == ["1-1", "2-1"]
+        with connect(Address(port=alone.port), 0) as own:
+            entries = _Follower(own, [b"counted"]).entries(1)
+            assert next(entries)[1] == b"3-1"
+            client.delete("counted")
+            client.xadd("counted", {"f": "v"}, id="3-1")
+            assert next(entries)[1] == b"3-1", "another entry of the same ID"
 
 
 def test_groups_and_pending_show_release_and_bury(cluster: Cluster) -> None:

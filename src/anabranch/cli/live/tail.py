@@ -6,9 +6,13 @@ in every region. Its cursor stays valid over restarts and in other regions.
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 import click
@@ -18,6 +22,9 @@ from rich.text import Text
 
 from anabranch.cli.live.shared import Regions, json_option, on_server, print_json, running, shown
 from anabranch.cli.transfer.client import message
+from anabranch.keyspace.replica import ALONE, region_of
+from anabranch.keyspace.vector_token import read_token
+from anabranch.stream.entry_id import parse
 
 __all__ = ["command"]
 
@@ -31,7 +38,7 @@ AGAIN_S: Final = 1.0
 
 A line has time, region, key, ID and fields. The region is that which made the ID; it is left out
 for a server on its own. When the server does not answer, the command tries again and goes on
-behind the last entry that it printed.
+behind the last entry that it printed; if the server has lost that one, from the first one it has.
 
 \b
 Examples:
@@ -62,13 +69,14 @@ def command(
     """Read and print."""
     last = 0
     if begin not in {"$", "0"}:
-        if not (begin.startswith("-") and begin[1:].isdigit() and int(begin)):
+        if not (re.fullmatch(r"-\d{1,9}", begin, re.ASCII) and int(begin)):
             raise click.UsageError("--from takes $, 0 or a negative number like -10")
-        last = int(begin[1:])
+        last = -int(begin)
     with running(db, options) as client:
-        follower = _Follower(client, [key.encode() for key in keys], _Printer(client, as_json))
-        follower.begin("0" if begin == "0" else "$", last)
-        follower.follow(count)
+        follower = _Follower(client, [os.fsencode(key) for key in keys])
+        printer = _Printer(client, as_json)
+        for entry in islice(follower.entries(last, from_start=begin == "0"), count):
+            printer.entry(*entry)
 
 
 class _Printer:
@@ -89,8 +97,7 @@ class _Printer:
                 {"key": shown(key), "id": entry_id.decode(), "region": region, "fields": pairs}
             )
             return
-        moment = datetime.fromtimestamp(int(entry_id.partition(b"-")[0]) / 1000, UTC).astimezone()
-        line = Text(f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d} ", style="dim")
+        line = Text(f"{_time_of(entry_id)} ", style="dim")
         if region:
             line.append(f"{region} ", style=f"bold {self._regions.colour(region)}")
         line.append(f"{shown(key)} {entry_id.decode()}", style="default")
@@ -100,60 +107,89 @@ class _Printer:
         self._console.print(line, soft_wrap=True, highlight=False)
 
 
+def _time_of(entry_id: bytes) -> str:
+    """The local time of an ID; dashes if no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(int(entry_id.partition(b"-")[0]) / 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--.---"
+    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
+_Entry = tuple[bytes, bytes, list[bytes]]
+"""Key, ID, fields."""
+
+
 class _Follower:
-    """Keeps a cursor for each key."""
+    """Keeps a cursor for each key, and the ID that was read last."""
 
-    def __init__(self, client: Any, keys: list[bytes], printer: _Printer) -> None:
+    def __init__(self, client: Any, keys: list[bytes]) -> None:
         self._client = client
-        self._keys = keys
-        self._printer = printer
-        self._cursors: list[bytes] = []
-        self._shown: set[tuple[bytes, bytes]] = set()  # printed although behind the cursor
+        # Its one connection is never replaced unseen: a restart is an error of a read.
+        self._reader = client.client()
+        self._cursors = dict.fromkeys(keys, b"0")
+        self._ids = dict.fromkeys(keys, b"0-0")
 
-    def begin(self, cursor: str, last: int) -> None:
-        """Begin at the cursors, then print the last entries before them."""
-        if cursor == "0":
-            self._cursors = [b"0"] * len(self._keys)
-            return
-        rows = self._read("$" for _ in self._keys)
-        self._cursors = [row[1] for row in rows]
-        for key in self._keys if last else ():
-            for entry_id, fields in reversed(
-                self._client.execute_command("XREVRANGE", key, "+", "-", "COUNT", last)
-            ):
-                self._print(key, entry_id, fields)
-                self._shown.add((key, entry_id))
-
-    def _read(self, cursors: Any, *words: str | int) -> list[Any]:
-        found: list[Any] = self._client.execute_command(
-            "AB.READ", *words, "STREAMS", *self._keys, *cursors
-        )
-        return found
-
-    def follow(self, count: int | None) -> None:
-        """Print entries as they arrive, until so many were printed."""
-        left = count
-        if left is not None:
-            left -= len(self._shown)
+    def entries(self, last: int, *, from_start: bool = False) -> Iterator[_Entry]:
+        """The last entries of each key, or all, and what arrives then, without end."""
+        for key in () if from_start else self._cursors:
+            words = ("XREVRANGE", key, "+", "-", "COUNT", last)
+            self._ids[key], found = self._jump(key, *words)
+            for entry_id, fields in reversed(found):
+                yield key, entry_id, fields
         is_lost = False
-        while left is None or left > 0:
+        while True:
             try:
-                rows = self._read(self._cursors, "COUNT", PAGE, "BLOCK", BLOCK_MS)
+                if is_lost:
+                    self._reader.connection.connect()
+                    yield from self._found_again()
+                is_lost = False
+                rows = self._reader.execute_command(
+                    *("AB.READ", "COUNT", PAGE, "BLOCK", BLOCK_MS, "STREAMS", *self._cursors),
+                    *self._cursors.values(),
+                )
             except (redis.ConnectionError, redis.TimeoutError) as problem:
                 if not is_lost:
                     print(f"anabranch: {message(problem)}; trying again", file=sys.stderr)
                 is_lost = True
                 time.sleep(AGAIN_S)
                 continue
-            is_lost = False
-            for key, _, entries in rows:
-                for entry_id, fields in entries:
-                    if (key, entry_id) in self._shown:
-                        self._shown.discard((key, entry_id))
-                    elif left is None or left > 0:
-                        self._print(key, entry_id, fields)
-                        left = None if left is None else left - 1
-            self._cursors = [row[1] for row in rows]
+            for key, cursor, found in rows:
+                self._cursors[key] = cursor
+                for entry_id, fields in found:
+                    self._ids[key] = entry_id
+                    yield key, entry_id, fields
 
-    def _print(self, key: bytes, entry_id: bytes, fields: list[bytes]) -> None:
-        self._printer.entry(key, entry_id, fields)
+    def _found_again(self) -> Iterator[_Entry]:
+        """On a server of its own go on by ID: it may have lost data, and count positions again."""
+        for key, cursor in list(self._cursors.items()):
+            if any(region_of(each) != ALONE for each in read_token(cursor)):
+                continue
+            is_last = False
+            while not is_last:
+                behind = self._ids[key]
+                words = ("XRANGE", key, b"(" + behind, "+", "COUNT", PAGE)
+                newest, found = self._jump(key, *words)
+                if parse(newest) < parse(behind):
+                    lost = "the server has lost entries; printing from its first one"
+                    print(f"anabranch: {shown(key)}: {lost}", file=sys.stderr)
+                    self._ids[key] = b"0-0"
+                    continue
+                for entry_id, fields in found:
+                    self._ids[key] = entry_id
+                    yield key, entry_id, fields
+                is_last = len(found) < PAGE
+
+    def _jump(self, key: bytes, *read: bytes | str | int) -> tuple[bytes, list[Any]]:
+        """Set the cursor behind all that there is; the newest ID, and what a read finds before."""
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.execute_command("AB.READ", "STREAMS", key, "$")
+            pipeline.xinfo_stream(key)
+            pipeline.execute_command(*read)
+            [rows, facts, found] = pipeline.execute(raise_on_error=False)
+        for reply in (rows, found):
+            if isinstance(reply, Exception):
+                raise reply
+        self._cursors[key] = rows[0][1]
+        newest: bytes = facts["last-generated-id"] if isinstance(facts, dict) else b"0-0"
+        return newest, found or []
