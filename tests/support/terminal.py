@@ -95,6 +95,7 @@ class Terminal:
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"still running: {self.text[-500:]!r}"
             self._read(0.05)
+        self._read(0.0)  # what it wrote last
         return self.process.wait()
 
     def _read(self, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -245,6 +246,32 @@ def test_top_on_a_terminal_and_off_it(cluster: Cluster) -> None:
         look = facts(cluster.eu, "top", "--count", "1", "--limit", "200")
         assert {row["name"]: row["state"] for row in look["peers"]} == {"us": "in_sync"}
         assert "topped" in [row["key"] for row in look["streams"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_top_leaves_the_terminal_as_it_was(alone: Server, number: int) -> None:
+    with Terminal([*PROGRAM, "top", "-p", str(alone.port)]) as terminal:
+        terminal.expect(r"server \(port \d+\)", seconds=30)
+        terminal.process.send_signal(number)
+        assert terminal.end(seconds=30) == 0
+        shown = terminal._raw
+    for begin, end in ((b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?25l", b"\x1b[?25h")):
+        assert 0 <= shown.rfind(begin) < shown.rfind(end), "screen and cursor are back"
+
+
+def test_load_reports_what_it_measured_when_it_is_interrupted(alone: Server) -> None:
+    words = [*PROGRAM, "load", "broken-off", "--rate", "50", "--json", "-p", str(alone.port)]
+    load = subprocess.Popen([*words, "--seconds", "600"], stdout=subprocess.PIPE, text=True)
+    try:
+        with client_of(alone) as client:
+            wait_until(lambda: client.xlen("broken-off") > 2, "it sends")
+            load.send_signal(signal.SIGINT)
+            told = json.loads(load.communicate(timeout=60)[0])
+            assert told["sent"] == client.xlen("broken-off")
+    finally:
+        load.kill()
+        load.wait()
+    assert load.returncode == 0
 
 
 @pytest.mark.parametrize("name", ["tail", "top", "groups", "load"])

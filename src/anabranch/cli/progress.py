@@ -8,6 +8,8 @@ from typing import Any, Final, Self
 
 import click
 
+from anabranch.cli.interrupts import end_as_ctrl_c
+
 __all__ = ["Progress"]
 
 _SHOWN_AFTER_S: Final = 1.0
@@ -62,6 +64,7 @@ class Progress:
             return
         self._next = now + _BAR_S
         if self._bar is None:
+            end_as_ctrl_c()  # so that the cursor, which the bar hides, comes back
             self._bar = click.progressbar(length=self.total, label=self._label, file=sys.stderr)
             self._bar.__enter__()
         self._bar.update(done - self._shown)

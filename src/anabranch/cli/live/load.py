@@ -7,11 +7,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
+from contextlib import suppress
 from typing import Any, Final
 
 import click
 
 from anabranch.cli.address import Address
+from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.cli.live.shared import json_option, on_server, print_json, running
 from anabranch.cli.transfer.client import connect
 
@@ -27,6 +29,8 @@ SAMPLES_MAX: Final = 1_000_000
 
 @click.command(
     help="""Add entries at a rate, and report what it took: entries a second, latencies, duplicates.
+
+Ctrl-C ends it before the time, with the report.
 
 Each producer is a connection that waits for each answer, as most clients do. With --retries some
 messages are sent twice under the same idempotent ID; the second one must be answered with the entry
@@ -66,6 +70,7 @@ def command(
 ) -> None:
     """Start threads, print a line a second, sum up."""
     address = Address.of_options(**options)
+    end_as_ctrl_c()
     with running(db, options) as client:
         client.ping()
         if consumers:
@@ -93,14 +98,16 @@ def command(
         ]
         began = time.monotonic()
         try:
-            for thread in threads:
-                thread.start()
-            _watch(tally, threads, began + seconds, as_json=as_json)
+            with suppress(KeyboardInterrupt):
+                for thread in threads:
+                    thread.start()
+                _watch(tally, threads, began + seconds, as_json=as_json)
         finally:
             ends.set()
             spent_s = time.monotonic() - began
             for thread in threads:
-                thread.join(STOP_S)
+                if thread.ident is not None:  # not interrupted before it was started
+                    thread.join(STOP_S)
         problem = next((each.problem for each in threads if each.problem is not None), None)
         if problem is not None:
             raise problem

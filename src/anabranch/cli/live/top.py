@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.cli.live.groups import groups_of
 from anabranch.cli.live.shared import (
     Regions,
@@ -233,6 +234,7 @@ def _stream(client: Any, key: bytes, length: int, rate: float) -> dict[str, Any]
 
 
 def _live(console: Console, looks: Iterator[_Look], interval: float, count: int | None) -> None:
+    end_as_ctrl_c()
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while count is None or count > 0:
             live.update(next(looks).tables(console.width), refresh=True)
