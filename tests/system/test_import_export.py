@@ -722,6 +722,8 @@ def test_passwords_and_users(theirs: RedisServer, tmp_path: Path) -> None:
         assert result.exit_code == 1
         assert "WRONGPASS" in result.stderr or "invalid" in result.stderr
         told(run("import", dump, "-p", closed.port, "-a", "pw", "--json"))
+        refused = run("import", url(closed), "-p", theirs.port).stderr
+        assert "put user:password@ into its URL, or set ANABRANCH_OTHER_AUTH" in refused
         target = f"redis://:pw@127.0.0.1:{closed.port}"
         told(run("export", target, "-p", theirs.port, "--replace", "--json"))
         result = CliRunner().invoke(

@@ -129,6 +129,19 @@ def test_tail_counts_all_that_it_prints(alone: Server) -> None:
             assert next(entries)[1] == b"3-1", "another entry of the same ID"
 
 
+def test_keys_that_are_no_text_and_times_that_no_calendar_has(alone: Server) -> None:
+    odd = "odd\udcff"  # as the command line passes bytes that are not UTF-8
+    with redis.Redis(port=alone.port) as client:
+        client.xadd(b"odd\xff", {"f": "v"}, id="18446744073709551615-1")
+        client.xgroup_create(b"odd\xff", "g", id="0")
+        client.xreadgroup("g", "w", {b"odd\xff": ">"})
+    told = run(alone, "tail", odd, "--from", "0", "--count", "1").stdout
+    assert told == "--:--:--.--- odd\\xff 18446744073709551615-1 f=v\n"
+    assert len(facts(alone, "groups", odd)["groups"]) == 1
+    assert facts(alone, "pending", odd, "g", "--dead-letter", odd + "2", "--yes")["moved"] == 1
+    assert facts(alone, "load", odd + "3", "--seconds", "0.1")["sent"] > 0
+
+
 def test_groups_and_pending_show_release_and_bury(cluster: Cluster) -> None:
     with client_of(cluster.eu) as eu:
         ids = [str(eu.xadd("jobs", {"n": str(number)})) for number in range(5)]

@@ -16,12 +16,15 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
 
+from anabranch.cli.numbers import FiniteRange
+
 __all__ = ["CONNECT_SECONDS_MAX", "Address", "Refused", "ask", "is_url", "server_options"]
 
 CONNECT_SECONDS_MAX = 10.0
 _SCHEMES = {"redis", "rediss", "unix"}
 _PORT_DEFAULT = 6379
 _LINE_BYTES_MAX = 4096
+_FILE = click.Path(exists=True, dir_okay=False)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -50,6 +53,16 @@ class Address:
     timeout: float = 2.0
     """Seconds to wait for each answer. For a connection also at most :data:`CONNECT_SECONDS_MAX`.
     """
+
+    is_other: bool = False
+    """The other side of a transfer, which a URL and ``ANABRANCH_OTHER_AUTH`` describe."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked for: the look-up raises no :class:`OSError` then."""
+        try:
+            self.host.encode("idna")
+        except UnicodeError as problem:
+            raise click.UsageError(f"'{self.host}' is no host name: {problem}") from None
 
     def __str__(self) -> str:
         """The address in its usual form, without secrets."""
@@ -159,7 +172,7 @@ class Address:
 
 def ask(sock: socket.socket, replies: socket.SocketIO, words: Sequence[str]) -> str:
     """Send a command whose answer is one line, and read it; empty if the connection was closed."""
-    parts = [word.encode() for word in words]
+    parts = list(map(os.fsencode, words))
     sock.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts))
     return replies.readline(_LINE_BYTES_MAX).decode("utf-8", "replace").strip()
 
@@ -183,12 +196,16 @@ def server_options(timeout: float) -> Callable[[_Command], _Command]:
             "-u", "url", help="redis://[user:password@]host[:port], rediss:// or unix://PATH."
         ),
         click.option("--tls", is_flag=True, help="Use TLS."),
-        click.option("--cacert", help="Certificates to trust (PEM)."),
-        click.option("--cert", help="Certificate of the client (PEM)."),
-        click.option("--key", help="Private key of that certificate (PEM)."),
+        click.option("--cacert", type=_FILE, help="Certificates to trust (PEM)."),
+        click.option("--cert", type=_FILE, help="Certificate of the client (PEM)."),
+        click.option("--key", type=_FILE, help="Private key of that certificate (PEM)."),
         click.option("--insecure", is_flag=True, help="Do not check the server's certificate."),
         click.option(
-            "--timeout", type=float, default=timeout, show_default=True, help="Seconds to wait."
+            "--timeout",
+            type=FiniteRange(0, 1_000_000, min_open=True),
+            default=timeout,
+            show_default=True,
+            help="Seconds to wait.",
         ),
     ]
 

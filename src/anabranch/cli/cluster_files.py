@@ -17,7 +17,9 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Annotated, Final, Self
+
+import msgspec
 
 from anabranch.config.settings import Settings
 
@@ -25,6 +27,9 @@ __all__ = ["ClusterFailed", "ClusterFiles", "Member"]
 
 HOST: Final = "127.0.0.1"
 _STATE: Final = "cluster.json"
+
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
 class ClusterFailed(Exception):
@@ -37,9 +42,9 @@ class Member:
 
     number: int
     name: str
-    port: int
-    gossip_port: int
-    http_port: int = 0
+    port: Port
+    gossip_port: Port
+    http_port: Port = 0
     """The port of its page; 0: none."""
     http_token: str = ""
     """The token with which the page may change things."""
@@ -62,8 +67,9 @@ class ClusterFiles:
         """The cluster of a directory; :class:`ClusterFailed` if there is none."""
         path = directory / _STATE
         try:
-            rows = json.loads(path.read_text())["regions"]
-            members = [Member(**row) for row in rows]
+            members = msgspec.convert(json.loads(path.read_text())["regions"], list[Member])
+            if not members:
+                raise ValueError("it lists no region")
         except FileNotFoundError:
             raise ClusterFailed(
                 f"there is no cluster in {directory}: start one with 'anabranch cluster up', or "

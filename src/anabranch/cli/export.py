@@ -68,7 +68,9 @@ def command(
     there = None
     if is_url(target):
         password = environ.get("ANABRANCH_OTHER_AUTH")
-        there = with_changes(here, user=None, password=password, port=6379, path=None, tls=False)
+        there = with_changes(
+            here, user=None, password=password, port=6379, path=None, tls=False, is_other=True
+        )
         there = there.at_url(target, "TARGET")
         if there.db is not None:
             raise click.UsageError("TARGET: keys keep their databases; leave the number out")

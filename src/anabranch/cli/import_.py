@@ -72,7 +72,9 @@ def command(
     there = None
     if is_url(source):
         password = environ.get("ANABRANCH_OTHER_AUTH")
-        there = with_changes(here, user=None, password=password, port=6379, path=None, tls=False)
+        there = with_changes(
+            here, user=None, password=password, port=6379, path=None, tls=False, is_other=True
+        )
         there = there.at_url(source, "SOURCE")
     elif scan:
         raise click.UsageError("--scan is for a running Redis")

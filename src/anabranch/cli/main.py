@@ -6,6 +6,8 @@ so that the others do not pay for it.
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 
 import click
@@ -79,7 +81,17 @@ def command() -> None:
 
 def main() -> None:
     """Entry point of ``anabranch``."""
-    command(prog_name="anabranch")
+    try:
+        try:
+            command(prog_name="anabranch")
+        finally:
+            if sys.stdout:  # None if it was closed
+                sys.stdout.flush()  # here it can be told that it fails
+    except OSError as problem:
+        if not isinstance(problem, BrokenPipeError):  # the reader of the output has ended
+            print(f"anabranch: {problem}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still to be written
+        raise SystemExit(1) from None
 
 
 def server_main() -> None:

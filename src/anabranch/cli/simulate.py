@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from anabranch.cli.numbers import FiniteRange
 from anabranch.simulator.cases import CASES, meaning
 from anabranch.simulator.faults import FAULTS
 from anabranch.simulator.simulation import Outcome, Simulation, simulate, smallest
@@ -36,9 +37,12 @@ def _seeds(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
         return None
     low, _, high = value.partition("-")
     try:
-        return range(int(low), int(high or low) + 1)
+        seeds = range(int(low), int(high or low) + 1)
     except ValueError:
         raise click.BadParameter("two numbers with a dash between, as in 1-100") from None
+    if not seeds:
+        raise click.BadParameter("the second number is not below the first one")
+    return seeds
 
 
 @click.command(help="Run clusters in virtual time, with faults, and check what must hold.")
@@ -47,7 +51,7 @@ def _seeds(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option("--regions", type=click.IntRange(2, 9), default=3, show_default=True)
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0.01),
+    type=FiniteRange(min=0.01),
     default=5.0,
     show_default=True,
     help="Virtual time during which things go wrong.",

@@ -141,3 +141,50 @@ def test_importing_the_command_line_loads_no_server(module: str) -> None:
     code = f"import sys, {module}; print(sorted({heavy}.intersection(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["simulate", "--seeds", "5-1"], "not below the first one"),
+        (["simulate", "--seed", "1", "--minutes", "nan"], "no finite number"),
+        (["simulate", "--seed", "1", "--minutes", "inf"], "no finite number"),
+        (["load", "--seconds", "nan"], "no finite number"),
+        (["pending", "k", "g", "--min-idle", "inf"], "no finite number"),
+        (["health", "--timeout", "nan"], "no finite number"),
+        (["health", "--timeout", "-1"], "0<x<=1000000"),
+        (["health", "-h", "h" * 300], "is no host name"),
+        (["health", "-u", f"redis://{'h' * 300}"], "is no host name"),
+        (["health", "--cacert", "/nonexistent"], "'/nonexistent' does not exist"),
+        (["tail", "k", "--from", "-²"], "--from takes"),
+        (["tail", "k", "--from", f"-{'9' * 5000}"], "--from takes"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words: list[str], why: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert why in " ".join(result.stderr.split())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+@pytest.mark.parametrize("name", ["config", "version"])
+def test_output_that_cannot_be_written_is_one_line(name: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "anabranch", name]
+        done = subprocess.run(words, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "anabranch: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"regions": []}',
+        '{"regions": [{"number": 1, "name": "eu", "port": "x", "gossip_port": 2}]}',
+    ],
+)
+def test_a_damaged_cluster_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    for name in ("up", "status"):
+        result = run("cluster", name, "--dir", str(tmp_path))
+        assert result.exit_code == 1
+        assert f"cannot read {tmp_path / 'cluster.json'}" in result.stderr

@@ -24,6 +24,7 @@ from anabranch.cli.demo.traffic import Traffic
 from anabranch.cli.demo.whole import Archive, Heal, KillAndReturn, NothingLost
 from anabranch.cli.demo.world import NAMES, World
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
+from anabranch.cli.numbers import FiniteRange
 
 __all__ = ["command"]
 
@@ -71,11 +72,11 @@ stops everything; nothing is left behind.""",
 )  # fmt: skip
 @click.option("--no-spark", is_flag=True, help="Leave the archive to Parquet out.")
 @click.option(
-    "--pace", type=click.FloatRange(0, 60), default=2.0, show_default=True,
+    "--pace", type=FiniteRange(0, 60), default=2.0, show_default=True,
     help="Seconds to look at each step.",
 )  # fmt: skip
 @click.option(
-    "--rate", type=click.FloatRange(1, 1000), default=20.0, show_default=True,
+    "--rate", type=FiniteRange(1, 1000), default=20.0, show_default=True,
     help="Orders a second in each region.",
 )  # fmt: skip
 def command(

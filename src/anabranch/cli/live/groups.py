@@ -8,6 +8,7 @@ import click
 import redis
 
 from anabranch.cli.live.shared import (
+    BYTES,
     age,
     fields_of,
     json_option,
@@ -27,13 +28,13 @@ __all__ = ["command", "groups_of"]
 
 Without a KEY the command looks at up to 1,000 streams. The lag is exact (AB.LAG).""",
 )
-@click.argument("keys", nargs=-1)
+@click.argument("keys", type=BYTES, nargs=-1)
 @json_option("Print one JSON object.")
 @on_server
-def command(keys: tuple[str, ...], as_json: bool, db: int | None, **options: Any) -> None:
+def command(keys: tuple[bytes, ...], as_json: bool, db: int | None, **options: Any) -> None:
     """Ask once."""
     with running(db, options) as client:
-        names = [key.encode() for key in keys] or streams_of(client)[0]
+        names = list(keys) or streams_of(client)[0]
         rows = [row for key in names for row in groups_of(client, key)]
     if as_json:
         print_json({"groups": rows})

@@ -14,7 +14,8 @@ import click
 
 from anabranch.cli.address import Address
 from anabranch.cli.interrupts import end_as_ctrl_c
-from anabranch.cli.live.shared import json_option, on_server, print_json, running
+from anabranch.cli.live.shared import BYTES, json_option, on_server, print_json, running
+from anabranch.cli.numbers import FiniteRange
 from anabranch.cli.transfer.client import connect
 
 __all__ = ["command"]
@@ -42,21 +43,21 @@ Examples:
   anabranch load orders --producers 4 --size 500 --retries 5 --consumers 2
 """,
 )
-@click.argument("stream", metavar="KEY", default="load")
-@click.option("--rate", type=click.FloatRange(0), default=100.0, show_default=True,
+@click.argument("stream", type=BYTES, metavar="KEY", default="load")
+@click.option("--rate", type=FiniteRange(0), default=100.0, show_default=True,
               help="Entries a second, of all producers; 0 is as fast as they can.")  # fmt: skip
 @click.option("--producers", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option("--consumers", type=click.IntRange(0, 64), default=0, show_default=True)
 @click.option("--size", type=click.IntRange(1, 1 << 20), default=100, show_default=True,
               help="Bytes of the payload of an entry.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0.1), default=10.0, show_default=True)
-@click.option("--retries", type=click.FloatRange(0, 100), default=0.0, show_default=True,
+@click.option("--seconds", type=FiniteRange(0.1), default=10.0, show_default=True)
+@click.option("--retries", type=FiniteRange(0, 100), default=0.0, show_default=True,
               help="Percentage of messages that are sent twice.")  # fmt: skip
 @click.option("--maxlen", type=click.IntRange(1), help="Trim the stream to about so many entries.")
 @json_option("Print one JSON object at the end.")
 @on_server
 def command(
-    stream: str,
+    stream: bytes,
     rate: float,
     producers: int,
     consumers: int,
@@ -128,7 +129,7 @@ def command(
         raise SystemExit(1)
 
 
-def _create_group(client: Any, key: str) -> None:
+def _create_group(client: Any, key: bytes) -> None:
     import redis  # noqa: PLC0415 - only its exception
 
     try:
@@ -227,14 +228,14 @@ class _Producer(_Thread):
         client: Any,
         tally: _Tally,
         ends: threading.Event,
-        key: str,
+        key: bytes,
         words: list[str],
         size: int,
         pause_s: float,
         retry_share: float,
     ) -> None:
         super().__init__(client, tally, ends)
-        self._begin = ["XADD", key, *words]
+        self._begin: list[bytes | str] = ["XADD", key, *words]
         self._payload = random.Random(size).randbytes(size).hex()[:size]  # noqa: S311
         self._pause_s = pause_s
         self._retry_share = retry_share
@@ -247,7 +248,8 @@ class _Producer(_Thread):
         """Wait for the time of the next entry, add it, maybe add it again."""
         if self._pause_s:
             self._next_s = max(self._next_s + self._pause_s, time.monotonic() - 1.0)
-            if self.ends.wait(max(0.0, self._next_s - time.monotonic())):
+            left_s = self._next_s - time.monotonic()
+            if self.ends.wait(min(max(0.0, left_s), threading.TIMEOUT_MAX)):
                 return
         self._number += 1
         idempotent = ["IDMP", self._name, str(self._number)] if self._retry_share else []
@@ -264,7 +266,7 @@ class _Consumer(_Thread):
     """Reads and acknowledges."""
 
     def __init__(
-        self, client: Any, tally: _Tally, ends: threading.Event, key: str, name: str
+        self, client: Any, tally: _Tally, ends: threading.Event, key: bytes, name: str
     ) -> None:
         super().__init__(client, tally, ends)
         self._key = key

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from anabranch.cli.live.shared import (
+    BYTES,
     age,
     json_option,
     on_server,
@@ -15,6 +16,7 @@ from anabranch.cli.live.shared import (
     running,
     shown,
 )
+from anabranch.cli.numbers import FiniteRange
 
 __all__ = ["command"]
 
@@ -33,30 +35,32 @@ Examples:
   anabranch pending orders billing --min-deliveries 5 --dead-letter orders.dead
 """,
 )
-@click.argument("stream", metavar="KEY")
-@click.argument("group")
-@click.option("--consumer", help="Only entries of this consumer.")
+@click.argument("stream", type=BYTES, metavar="KEY")
+@click.argument("group", type=BYTES)
+@click.option("--consumer", type=BYTES, metavar="NAME", help="Only entries of this consumer.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=20, show_default=True)
 @click.option(
-    "--min-idle", type=click.FloatRange(0), default=0.0, help="Only those idle for so many seconds."
+    "--min-idle", type=FiniteRange(0), default=0.0, help="Only those idle for so many seconds."
 )
 @click.option(
     "--min-deliveries", type=click.IntRange(0), default=0, help="Only those delivered so often."
 )
 @click.option("--release", is_flag=True, help="Give these entries back to the group.")
-@click.option("--dead-letter", "target", metavar="KEY", help="Move these entries to a stream.")
+@click.option(
+    "--dead-letter", "target", type=BYTES, metavar="KEY", help="Move these entries to a stream."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option("Print one JSON object; needs --yes to change something.")
 @on_server
 def command(
-    stream: str,
-    group: str,
-    consumer: str | None,
+    stream: bytes,
+    group: bytes,
+    consumer: bytes | None,
     count: int,
     min_idle: float,
     min_deliveries: int,
     release: bool,
-    target: str | None,
+    target: bytes | None,
     yes: bool,
     as_json: bool,
     db: int | None,
@@ -75,7 +79,7 @@ def command(
         facts: dict[str, Any] = {"pending": [_facts(row) for row in rows]}
         if not as_json:
             _print(rows)
-        act = "release" if release else f"move to {target}" if target else ""
+        act = "release" if release else f"move to {shown(target)}" if target else ""
         what = "this entry" if len(rows) == 1 else f"these {len(rows)} entries"
         if act and rows and (yes or click.confirm(f"{act}: {what}?", err=True)):
             done = left = 0
@@ -113,7 +117,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _is_as_shown(client: Any, key: str, group: str, row: dict[str, Any]) -> bool:
+def _is_as_shown(client: Any, key: bytes, group: bytes, row: dict[str, Any]) -> bool:
     """Whether nobody took or acknowledged an entry since it was listed."""
     entry_id = row["message_id"]
     found = client.xpending_range(key, group, entry_id, entry_id, 1)
@@ -121,11 +125,11 @@ def _is_as_shown(client: Any, key: str, group: str, row: dict[str, Any]) -> bool
     return [[now[name] for name in what] for now in found] == [[row[name] for name in what]]
 
 
-def _release(client: Any, key: str, group: str, row: dict[str, Any]) -> int:
+def _release(client: Any, key: bytes, group: bytes, row: dict[str, Any]) -> int:
     return int(client.execute_command("XNACK", key, group, "FAIL", "IDS", 1, row["message_id"]))
 
 
-def _bury(client: Any, key: str, group: str, row: dict[str, Any], target: str) -> int:
+def _bury(client: Any, key: bytes, group: bytes, row: dict[str, Any], target: bytes) -> int:
     """Acknowledge only what was added: a transaction would go on behind an XADD that fails."""
     entry_id: bytes = row["message_id"]
     entries = client.execute_command("XRANGE", key, entry_id, entry_id)
@@ -140,6 +144,6 @@ def _bury(client: Any, key: str, group: str, row: dict[str, Any], target: str) -
     pairs = [word for pair in origin.items() for word in pair]
     # By content: a stream that was made again may have another entry under the same ID.
     client.execute_command(
-        "XADD", target, "IDMPAUTO", f"dead-letter:{key}:{group}", "*", *fields, *pairs
+        "XADD", target, "IDMPAUTO", b"dead-letter:%b:%b" % (key, group), "*", *fields, *pairs
     )
     return int(client.xack(key, group, entry_id))

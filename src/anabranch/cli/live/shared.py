@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from anabranch.cli.address import Address, server_options
 from anabranch.cli.transfer.client import connect, message
 
 __all__ = [
-    "Regions", "age", "fields_of", "fitting", "json_option", "on_server", "print_json",
+    "BYTES", "Regions", "age", "fields_of", "fitting", "json_option", "on_server", "print_json",
     "print_table", "running", "shown", "streams_of",
 ]  # fmt: skip
 
@@ -30,6 +31,10 @@ REGION_NUMBERS: Final = 256
 
 STREAMS_MAX: Final = 1000
 """The most streams that are shown if none are named."""
+
+
+BYTES: Final = os.fsencode
+"""The type of a key or a name on the command line, which need not be UTF-8."""
 
 
 def on_server(command: _Command) -> _Command:

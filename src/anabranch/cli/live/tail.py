@@ -6,11 +6,10 @@ in every region. Its cursor stays valid over restarts and in other regions.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
@@ -20,7 +19,15 @@ import redis
 from rich.console import Console
 from rich.text import Text
 
-from anabranch.cli.live.shared import Regions, json_option, on_server, print_json, running, shown
+from anabranch.cli.live.shared import (
+    BYTES,
+    Regions,
+    json_option,
+    on_server,
+    print_json,
+    running,
+    shown,
+)
 from anabranch.cli.transfer.client import message
 from anabranch.keyspace.replica import ALONE, region_of
 from anabranch.keyspace.vector_token import read_token
@@ -47,7 +54,7 @@ Examples:
   anabranch tail orders --from 0 --json | jq .fields
 """,
 )
-@click.argument("keys", nargs=-1, required=True)
+@click.argument("keys", type=BYTES, nargs=-1, required=True)
 @click.option(
     "--from",
     "begin",
@@ -59,7 +66,7 @@ Examples:
 @json_option("Print one JSON object for each entry.")
 @on_server
 def command(
-    keys: tuple[str, ...],
+    keys: tuple[bytes, ...],
     begin: str,
     count: int | None,
     as_json: bool,
@@ -73,7 +80,7 @@ def command(
             raise click.UsageError("--from takes $, 0 or a negative number like -10")
         last = -int(begin)
     with running(db, options) as client:
-        follower = _Follower(client, [os.fsencode(key) for key in keys])
+        follower = _Follower(client, keys)
         printer = _Printer(client, as_json)
         for entry in islice(follower.entries(last, from_start=begin == "0"), count):
             printer.entry(*entry)
@@ -123,7 +130,7 @@ _Entry = tuple[bytes, bytes, list[bytes]]
 class _Follower:
     """Keeps a cursor for each key, and the ID that was read last."""
 
-    def __init__(self, client: Any, keys: list[bytes]) -> None:
+    def __init__(self, client: Any, keys: Sequence[bytes]) -> None:
         self._client = client
         # Its one connection is never replaced unseen: a restart is an error of a read.
         self._reader = client.client()

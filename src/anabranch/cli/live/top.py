@@ -31,6 +31,7 @@ from anabranch.cli.live.shared import (
     shown,
     streams_of,
 )
+from anabranch.cli.numbers import FiniteRange
 
 __all__ = ["command"]
 
@@ -43,7 +44,7 @@ PIPELINE: Final = 200
 Off a terminal the command prints plain lines. It looks at up to 1,000 streams, and at the groups of
 those that it shows.""",
 )
-@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True)
+@click.option("--interval", type=FiniteRange(0.1, 3600), default=1.0, show_default=True)
 @click.option("--count", type=click.IntRange(1), help="End after so many looks.")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
 @json_option("Print one JSON object for each look.")

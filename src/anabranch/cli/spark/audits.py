@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from anabranch.cli.numbers import FiniteRange
 from anabranch.cli.spark.record import Check, Job, Record, Words, checks_of
 from anabranch.cli.spark.shared import (
     check_regions,
@@ -40,7 +41,7 @@ Example:
 @click.option(
     "--settle",
     "settle_s",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=5.0,
     show_default=True,
     help="Seconds that regions may take to catch up with each other.",
@@ -109,7 +110,7 @@ Example:
 @region_options
 @click.option(
     "--near",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.1,
     show_default=True,
     help="Fraction of capacity or duration that counts as nearly used up.",

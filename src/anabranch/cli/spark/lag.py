@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.numbers import FiniteRange
 from anabranch.cli.spark.record import Check, Job, Picture, Record, Words
 from anabranch.cli.spark.shared import (
     check_regions,
@@ -39,7 +40,7 @@ Example:
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=1.0,
     show_default=True,
     help="Seconds between two samples.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from anabranch.cli.numbers import FiniteRange
 from anabranch.cli.spark import shared
 from anabranch.cli.spark.record import Check, Job, Record, Words, checks_of
 from anabranch.cli.spark.shared import counted, names_option, run, run_alone, run_on_lake
@@ -144,7 +145,7 @@ Example:
 @click.option("--new-ids", is_flag=True, help="Give entries new IDs, in the old order.")
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     help="10: ten times as fast as they were written. Without it: as fast as possible.",
 )
 @click.option("--dry-run", is_flag=True, help="Count only.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, Final
 
@@ -29,8 +30,8 @@ def connect(address: Address, db: int) -> Any:
     """
     options: dict[str, Any] = {
         "db": db,
-        "username": address.user,
-        "password": address.password,
+        "username": address.user and os.fsencode(address.user),
+        "password": address.password and os.fsencode(address.password),
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": address.timeout,
@@ -62,12 +63,22 @@ _CURES: Final = (
     ("Name or service not known", "-h names another host"),
 )
 
+_CURES_OF_OTHER: Final = (
+    ("Authentication required", "put user:password@ into its URL, or set ANABRANCH_OTHER_AUTH"),
+    ("invalid username-password pair", "check its URL and ANABRANCH_OTHER_AUTH"),
+    ("has no permissions", "ACL SETUSER on the server allows more, its URL names the user"),
+    ("Connection refused", "no server listens where the URL says"),
+    ("Name or service not known", "check the host of the URL"),
+)
+"""For the side of a transfer that a URL names."""
 
-def message(problem: Exception) -> str:
+
+def message(problem: Exception, address: Address | None = None) -> str:
     """The error and, if there is one, its remedy, on one line."""
+    cures = _CURES_OF_OTHER if address is not None and address.is_other else _CURES
     text = " ".join(str(problem).split()) or type(problem).__name__
     text = _CONNECTING.sub("cannot connect: ", text)
-    cure = next((cure for sign, cure in _CURES if sign in text), None)
+    cure = next((cure for sign, cure in cures if sign in text), None)
     return text if cure is None else f"{text.rstrip('.')}: {cure}"
 
 
@@ -77,8 +88,8 @@ def rdb_version_of(client: Any, address: Address) -> int:
         text = str(client.info("server")["redis_version"])
     except (redis.ResponseError, KeyError) as problem:
         raise TransferFailed(
-            f"{address} does not report its version ({message(problem)}): name what it reads "
-            f"with --rdb-version 10 ... {RDB_VERSION}"
+            f"{address} does not report its version ({message(problem, address)}): name what it "
+            f"reads with --rdb-version 10 ... {RDB_VERSION}"
         ) from None
     numbers = re.match(r"(\d+)\.(\d+)", text)
     release = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)

@@ -83,7 +83,9 @@ class LiveTarget:
         try:
             self._client.ping()
         except redis.ResponseError as problem:
-            self._no_database[db] = f"{self._address}: SELECT {db}: {message(problem)}"
+            self._no_database[db] = (
+                f"{self._address}: SELECT {db}: {message(problem, self._address)}"
+            )
         except redis.RedisError as problem:
             raise self._failed(problem) from None
 
@@ -130,4 +132,4 @@ class LiveTarget:
             self._summary.arrived(item)
 
     def _failed(self, problem: Exception) -> TransferFailed:
-        return TransferFailed(f"{self._address}: {message(problem)}")
+        return TransferFailed(f"{self._address}: {message(problem, self._address)}")

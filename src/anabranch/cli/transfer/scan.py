@@ -47,7 +47,7 @@ class ScanSource:
             with connect(address, 0) as client:
                 keyspace = client.info("keyspace")
         except redis.RedisError as problem:
-            raise TransferFailed(f"{address}: {message(problem)}") from None
+            raise TransferFailed(f"{address}: {message(problem, address)}") from None
         sizes = {int(name[2:]): facts["keys"] for name, facts in keyspace.items()}
         wanted = selection.databases
         self._databases = sorted(db for db in sizes if not wanted or db in wanted)
@@ -61,7 +61,7 @@ class ScanSource:
                 with connect(self._address, db) as client:
                     yield from self._database(client, db)
         except redis.RedisError as problem:
-            raise TransferFailed(f"{self._address}: {message(problem)}") from None
+            raise TransferFailed(f"{self._address}: {message(problem, self._address)}") from None
 
     def passed_over(self) -> dict[str, int]:
         """Empty: only keys are visible."""
