@@ -117,6 +117,17 @@ def test_without_a_token_the_page_reads_and_changes_nothing(site: Site) -> None:
     assert site.client.xlen("s") == 1
 
 
+def test_the_name_of_a_user_without_a_password_is_no_proof(site: Site) -> None:
+    site.client.acl_setuser("bob", enabled=True, nopass=True, keys=["*"], commands=["+@all"])
+    for user in ("default", "bob"):
+        authorization = basic(user, "anything")
+        answer = site.run("SET", "a", "b", Authorization=authorization)
+        assert (answer.status, answer.json["error_code"]) == (403, "read_only"), user
+        assert site.run("EXISTS", "a", Authorization=authorization).json == {"reply": 0}
+        with site.events(Authorization=authorization) as feed:
+            assert not next_event(feed, "status")["may_act"]
+
+
 def test_with_the_token_or_a_user_it_acts(site: Site) -> None:
     site.client.acl_setuser("ann", enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all"])
     for authorization in (bearer(TOKEN), basic("ann", "pw")):
@@ -207,6 +218,9 @@ def test_a_password_of_the_default_user_closes_the_page(site: Site) -> None:
         assert ask(site.port, "/readyz").status == 200
         assert ask(site.port, "/status.json", Authorization=basic("", "secret")).status == 200
         assert ask(site.port, "/metrics", Authorization=bearer(TOKEN)).status == 200
+        site.client.acl_setuser("bob", enabled=True, nopass=True, commands=["+info"])
+        with site.events(Authorization=basic("bob", "x")) as feed:
+            assert next_event(feed, "status")["user"] == "bob"
     finally:
         site.client.config_set("requirepass", "")
 

@@ -111,7 +111,7 @@ class Feed:
         region = self._node.region
         if region.acl.users.get(viewer.user.name) is not viewer.user or not viewer.user.enabled:
             return False
-        if not viewer.may_act and region.acl.initial_user() is None:
+        if not viewer.may_act and not viewer.user.nopass:
             return False
         return may_run(region, viewer.user, b"INFO")
 

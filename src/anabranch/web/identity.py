@@ -2,7 +2,8 @@
 
 A request with a user and a password (basic authentication) acts as this user. A request with
 ``http-token`` (bearer) acts as the default user. Without either a request reads as the default
-user if that needs no password, and changes nothing.
+user if that needs no password, and changes nothing. A user who needs no password only reads, too:
+its name is no proof.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DEFAULT_USER = b"default"
 
 
 class Viewer(NamedTuple):
-    """The user of a request. ``may_act``: authenticated, so writing commands may run."""
+    """The user of a request. ``may_act``: proven by a secret, so writing commands may run."""
 
     user: User
     may_act: bool
@@ -58,7 +59,7 @@ async def identify(node: Node, request: HTTPConnection) -> Viewer:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         user = await _by_password(node, address, local, given)
-        return Viewer(user, True, address, local)
+        return Viewer(user, not user.nopass, address, local)
     if scheme.lower() == "bearer":
         token = node.region.settings.http_token
         user = acl.users[_DEFAULT_USER]
