@@ -157,8 +157,7 @@ class Waking:
         session: Session = waiter.session
         self._region.keyspace.waiters.remove(waiter)
         session.waiter = None
-        if session.reply_mode == "on":
-            session.outbox.append(reply)
+        self._region.say(session, None, reply)
         self._region.channels.pending[session] = None
 
     # -- other reasons than keys --------------------------------------------------------------

@@ -250,6 +250,22 @@ def test_reply_skip_silences_one_request(server):
     assert server.error("CLIENT", "REPLY", "BAD") == "ERR syntax error"
 
 
+def test_reply_skip_silences_a_request_that_blocks(server):
+    blocked = server.connect()
+    for end in ("TIMEOUT", "ERROR"):
+        server.raw("CLIENT", "REPLY", "SKIP", session=blocked)
+        server.raw("BLPOP", "q", "0", session=blocked)
+        server.raw("ECHO", "x", session=blocked)
+        assert server.do("CLIENT", "UNBLOCK", blocked.id, end) == 1
+        assert server.received(blocked) == b"$1\r\nx\r\n"
+
+
+def test_reply_skip_silences_reset(server):
+    server.raw("CLIENT", "REPLY", "SKIP")
+    assert server.raw("RESET") == b""
+    assert server.raw("PING") == b"+PONG\r\n"
+
+
 # -- the rest ---------------------------------------------------------------------------------
 
 

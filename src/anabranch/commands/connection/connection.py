@@ -170,7 +170,6 @@ def reset(ctx: Context, _args: list[bytes]) -> bytes:
     session.user = ctx.server.acl.initial_user()
     session.name = b""
     session.reply_mode = "on"
-    session.reply_skip = False
     session.no_evict = session.no_touch = False
     session.db = 0
     session.resp3 = False
