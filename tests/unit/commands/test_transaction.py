@@ -37,6 +37,15 @@ def test_an_error_does_not_stop_the_rest(h: Harness) -> None:
     )
 
 
+@pytest.mark.parametrize("container", ["SLOWLOG", "LATENCY"])
+def test_the_sub_command_reset_is_not_the_command(h: Harness, container: str) -> None:
+    h.do("MULTI")
+    assert h.do(container, "RESET") == b"QUEUED"
+    assert len(h.do("EXEC")) == 1
+    h.do("SUBSCRIBE", "a")
+    assert h.error(container, "RESET").startswith(f"ERR Can't execute '{container.lower()}|reset'")
+
+
 def test_figures_are_kept_for_each_command(h: Harness) -> None:
     entries = h.region.dispatcher.entries
     h.do("MULTI")

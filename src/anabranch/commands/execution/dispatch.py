@@ -171,7 +171,7 @@ class Dispatcher:
             session.backlog.appendleft(args)
             self.postponed[session] = None
             return None
-        if session.transaction is not None and command.name not in _NEVER_QUEUED:
+        if session.transaction is not None and command.full_name not in _NEVER_QUEUED:
             return queue(session, entry, args)
         assert entry.function is not None
         try:
@@ -187,7 +187,7 @@ class Dispatcher:
             "allow_busy" in command.flags and command.name != "watch"
         ):
             return False
-        if session.transaction is not None and command.name not in _NEVER_QUEUED:
+        if session.transaction is not None and command.full_name not in _NEVER_QUEUED:
             return False
         if self.may_run is not None and self.may_run(session, command, args):
             return False
@@ -239,14 +239,14 @@ class Dispatcher:
         if self.withheld is not None and (session.transaction is None or command.name == "exec"):
             self.withheld.check(session, command, args)
         adds_data = command.is_denyoom or (  # a queue grows with each request
-            session.transaction is not None and command.name not in _ENDS_TRANSACTION
+            session.transaction is not None and command.full_name not in _ENDS_TRANSACTION
         )
         if adds_data and "maxmemory" in self.guarded_by and self.memory_exceeded():
             raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
         if (
             not session.resp3
             and session.subscriptions + len(session.shard_channels)
-            and command.name not in _SUBSCRIBER_COMMANDS
+            and command.full_name not in _SUBSCRIBER_COMMANDS
         ):
             raise CommandError(
                 f"ERR Can't execute '{command.full_name}': only (P|S)SUBSCRIBE / "
