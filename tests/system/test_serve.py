@@ -376,6 +376,34 @@ def test_tls_both_ways(authority: trustme.CA, certificates: list[str], tmp_path:
         assert json.loads(healthy.stdout)["healthy"] is True, healthy.stderr
 
 
+def test_renewed_certificates_are_read_again(
+    authority: trustme.CA, certificates: list[str], tmp_path: Path
+) -> None:
+    port = free_port()
+    address = ("127.0.0.1", port)
+    extra = ("--tls-port", str(port), "--tls-auth-clients", "no")
+    with serving(*extra, *certificates) as server, server.client() as client:
+
+        def name_again() -> object:
+            return client.call("CONFIG", "SET", "tls-cert-file", certificates[1])
+
+        old = ssl.get_server_certificate(address)
+        renewed = authority.issue_cert("localhost", "127.0.0.1")
+        renewed.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "cert.pem"))
+        renewed.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+        assert name_again() == ("+", b"OK")
+        new = ssl.get_server_certificate(address)
+        assert new != old
+        (tmp_path / "cert.pem").write_text("half a certif")
+        assert name_again() == (
+            "-",
+            b"ERR CONFIG SET failed (possibly related to argument 'tls-cert-file') - "
+            b"Unable to update TLS configuration. Check server logs.",
+        )
+        assert ssl.get_server_certificate(address) == new
+    assert "Traceback" not in server.log_text()
+
+
 def test_tls_needs_what_it_needs(certificates: list[str], tmp_path: Path) -> None:
     port = str(free_port())
     done = run("serve", "--port", "0", "--tls-port", port, *certificates[:4], directory=tmp_path)

@@ -29,6 +29,7 @@ class Row:
         protected: bool = False,
         hidden: bool = False,
         secret: bool = False,
+        volatile: bool = False,
         effect: bool = True,
         aliases: tuple[str, ...] = (),
         refused: Mapping[str, str] | None = None,
@@ -45,6 +46,7 @@ class Row:
         self.protected = protected  # at run time only with enable-protected-configs
         self.hidden = hidden  # not part of CONFIG GET and SET
         self.secret = secret  # never printed
+        self.volatile = volatile  # set to the same value it is applied again: it names a file
         self.effect = effect
         self.aliases = aliases
         self.refused = refused or {}

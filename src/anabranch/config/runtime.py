@@ -49,7 +49,7 @@ def nearest(name: str) -> str | None:
 def change(
     settings: Settings, pairs: Sequence[tuple[str, str]], *, protected_allowed: bool
 ) -> dict[str, Any]:
-    """Set all or none; returns the changed names with their former values.
+    """Set all or none; returns the names to apply with their former values.
 
     Raises :class:`Refused` with Redis's sentence; then nothing has changed.
     """
@@ -75,7 +75,7 @@ def change(
     before: dict[str, Any] = {}
     for row, value in zip(rows, values, strict=True):
         old = settings.value(row.name)
-        if value != old:
+        if value != old or row.volatile:
             before[row.name] = old
             setattr(settings, row.attribute, value)
     return before

@@ -120,11 +120,11 @@ class Settings(RegionSettings, HttpSettings):
         sentence="Port for clients with TLS; 0 is off.",
     )
     tls_cert_file: str = row(
-        Text(), "", group="tls",
+        Text(), "", group="tls", volatile=True,
         sentence="The server's certificate (PEM, with its chain).",
     )
     tls_key_file: str = row(
-        Text(), "", group="tls",
+        Text(), "", group="tls", volatile=True,
         sentence="The private key of the certificate (PEM).",
     )
     tls_key_file_pass: str = row(
@@ -132,11 +132,11 @@ class Settings(RegionSettings, HttpSettings):
         sentence="The password of the private key.",
     )
     tls_ca_cert_file: str = row(
-        Text(), "", group="tls",
+        Text(), "", group="tls", volatile=True,
         sentence="Authorities that sign the certificates of clients and other regions (PEM).",
     )
     tls_ca_cert_dir: str = row(
-        Text(), "", group="tls",
+        Text(), "", group="tls", volatile=True,
         sentence="The same as a directory with hashed names.",
     )
     tls_auth_clients: str = row(
@@ -160,12 +160,12 @@ class Settings(RegionSettings, HttpSettings):
         sentence="TLS between regions; both sides present certificates with their region names.",
     )
     tls_client_cert_file: str = row(
-        Text(), "", group="tls",
+        Text(), "", group="tls", volatile=True,
         sentence="The certificate for outgoing links to other regions, if it differs from "
         "tls-cert-file.",
     )
     tls_client_key_file: str = row(
-        Text(), "", group="tls",
+        Text(), "", group="tls", volatile=True,
         sentence="Its private key (PEM).",
     )
     tls_client_key_file_pass: str = row(

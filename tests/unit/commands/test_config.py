@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
 from tests.support.region_harness import Harness
 
@@ -54,11 +55,16 @@ def test_setting_a_value_again_does_nothing(server: Harness) -> None:
     assert server.host.applied == []
 
 
+def test_a_file_that_is_named_again_is_read_again(server: Harness) -> None:
+    server.do("CONFIG", "SET", "tls-cert-file", "", "tls-ca-cert-dir", "")
+    assert server.host.applied == ["tls-cert-file", "tls-ca-cert-dir"]
+
+
 def test_every_value_can_be_set_back(server: Harness) -> None:
     for name, value in get(server, "*").items():
         reply = server.raw("CONFIG", "SET", name, value)
         assert reply == b"+OK\r\n" or b"immutable" in reply or b"protected" in reply, name
-    assert server.host.applied == []
+    assert server.host.applied == [name for name, row in ROWS.items() if row.volatile]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +129,22 @@ def test_a_change_the_process_cannot_make_is_taken_back(
     assert server.settings.port == 6379
     assert server.settings.stream_idmp_maxsize == 100
     assert applied == [("port", 1), ("port", 6379)]
+
+
+def test_taking_back_goes_on_after_a_failure(
+    server: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied: list[str] = []
+
+    def apply_setting(name: str) -> None:
+        applied.append(name)
+        if len(applied) > 1:
+            raise ConfigError("no")
+
+    monkeypatch.setattr(server.host, "apply_setting", apply_setting)
+    assert server.error("CONFIG", "SET", "hz", "5", "port", "1") == failed("port", "no")
+    assert applied == ["hz", "port", "hz", "port"]
+    assert (server.settings.hz, server.settings.port) == (10, 6379)
 
 
 def test_a_password_closes_the_door_for_new_clients(server: Harness) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch.commands.acl.rules import AclRegistry
@@ -157,7 +158,8 @@ def config_set(ctx: Context, args: list[bytes]) -> bytes:
             for other, value in before.items():
                 setattr(settings, other.replace("-", "_"), value)
             for other in done:
-                apply(ctx, other)
+                with suppress(ConfigError):  # a file may have changed: the old contents stay
+                    apply(ctx, other)
             raise _failed(name, str(problem)) from None
     return OK
 
