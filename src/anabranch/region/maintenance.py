@@ -63,7 +63,7 @@ class Maintenance:
         region = self._region
         region.context.set_time(now_ms)
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
-            region.dispatcher.unpause()
+            self._waking.unpause()
         if self._expire_keys():
             region.scheduler.schedule(self._expire_keys)
         if now_ms >= self._producers_due_ms:

@@ -103,7 +103,7 @@ class Sliced(LongRequest):
         if region.scheduler.is_exclusive:
             return True
         dispatcher = region.dispatcher
-        if dispatcher.pauses(self._entry.command):
+        if dispatcher.pauses(session, self._entry.command):
             dispatcher.postponed[session] = None
             return False
         now_ms = region.clock.now_us() // 1000

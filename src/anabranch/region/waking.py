@@ -36,6 +36,7 @@ class Waking:
         self._ready = region.keyspace.ready
         self._again: deque[Waiter] = deque()  # must run again whatever their keys contain
         self._round: Iterator[None] | None = None
+        self._paused: list[Waiter] = []  # must run again when a pause is over
         self._after: dict[Session, None] = {}  # these continue when the round is over
 
     @property
@@ -121,6 +122,9 @@ class Waking:
         entry = region.dispatcher.find(waiter.args)
         assert entry is not None
         assert entry.function is not None
+        if region.dispatcher.pause_until_ms and entry.command.is_write:
+            self._paused.append(waiter)
+            return
         reply: bytes | None
         started = region.clock.ticks_ns()
         try:
@@ -159,6 +163,14 @@ class Waking:
         session.waiter = None
         self._region.say(session, None, reply)
         self._region.channels.pending[session] = None
+
+    def unpause(self) -> None:
+        """End a CLIENT PAUSE. What waited and would have written looks again at the next tick."""
+        region = self._region
+        region.dispatcher.unpause()
+        for waiter in self._paused:
+            region.keyspace.waiters.recheck_at(waiter, region.context.now_ms)
+        self._paused.clear()
 
     # -- other reasons than keys --------------------------------------------------------------
 

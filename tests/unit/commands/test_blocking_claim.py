@@ -34,6 +34,18 @@ def test_a_pending_entry_that_comes_of_age_is_served() -> None:
     assert s.pending() == [["1-0", "d", 0, 2]]
 
 
+def test_a_pause_of_writes_holds_back_what_comes_of_age() -> None:
+    s = _pending("1-0")
+    reader = s.waits("XREADGROUP GROUP g d BLOCK 0 CLAIM 100 STREAMS s >")
+    s.run("CLIENT PAUSE 200 WRITE")
+    s.advance(150)
+    assert s.answer(reader) == ""
+    assert s.pending() == [["1-0", "c", 150, 1]]
+    s.advance(50)
+    s.advance(1)
+    assert s.answer(reader) == _claimed("1-0", 201, 1)
+
+
 def test_the_timeout_may_come_first() -> None:
     """§4.3."""
     s = _pending("1-0")

@@ -178,6 +178,57 @@ def test_pause_write_lets_reads_pass(server):
     assert server.received(other) == b"+OK\r\n"
 
 
+def test_pause_write_holds_back_what_may_write(server):
+    for words in ("PUBLISH a m", "SPUBLISH a m", "EVAL x 0", "EVALSHA x 0", "FCALL f 0"):
+        server.do("CLIENT", "PAUSE", "100", "WRITE")
+        other = server.connect()
+        assert server.raw(*words.split(), session=other) == b"", words
+        server.do("CLIENT", "UNPAUSE")
+        server.settle()
+        assert server.received(other), words
+    server.do("CLIENT", "PAUSE", "100", "WRITE")
+    for words in ("EVAL_RO x 0", "EVALSHA_RO x 0", "FCALL_RO f 0", "XREAD STREAMS s 0"):
+        assert server.raw(*words.split()), words
+
+
+def test_pause_write_lets_transactions_pass_that_only_read(server):
+    reading, writing = server.connect(), server.connect()
+    for session, words in ((reading, ("GET", "k")), (writing, ("PUBLISH", "a", "m"))):
+        server.do("MULTI", session=session)
+        server.do(*words, session=session)
+    server.do("CLIENT", "PAUSE", "100", "WRITE")
+    assert server.do("EXEC", session=reading) == [None]
+    assert server.raw("EXEC", session=writing) == b""
+    assert server.raw("RESET", session=writing) == b""
+    server.advance(100)
+    assert server.received(writing) == b"*1\r\n:0\r\n+RESET\r\n"
+
+
+def test_a_pause_holds_back_what_ends_a_wait_by_writing(server):
+    popper, reader = server.connect(), server.connect()
+    server.raw("BLPOP", "q", "0", session=popper)
+    server.raw("XREAD", "BLOCK", "0", "STREAMS", "s", "$", session=reader)
+    server.do("MULTI")
+    server.do("RPUSH", "q", "v")
+    server.do("XADD", "s", "1-1", "f", "v")
+    server.do("CLIENT", "PAUSE", "100", "WRITE")
+    server.do("EXEC")
+    assert server.received(reader) != b""
+    assert server.received(popper) == b""
+    assert server.do("LLEN", "q") == 1
+    server.do("CLIENT", "UNPAUSE")
+    server.advance(0)
+    assert server.received(popper) == b"*2\r\n$1\r\nq\r\n$1\r\nv\r\n"
+
+
+def test_a_pause_holds_reset_back(server):
+    other = server.connect()
+    server.do("CLIENT", "PAUSE", "100")
+    assert server.raw("RESET", session=other) == b""
+    server.advance(100)
+    assert server.received(other) == b"+RESET\r\n"
+
+
 def test_a_second_pause_neither_shortens_nor_weakens(server):
     server.do("CLIENT", "PAUSE", "1000")
     server.do("CLIENT", "PAUSE", "10", "WRITE")

@@ -175,7 +175,7 @@ def pause(ctx: Context, args: list[bytes]) -> bytes:
 
 def unpause(ctx: Context, _args: list[bytes]) -> bytes:
     """CLIENT UNPAUSE."""
-    ctx.server.dispatcher.unpause()
+    ctx.server.blocked.unpause()
     return OK
 
 

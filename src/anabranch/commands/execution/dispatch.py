@@ -36,7 +36,8 @@ _SUBSCRIBER_COMMANDS = frozenset(
 )
 _NEVER_QUEUED = frozenset("multi exec discard watch quit reset".split())
 _ENDS_TRANSACTION = frozenset("exec discard quit reset".split())
-_PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth hello".split())
+_PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown quit auth hello".split())
+_MAY_WRITE = frozenset("eval evalsha fcall publish spublish".split())
 
 
 class RunningScript(Protocol):
@@ -167,7 +168,7 @@ class Dispatcher:
             self.admit(ctx, command, args)
         except CommandError as refusal:
             raise self.refused(session, entry, refusal) from None
-        if self._is_busy_for(session, entry, args) or self.pauses(command):
+        if self._is_busy_for(session, entry, args) or self.pauses(session, command):
             session.backlog.appendleft(args)
             self.postponed[session] = None
             return None
@@ -204,18 +205,15 @@ class Dispatcher:
             f"{'FUNCTION' if is_function else 'SCRIPT'} KILL or SHUTDOWN NOSAVE."
         )
 
-    def pauses(self, command: Command) -> bool:
+    def pauses(self, session: Session, command: Command) -> bool:
         """Whether a CLIENT PAUSE holds back this command at present."""
-        return (
-            self.pause_until_ms > 0
-            and (
-                not self.pause_writes_only
-                or command.is_write
-                or command.name == "exec"
-                or "script_runner" in command.flags
-            )
-            and command.full_name not in _PAUSE_EXEMPT
-        )
+        if not self.pause_until_ms:
+            return False
+        if not self.pause_writes_only:
+            return command.full_name not in _PAUSE_EXEMPT
+        if command.name == "exec":
+            return any(_may_write(entry.command) for entry, _ in session.transaction or ())
+        return _may_write(command)
 
     def admit(self, ctx: Asked, command: Command, args: list[bytes]) -> None:
         """Raise the reason why a request may not run now; for a blocked one, at each attempt."""
@@ -350,6 +348,11 @@ class Dispatcher:
         line = error(refusal.text)
         self._stats.count_error(line[1:-2])
         return line
+
+
+def _may_write(command: Command) -> bool:
+    """Whether CLIENT PAUSE WRITE holds it back; a message counts, as it must follow the writes."""
+    return command.is_write or command.full_name in _MAY_WRITE
 
 
 _ESCAPES = {

@@ -33,6 +33,9 @@ class Blocked(Protocol):
     def end_wait(self, waiter: Waiter, reply: bytes) -> None:
         """End a wait with a reply."""
 
+    def unpause(self) -> None:
+        """End a CLIENT PAUSE: run what it held back."""
+
 
 class Runner(Protocol):
     """Runs requests."""
