@@ -88,6 +88,26 @@ def test_monitor_shows_what_others_do(server):
     )
 
 
+@pytest.mark.parametrize("words", ["EVAL {} 0", "EVAL_RO {} 0", "EVALSHA abc 0", "FCALL none 0"])
+def test_monitor_shows_a_script_before_its_calls(server, words):
+    monitor = server.connect()
+    server.do("MONITOR", session=monitor)
+    args = [word.format("return redis.call('GET', 'k')") for word in words.split(" ")]
+    server.raw(*args)
+    shown = [line.split(b'"')[1] for line in server.received(monitor).splitlines()]
+    assert shown == [args[0].encode()] + [b"GET"] * ("{}" in words)
+
+
+def test_a_monitor_does_not_use_keys(server):
+    server.do("MONITOR")
+    server.do("PING")
+    for words in ("GET k", "SET k v", "KEYS *", "PUBLISH a m", "EVAL x 0"):
+        server.received(server.session)
+        assert server.error(*words.split()) == "ERR Replica can't interact with the keyspace"
+    server.do("RESET")
+    assert server.do("GET", "k") is None
+
+
 def test_monitoring_ends_with_the_connection(server):
     monitor = server.connect()
     server.do("MONITOR", session=monitor)

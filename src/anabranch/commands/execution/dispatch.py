@@ -250,6 +250,8 @@ class Dispatcher:
                 f"ERR Can't execute '{command.full_name}': only (P|S)SUBSCRIBE / "
                 "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
             )
+        if session.monitoring and (_may_write(command) or "readonly" in command.flags):
+            raise CommandError("ERR Replica can't interact with the keyspace")
 
     def memory_exceeded(self) -> bool:
         """Whether commands that add data are refused, because no room can be made for them."""

@@ -28,6 +28,7 @@ _SOURCE = b"@user_script"
 
 def evaluate(ctx: Context, args: list[bytes]) -> bytes | None:
     """EVAL and EVAL_RO: script numkeys [key ...] [arg ...]."""
+    ctx.server.dispatcher.feed_monitors(ctx.session, args)  # before what it calls
     count = count_keys(args)
     source = args[1]
     sha1 = sha1_of(source)
@@ -38,6 +39,7 @@ def evaluate(ctx: Context, args: list[bytes]) -> bytes | None:
 
 def evaluate_by_hash(ctx: Context, args: list[bytes]) -> bytes | None:
     """EVALSHA and EVALSHA_RO: sha1 numkeys [key ...] [arg ...]."""
+    ctx.server.dispatcher.feed_monitors(ctx.session, args)
     count = count_keys(args)
     sha1 = args[1].lower()
     source = ctx.server.scripts.get(sha1)

@@ -46,6 +46,7 @@ _Found = dict[bytes, tuple[Library, bytes, list[bytes]]]
 
 def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     """FCALL and FCALL_RO: function numkeys [key ...] [arg ...]."""
+    ctx.server.dispatcher.feed_monitors(ctx.session, args)
     found = _functions(ctx).get(args[1])
     if found is None:
         raise CommandError("ERR Function not found")
