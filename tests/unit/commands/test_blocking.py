@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Self
 
 import pytest
 
@@ -172,6 +173,11 @@ class _Journal(list[bytes]):
     def append(self, data: bytes) -> None:
         self.journal.append(self.name)
         super().append(data)
+
+    def __iadd__(self, parts: Iterable[bytes]) -> Self:
+        for data in parts:
+            self.append(data)
+        return self
 
 
 @pytest.mark.skipif(is_compiled(), reason="machine code appends to a list without asking its class")
