@@ -37,6 +37,23 @@ def _ids(reply: list[list[Any]]) -> list[object]:
 
 
 @pytest.mark.parametrize(
+    ("line", "hits", "misses"),
+    [
+        ("XREADGROUP GROUP g c STREAMS s >", 2, 0),
+        ("XREADGROUP GROUP g c STREAMS s 0", 2, 0),
+        ("XREADGROUP GROUP none c STREAMS s >", 1, 0),
+        ("XREADGROUP GROUP g c STREAMS s nokey > >", 1, 1),
+        ("XACK s g 1-0", 1, 0),
+        ("XACK nokey g 1-0", 0, 1),
+    ],
+)
+def test_hits_and_misses_are_counted_as_in_redis(line: str, hits: int, misses: int) -> None:
+    s = _grouped()
+    s.shows(line)
+    assert (s.region.stats.keyspace_hits, s.region.stats.keyspace_misses) == (hits, misses)
+
+
+@pytest.mark.parametrize(
     ("line", "error"),
     [
         ("XREADGROUP GROUP g c WHAT STREAMS s >", SYNTAX),

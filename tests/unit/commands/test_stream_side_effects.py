@@ -95,7 +95,7 @@ ROWS = [
     ("XADD s 1-0 f v",                            "",                           False, 0),
     ("XGROUP CREATE s g 0",                       "",                           False, 0),
     ("XSETID s 1",                                "",                           False, 0),
-    ("XREADGROUP GROUP g d STREAMS s none > >",   "",                           False, 0),
+    ("XREADGROUP GROUP g d STREAMS s none > >",   "keymiss none",               False, 0),
 ]  # fmt: skip
 
 ALL = pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])

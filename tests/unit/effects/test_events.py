@@ -113,6 +113,8 @@ def test_missing(listener: Listener) -> None:
     events = listener.events
     for command in ("GET", "TYPE", "EXISTS", "TTL", "TOUCH", "DUMP"):
         assert events(command, "missing") == ["keymiss missing"]
+    for command in ("XREADGROUP GROUP g c STREAMS missing >", "XACK missing g 1-1"):
+        assert events(*command.split()) == ["keymiss missing"]
     assert events("OBJECT", "ENCODING", "missing") == []
     assert events("DEL", "missing") == []
 

@@ -40,7 +40,7 @@ AUTOCLAIM_ATTEMPTS = 10
 
 def xack(ctx: Context, args: list[bytes]) -> bytes | None:
     """Acknowledge entries; replies how many were pending."""
-    stream = ctx.stream(args[1])
+    stream = ctx.read_stream(args[1])
     group = None if stream is None else stream.groups.get(args[2])
     if group is None:
         return ZERO

@@ -48,18 +48,6 @@ def _count(args: list[bytes]) -> int:
     return count
 
 
-def _stream(ctx: Context, key: bytes) -> Stream | None:
-    """``ctx.read_stream``, with the usual case inlined."""
-    database = ctx.db
-    stream = database.values.get(key)
-    if database.deadlines or type(stream) is not Stream:
-        return ctx.read_stream(key)
-    ctx.stats.keyspace_hits += 1
-    if not ctx.session.no_touch:
-        stream.accessed_ms = ctx.now_ms
-    return stream
-
-
 def xrange_(ctx: Context, args: list[bytes]) -> bytes:
     """Entries between two IDs, ascending."""
     start = interval_start(args[2])
@@ -68,7 +56,7 @@ def xrange_(ctx: Context, args: list[bytes]) -> bytes:
         count = max(integer(args[5]), 0)
     else:
         count = _count(args)
-    stream = _stream(ctx, args[1])
+    stream = ctx.read_stream(args[1])
     if stream is None:
         return EMPTY_ARRAY
     if count == 0:
@@ -83,7 +71,7 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
     start = interval_start(args[3])
     end = interval_end(args[2])
     count = _count(args) if len(args) > 4 else -1
-    stream = _stream(ctx, args[1])
+    stream = ctx.read_stream(args[1])
     if stream is None:
         return EMPTY_ARRAY
     if count == 0:
@@ -103,7 +91,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     served: list[tuple[bytes, list[bytes], int]] = []
     for at in (0,) if len(request.keys) == 1 else _with_news(ctx, request):
         key = request.keys[at]
-        stream = _stream(ctx, key)
+        stream = ctx.read_stream(key)
         raw = request.ids[at]
         seen: Mapping[int, int] | None = None
         beyond = 0

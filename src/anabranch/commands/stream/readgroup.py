@@ -49,7 +49,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     plans: list[tuple[bytes, Stream, Group, int | None]] = []  # None: new entries
     for at, key in enumerate(request.keys):
         raw = request.ids[at]
-        stream = ctx.stream(key)
+        stream = ctx.read_stream(key)
         group = None if stream is None else stream.groups.get(name)
         if stream is None or group is None:
             raise CommandError(
@@ -60,6 +60,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             raise CommandError(_MEANINGLESS.format(raw.decode()))
         beyond = MAX_ID if raw == b">" else id_argument(raw)
         plans.append((key, stream, group, None if beyond == MAX_ID else beyond))
+    ctx.stats.keyspace_hits += len(plans)  # Redis looks twice, and counts both
     budget = ReplyBudget(request) if request.is_limited else None
     served: _Served = []
     for key, stream, group, after in plans:
