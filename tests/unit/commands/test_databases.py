@@ -86,6 +86,8 @@ def test_swapdb(h: Harness) -> None:
     assert h.do("SCAN", "0", session=other)[1] == [b"k"]
     assert h.error("SWAPDB", "x", "0") == "ERR invalid first DB index"
     assert h.error("SWAPDB", "0", "x") == "ERR invalid second DB index"
+    assert h.error("SWAPDB", str(2**31), "x") == "ERR invalid first DB index"
+    assert h.error("SWAPDB", "0", str(-(2**31) - 1)) == "ERR invalid second DB index"
     assert h.error("SWAPDB", "0", "16") == "ERR DB index is out of range"
     for database in h.region.keyspace.databases:
         database.check()

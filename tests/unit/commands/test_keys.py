@@ -125,6 +125,10 @@ def test_copy_errors(h: Harness) -> None:
     assert h.error("COPY", "s", "t", "DB", "x") == "ERR value is not an integer or out of range"
     assert h.error("COPY", "s", "t", "DB") == "ERR syntax error"
     assert h.error("MOVE", "s", "0") == same
+    beyond = "ERR value is out of range, value must between -2147483648 and 2147483647"
+    assert h.error("COPY", "s", "t", "DB", str(2**31)) == beyond
+    assert h.error("MOVE", "s", str(-(2**31) - 1)) == beyond
+    assert h.error("MOVE", "s", str(-(2**31))) == "ERR DB index is out of range"
 
 
 def test_move_does_not_overwrite(h: Harness) -> None:

@@ -13,7 +13,7 @@ from anabranch.commands.connection.client_names import checked_name
 from anabranch.commands.execution.queueing import end_transaction
 from anabranch.commands.execution.redaction import redacted
 from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.commands.request.arguments import int32, integer_or_none
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
 from anabranch.resp.values import Map
@@ -36,7 +36,6 @@ _HELLO_NOAUTH = (
 )
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
 _PONG = b"+PONG\r\n"
-_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 def ping(ctx: Context, args: list[bytes]) -> bytes:
@@ -62,11 +61,7 @@ def quit_(ctx: Context, _args: list[bytes]) -> bytes:
 
 def select(ctx: Context, args: list[bytes]) -> bytes:
     """SELECT index."""
-    index = integer(args[1])
-    if not _INT32_MIN <= index <= _INT32_MAX:
-        raise CommandError(
-            f"ERR value is out of range, value must between {_INT32_MIN} and {_INT32_MAX}"
-        )
+    index = int32(args[1])
     if not 0 <= index < len(ctx.keyspace.databases):
         raise CommandError(texts.DB_RANGE)
     ctx.session.db = index

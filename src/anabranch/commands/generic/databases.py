@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import scanning, texts
-from anabranch.commands.request.arguments import integer_or_none
+from anabranch.commands.request.arguments import int32
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
@@ -104,12 +104,8 @@ def _random_key(ctx: Context) -> Steps[list[bytes]]:
 
 def swapdb(ctx: Context, args: list[bytes]) -> bytes:
     """Exchange the contents of two databases."""
-    first = integer_or_none(args[1])
-    if first is None:
-        raise CommandError("ERR invalid first DB index")
-    second = integer_or_none(args[2])
-    if second is None:
-        raise CommandError("ERR invalid second DB index")
+    first = int32(args[1], "ERR invalid first DB index")
+    second = int32(args[2], "ERR invalid second DB index")
     count = len(ctx.keyspace.databases)
     if not (0 <= first < count and 0 <= second < count):
         raise CommandError(texts.DB_RANGE)

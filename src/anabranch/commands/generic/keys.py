@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer as integer_argument
-from anabranch.commands.request.arguments import integer_or_none
+from anabranch.commands.request.arguments import int32, integer_or_none
 from anabranch.effects import kinds
 from anabranch.effects.prepare import rewriting
 from anabranch.errors import CommandError
@@ -46,7 +45,6 @@ _PACKED_LIST_BYTES_MAX = 8192
 _PACKED_SET_MAX = 128
 _INTEGER_SET_MAX = 512
 _PACKED_MEMBER_MAX = 64
-_INT32_MAX = (1 << 31) - 1
 
 
 def peek(ctx: Context, key: bytes) -> Value | None:
@@ -61,9 +59,7 @@ def peek(ctx: Context, key: bytes) -> Value | None:
 
 def database_index(ctx: Context, raw: bytes) -> int:
     """The number of an existing database."""
-    index = integer_argument(raw)
-    if not -_INT32_MAX <= index <= _INT32_MAX:
-        raise CommandError(texts.NOT_INTEGER)
+    index = int32(raw)
     if not 0 <= index < len(ctx.keyspace.databases):
         raise CommandError(texts.DB_RANGE)
     return index

@@ -22,6 +22,7 @@ __all__ = [
     "id_argument",
     "id_list",
     "id_list_steps",
+    "int32",
     "integer",
     "integer_or_none",
     "natural",
@@ -76,6 +77,14 @@ def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
     value = integer_or_none(raw)
     if value is None:
         raise CommandError(text)
+    return value
+
+
+def int32(raw: bytes, text: str = "") -> int:
+    """The same for a number of 32 bits; without ``text`` the errors are the usual ones."""
+    value = integer(raw, text or texts.NOT_INTEGER)
+    if not -(1 << 31) <= value < 1 << 31:
+        raise CommandError(text or texts.NOT_INT32)
     return value
 
 

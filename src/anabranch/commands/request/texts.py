@@ -26,6 +26,7 @@ NOT_POSITIVE = "ERR value is out of range, must be positive"
 NOT_SYMMETRIC = (
     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
 )
+NOT_INT32 = "ERR value is out of range, value must between -2147483648 and 2147483647"
 SYNTAX = "ERR syntax error"
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 DB_RANGE = "ERR DB index is out of range"
