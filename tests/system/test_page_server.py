@@ -247,6 +247,18 @@ def test_a_tail_shows_each_entry_once_and_its_groups(site: Site) -> None:
         assert seen == [["n", str(number)] for number in range(1, 21)]
 
 
+def test_groups_are_shown_to_who_may_ask_for_them(site: Site) -> None:
+    site.client.xadd("s", {"n": "0"})
+    site.client.xgroup_create("s", "g", "0")
+    commands = ["+info", "+ab.read", "+xrevrange"]
+    for rules, count in ((commands, 0), ([*commands, "+xinfo|groups"], 1)):
+        site.client.acl_setuser("ann", enabled=True, passwords=["+pw"], keys=["*"], commands=rules)
+        with site.events("?key=s", Authorization=basic("ann", "pw")) as feed:
+            shown = next_event(feed, "entries")
+        assert len(shown["entries"]) == 1
+        assert len(shown["groups"]) == count
+
+
 def test_the_feed_tells_how_far_other_regions_are() -> None:
     """The ticks of the timeline: an entry is in another region once its vector covers it."""
     port = free_port()

@@ -13,6 +13,7 @@ from anabranch.stream.entry_id import MAX_ID, parse, text
 from anabranch.stream.stream import Stream
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, Refused, TooLarge
 from anabranch.web.plain import shown_bytes
+from anabranch.web.view import may_run
 
 if TYPE_CHECKING:
     from anabranch.node.node import Node
@@ -44,6 +45,7 @@ class Watch:
         self._region = node.region
         self._conversation = Conversation(node, viewer.address, viewer.local, viewer.user)
         self._conversation.session.db = db
+        self._user = viewer.user
         self._db = db
         self._key = key
         self._cursor = b""
@@ -148,10 +150,11 @@ class Watch:
         return entry
 
     def _about(self, stream: Stream | None) -> dict[str, Any]:
-        """The stream and the cursors of its groups."""
+        """The stream, and the cursors of its groups if the user may see them."""
         if stream is None:
             return {"length": 0, "groups": []}
-        names = sorted(stream.groups)
+        sees_groups = may_run(self._region, self._user, b"XINFO", b"GROUPS", self._key)
+        names = sorted(stream.groups) if sees_groups else []
         return {
             "length": stream.length,
             "added": stream.entries_added,
