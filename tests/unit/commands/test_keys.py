@@ -181,6 +181,18 @@ def test_idle_time_counts_from_the_last_use(h: Harness) -> None:
 
 
 @pytest.mark.parametrize(
+    "line", ["EXPIRE s 100", "PERSIST s", "RENAME s t", "RENAMENX s t", "MOVE s 1", "APPEND s x"]
+)
+def test_a_command_that_writes_is_a_use(h: Harness, line: str) -> None:
+    h.do("XADD", "s", "1-0", "f", "v")
+    h.advance(5000)
+    h.raw(*line.split())
+    if line.startswith("MOVE"):
+        h.do("SELECT", "1")
+    assert h.do("OBJECT", "IDLETIME", "t" if line.endswith("t") else "s") == 0
+
+
+@pytest.mark.parametrize(
     ("setup", "encoding"),
     [
         (("SET", "k", "12"), b"int"),

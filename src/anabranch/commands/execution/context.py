@@ -120,6 +120,16 @@ class Context:
             self.effects.expire_if_due(db, key, self.now_ms)
         return db.values.get(key)
 
+    def use(self, key: bytes) -> Value | None:
+        """The same for a writing command: the key was used now, whatever comes of it."""
+        db = self.db
+        if db.deadlines and key in db.deadlines:
+            self.effects.expire_if_due(db, key, self.now_ms)
+        value = db.values.get(key)
+        if value is not None and not self.session.no_touch:
+            value.accessed_ms = self.now_ms
+        return value
+
     def lookup_all(self, keys: Sequence[bytes]) -> list[Value | None]:
         """The values of many keys; see :meth:`lookup`."""
         if self.db.deadlines:
@@ -166,13 +176,9 @@ class Context:
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream of a key for a writing command, None when missing."""
-        value = self.lookup(key)
-        if value is None:
-            return None
-        if type(value) is not Stream:
+        value = self.use(key)
+        if value is not None and type(value) is not Stream:
             raise CommandError(texts.WRONGTYPE)
-        if not self.session.no_touch:
-            value.accessed_ms = self.now_ms
         return value
 
     def read_stream(self, key: bytes) -> Stream | None:

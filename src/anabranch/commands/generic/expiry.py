@@ -69,7 +69,7 @@ def expire(name: str, *, per_unit: int, relative: bool) -> CommandFunction:
             base_ms=ctx.now_ms if relative else 0,
             command=name,
         )
-        if ctx.lookup(key) is None:
+        if ctx.use(key) is None:
             return ZERO
         if conditions and not _allowed(conditions, at_ms, ctx.db.deadlines.get(key)):
             return ZERO
@@ -108,7 +108,7 @@ def in_seconds(ms: int) -> int:
 def persist(ctx: Context, args: list[bytes]) -> bytes:
     """Remove the deadline of a key."""
     key = args[1]
-    if ctx.lookup(key) is None or key not in ctx.db.deadlines:
+    if ctx.use(key) is None or key not in ctx.db.deadlines:
         return ZERO
     ctx.emit(kinds.Expire(ctx.db.index, key, None))
     ctx.changes += 1

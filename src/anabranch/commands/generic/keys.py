@@ -108,7 +108,7 @@ def rename(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key, which may exist."""
 
     def early_reply() -> bytes | None:
-        if ctx.lookup(args[1]) is None:
+        if ctx.use(args[1]) is None:
             raise CommandError(texts.NO_SUCH_KEY)
         return OK if args[1] == args[2] else None
 
@@ -119,7 +119,7 @@ def renamenx(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key that does not exist."""
 
     def early_reply() -> bytes | None:
-        if ctx.lookup(args[1]) is None:
+        if ctx.use(args[1]) is None:
             raise CommandError(texts.NO_SUCH_KEY)
         return None if ctx.lookup(args[2]) is None else ZERO
 
@@ -214,7 +214,7 @@ def move(ctx: Context, args: list[bytes]) -> bytes | None:
         raise CommandError(_SAME_OBJECTS)
 
     def early_reply() -> bytes | None:
-        if ctx.lookup(key) is None:
+        if ctx.use(key) is None:
             return ZERO
         return None if ctx.lookup_in(ctx.keyspace.databases[index], key) is None else ZERO
 

@@ -33,7 +33,4 @@ def read_as(ctx: Context, key: bytes, kind: type[Small]) -> Small | None:
 
 def write_as(ctx: Context, key: bytes, kind: type[Small]) -> Small | None:
     """The same for a writing command."""
-    value = peek_as(ctx.lookup(key), kind)
-    if value is not None and not ctx.session.no_touch:
-        value.accessed_ms = ctx.now_ms
-    return value
+    return peek_as(ctx.use(key), kind)
