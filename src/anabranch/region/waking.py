@@ -36,7 +36,7 @@ class Waking:
         self._ready = region.keyspace.ready
         self._again: deque[Waiter] = deque()  # must run again whatever their keys contain
         self._round: Iterator[None] | None = None
-        self._paused: list[Waiter] = []  # must run again when a pause is over
+        self._paused: dict[Waiter, None] = {}  # must run again when a pause is over
         self._after: dict[Session, None] = {}  # these continue when the round is over
 
     @property
@@ -123,7 +123,7 @@ class Waking:
         assert entry is not None
         assert entry.function is not None
         if region.dispatcher.pause_until_ms and entry.command.is_write:
-            self._paused.append(waiter)
+            self._paused[waiter] = None
             return
         reply: bytes | None
         started = region.clock.ticks_ns()
