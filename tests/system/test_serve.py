@@ -111,6 +111,43 @@ def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
     assert "--port" in line
 
 
+def test_a_taken_port_is_named_with_its_own_source(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = ("--port", str(free_port()), "--http-port", str(port))
+        done = run("serve", *words, "--dir", str(tmp_path))
+    assert f"http-port {port} on 127.0.0.1 is already in use" in done.stderr
+    assert done.stderr.endswith("(http-port: command line)\n")
+
+
+@pytest.mark.parametrize(
+    ("port", "options", "word"),
+    [
+        (60_000, (), "70000 is not a port; set gossip-port"),
+        (10_111, ("--gossip-port", "10111"), "gossip-port 10111 is a port for clients as well"),
+    ],
+)
+def test_an_impossible_gossip_port_is_not_recorded(
+    port: int, options: tuple[str, ...], word: str, tmp_path: Path
+) -> None:
+    words = ("--port", str(port), "--region-id", "1", "--cluster-create", "yes")
+    done = run("serve", *words, *options, "--dir", str(tmp_path))
+    assert done.returncode == 1
+    assert word in done.stderr
+    assert not list(tmp_path.rglob("region"))
+
+
+def test_a_start_that_is_refused_leaves_the_pid_file_of_the_other(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    with AnabranchServer(tmp_path, extra=["--pidfile", str(pid)]) as server:
+        words = ("--port", str(server.port), "--dir", str(tmp_path), "--pidfile", str(pid))
+        assert run("serve", *words).returncode == 1
+        assert server.process is not None
+        assert pid.read_text() == f"{server.process.pid}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -537,8 +574,12 @@ def test_a_memory_limit_refuses_what_adds() -> None:
         assert client.call("XADD", "s", "1-1", "f", "v") == ("$", b"1-1")
 
 
-def test_rewrite_keeps_the_file_and_adds_what_changed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_link", [False, True])
+def test_rewrite_keeps_the_file_and_adds_what_changed(is_link: bool, tmp_path: Path) -> None:
     conf = tmp_path / "my.conf"
+    if is_link:
+        (tmp_path / "elsewhere").mkdir()
+        conf.symlink_to("elsewhere/target.conf")
     server = AnabranchServer(tmp_path)
     server.command = lambda: [  # type: ignore[method-assign]
         *(*COMMAND, "serve", str(conf), "--port", str(server.port), "--dir", str(tmp_path)),
@@ -547,6 +588,7 @@ def test_rewrite_keeps_the_file_and_adds_what_changed(tmp_path: Path) -> None:
     with server, server.client() as client:
         client.call("CONFIG", "SET", "hz", "30", "stream-idmp-maxsize", "5")
         assert client.call("CONFIG", "REWRITE") == ("+", b"OK")
+    assert conf.is_symlink() == is_link
     lines = conf.read_text().splitlines()
     assert lines[:2] == ["# mine", "hz 30"]
     assert "stream-idmp-maxsize 5" in lines

@@ -8,6 +8,7 @@ each value came from, for ``anabranch config`` and for messages. A mistake raise
 
 from __future__ import annotations
 
+import codecs
 import glob
 import re
 import sys
@@ -27,9 +28,7 @@ __all__ = ["ENVIRONMENT_PREFIX", "Loaded", "load", "read_text"]
 
 ENVIRONMENT_PREFIX: Final = "ANABRANCH_"
 
-_NOT_DIRECTIVES: Final = frozenset(
-    {"ANABRANCH_AUTH", "ANABRANCH_OTHER_AUTH", "ANABRANCH_URL", "ANABRANCH_USER"}
-)
+_NOT_DIRECTIVES: Final = frozenset({"ANABRANCH_AUTH", "ANABRANCH_OTHER_AUTH", "ANABRANCH_URL"})
 """Variables of the client side of the command line."""
 
 STDIN: Final = "standard input"
@@ -43,7 +42,12 @@ _INCLUDE_DEPTH_MAX: Final = 16
 
 def read_text(path: Path) -> str:
     """The text of a file with all bytes and line ends."""
-    return path.read_bytes().decode("utf-8", "surrogateescape")
+    return _decoded(path.read_bytes())
+
+
+def _decoded(text: bytes) -> str:
+    """Without the mark of byte order that some editors put in front."""
+    return text.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
 
 
 class Loaded:
@@ -134,7 +138,7 @@ class _Reader:
     def read_file(self, path: str) -> None:
         self._begin("file")
         if path == "-":
-            self._read_text(sys.stdin.buffer.read().decode("utf-8", "surrogateescape"), STDIN, 0)
+            self._read_text(_decoded(sys.stdin.buffer.read()), STDIN, 0)
             return
         self.loaded.file = Path(path).absolute()
         self._read_path(self.loaded.file, 0)

@@ -179,7 +179,7 @@ class Settings(RegionSettings, HttpSettings):
         sentence="Working directory; relative paths of other directives start here.",
     )
     databases: int = row(
-        Integer(1, 2147483647), "16", group="process", immutable=True,
+        Integer(1, 100_000), "16", group="process", immutable=True,
         sentence="How many numbered databases there are.",
     )
     hz: int = row(

@@ -46,6 +46,11 @@ __all__ = ["Exchange"]
 
 TICK_S: Final = 0.05
 
+GOSSIP_ABOVE: Final = 10_000
+"""How far the gossip port is above the port for clients, unless it is set."""
+
+PORT_MAX: Final = 65_535
+
 COMPARE_S: Final = 0.01
 """The pause between two slices of work for the digest exchange."""
 
@@ -112,13 +117,14 @@ class Exchange(RegionLocal):
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
         """Call this after recovery, when the log can be written.
 
-        Raises :class:`OSError`; :class:`ConfigError` if the settings name no cluster.
+        Raises :class:`OSError`; :class:`ConfigError` if the settings name no cluster, or no port.
 
         ``was_cut``: recovery has cut off the end of the log.
         """
         settings = self._settings
         if not (self.replica.cluster_id or settings.cluster_create or settings.join):
             raise ConfigError(HAS_NO_CLUSTER)
+        self._check_port()
         self.open_log(storage, log)
         self._epoch_file = EpochFile(storage)
         self._durability.on_taken = self.taken
@@ -148,7 +154,18 @@ class Exchange(RegionLocal):
     def gossip_port(self) -> int:
         """The gossip port of this region: by default 10000 above the port for clients."""
         settings = self._settings
-        return settings.gossip_port or settings.port + 10000
+        return settings.gossip_port or settings.port + GOSSIP_ABOVE
+
+    def _check_port(self) -> None:
+        """Raise ConfigError for a port that cannot be opened, before the region's file has it."""
+        settings, port = self._settings, self.gossip_port
+        if port > PORT_MAX:
+            raise ConfigError(
+                f"gossip-port is port plus {GOSSIP_ABOVE} unless set, and {port} is not a port; "
+                "set gossip-port"
+            )
+        if port in (settings.port, settings.tls_port, settings.http_port):
+            raise ConfigError(f"gossip-port {port} is a port for clients as well; set another one")
 
     def connect(
         self, transport: Transport, run_id: str, *, feature_level: int | None = None

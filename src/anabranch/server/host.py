@@ -280,7 +280,11 @@ class ServerHost:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file atomically: readers, and a crash, see the old text or the new one."""
+    """Write a file atomically: readers, and a crash, see the old text or the new one.
+
+    Of a symbolic link its target is written.
+    """
+    path = path.resolve()
     handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:

@@ -232,14 +232,15 @@ def _bind_host(host: str, port: int, backlog: int) -> list[socket.socket]:
 
 
 def _why_not(host: str, port: int, problem: OSError, option: str) -> str:
+    name = option.removeprefix("--")
     if problem.errno == errno.EADDRINUSE:
         return (
-            f"port {port} on {host} is already in use; "
+            f"{name} {port} on {host} is already in use; "
             f"stop the other server or choose another with {option}"
         )
     if problem.errno == errno.EACCES:
-        return f"port {port} on {host} needs privileges; choose one above 1023 with {option}"
-    return f"cannot listen on {host}, port {port}: {problem.strerror}; check bind"
+        return f"{name} {port} on {host} needs privileges; choose one above 1023 with {option}"
+    return f"cannot listen on {host}, {name} {port}: {problem.strerror}; check bind"
 
 
 def _answers(path: str) -> bool:

@@ -11,6 +11,7 @@ import resource
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,9 +142,10 @@ def write_pid_file(path: str) -> None:
 
 
 def remove_pid_file(path: str) -> None:
-    """Remove the file of the process ID."""
-    if path:
-        Path(path).unlink(missing_ok=True)
+    """Remove the file if it has the ID of this process: a second start may have been refused."""
+    with suppress(OSError):
+        if path and Path(path).read_text("ascii", "replace").strip() == str(os.getpid()):
+            Path(path).unlink()
 
 
 def notify_systemd(supervised: str, state: str, environment: Mapping[str, str]) -> bool:

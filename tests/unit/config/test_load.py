@@ -50,6 +50,10 @@ def test_a_file_has_comments_quotes_units_and_any_case(tmp_path: Path) -> None:
     assert settings.proto_max_bulk_len == 2_000_000
 
 
+def test_a_mark_of_byte_order_is_not_part_of_the_first_word(tmp_path: Path) -> None:
+    assert load([file(tmp_path, "\ufeffport 7000\n")]).settings.port == 7000
+
+
 def test_lines_that_repeat_add_up_within_a_source_only(tmp_path: Path) -> None:
     conf = file(
         tmp_path,
@@ -190,6 +194,6 @@ def test_the_port_variable_of_kubernetes_is_not_taken_for_ours() -> None:
 
 
 def test_a_variable_may_hold_several_words() -> None:
-    settings = load([], {"ANABRANCH_BIND": "* -::*", "ANABRANCH_USER": "nobody"}).settings
+    settings = load([], {"ANABRANCH_BIND": "* -::*", "ANABRANCH_USER": "app on +ping"}).settings
     assert settings.bind == "* -::*"
-    assert settings.user == []
+    assert settings.user == [["app", "on", "+ping"]]
