@@ -22,6 +22,9 @@ __all__ = ["DiskBlockFile"]
 
 _CHECKSUM_BYTES: Final = 8
 
+_CUT_BYTES: Final = 16 << 20
+"""The file gets shorter by so much at a time, which takes a few milliseconds at most."""
+
 
 class DiskBlockFile:
     """A :class:`anabranch.stream.offloading.BlockFile` in a directory."""
@@ -35,19 +38,17 @@ class DiskBlockFile:
         self._freed: deque[tuple[int, int]] = deque()  # appended to by any thread
         self._is_closed = False
         self.held = 0
-
-    @property
-    def size(self) -> int:
+        self.size = 0
         """Bytes that the file has on the disk, free parts included."""
-        return self._extents.end
 
     def write(self, data: bytes) -> Offloaded | None:
         """Put bytes into the file; None if the disk does not take them, which is logged."""
-        self.collect()
+        self._take_over()
         whole = xxh3_64_digest(data) + data
         offset = self._extents.allocate(len(whole))
         try:
             file = self._opened()
+            self.size = max(self.size, offset + len(whole))
             done = 0
             while done < len(whole):
                 done += os.pwrite(file.fileno(), whole[done:], offset + done)
@@ -94,12 +95,15 @@ class DiskBlockFile:
         return self._file
 
     def collect(self) -> None:
-        """Take over what was given back; an empty file gives its room back to the disk."""
-        if not self._freed:
-            return
+        """Take over what was given back; a free end of the file goes back to the disk."""
+        self._take_over()
+        if self._extents.end < self.size and not self._is_closed:
+            assert self._file is not None
+            self.size = max(self._extents.end, self.size - _CUT_BYTES)
+            os.ftruncate(self._file.fileno(), self.size)
+
+    def _take_over(self) -> None:
         while self._freed:
             offset, size = self._freed.popleft()
             self.held -= size
             self._extents.free(offset, size + _CHECKSUM_BYTES)
-        if not self._extents.end and self._file is not None:
-            os.ftruncate(self._file.fileno(), 0)

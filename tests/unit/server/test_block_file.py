@@ -45,6 +45,26 @@ def test_room_is_used_again_and_an_empty_file_is_cut(file: DiskBlockFile) -> Non
     file.close()
 
 
+def test_a_free_end_is_cut_a_part_at_a_time(
+    file: DiskBlockFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.server.block_file._CUT_BYTES", 30_000)
+    places = [file.write(os.urandom(1000)) for _ in range(100)]
+    size = file.size
+    del places[1:]
+    assert file._file is not None
+    sizes = []
+    while file.size > 2000:
+        file.collect()
+        sizes.append(os.fstat(file._file.fileno()).st_size)
+        assert file.size == sizes[-1]
+    assert sizes[0] == size - 30_000
+    assert len(sizes) == 5 - 1
+    assert places[0] is not None
+    assert len(places[0].read()) == 1000
+    file.close()
+
+
 def test_damage_is_noticed(file: DiskBlockFile, reasons: list[str]) -> None:
     place = file.write(b"some entries" * 10)
     assert place is not None

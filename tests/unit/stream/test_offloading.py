@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections import deque
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,8 @@ def test_parts_that_are_taken_never_overlap(sizes: list[int], chance: random.Ran
         if chance.random() < 0.5:
             gone = chance.choice(list(taken))
             extents.free(gone, taken.pop(gone))
+        last = max((offset + size for offset, size in taken.items()), default=0)
+        assert extents.end == -(-last // UNIT) * UNIT, "the free end is cut off"
     for offset, size in taken.items():
         extents.free(offset, size)
     assert extents.end == extents.taken == 0
@@ -123,3 +126,24 @@ def test_room_that_was_given_back_is_taken_again() -> None:
         extents.allocate(UNIT)
         extents.allocate(2 * UNIT)
     assert extents.end == end, "larger parts are cut"
+
+
+def test_free_neighbours_are_joined() -> None:
+    extents = Extents()
+    offsets = [extents.allocate(size * UNIT) for size in (1, 1, 2, 3, 1)]
+    for index, size in ((1, 1), (3, 3), (2, 2)):
+        extents.free(offsets[index], size * UNIT)
+    end = extents.end
+    assert extents.allocate(6 * UNIT) == offsets[1]
+    assert extents.end == end
+
+
+def test_sizes_that_grow_slowly_need_little_more_than_what_is_in_use() -> None:
+    extents = Extents()
+    used: deque[tuple[int, int]] = deque()
+    for number in range(20_000):
+        size = 500 + number
+        used.append((extents.allocate(size), size))
+        if len(used) > 200:
+            extents.free(*used.popleft())
+    assert extents.end < 1.2 * extents.taken
