@@ -111,15 +111,20 @@ class Account:
             value.is_due = False
             if value.counted_bytes == UNBOUND:  # the key was removed
                 continue
-            size = value_bytes(value, _SAMPLES)
-            growth += size - value.counted_bytes
+            growth += self.measure(value)
             measured += 1
-            value.counted_bytes = size
             if ticks_ns() > end_ns:
                 break
-        self._counted_bytes += growth
         if measured:
             self._growth_bytes = growth // measured
+
+    def measure(self, value: Value) -> int:
+        """Measure the value of a key at once; returns by how much it has grown."""
+        size = value_bytes(value, _SAMPLES)
+        growth = size - value.counted_bytes
+        self._counted_bytes += growth
+        value.counted_bytes = size
+        return growth
 
     def saved(self, value: Value, size: int) -> None:
         """A value uses so many bytes less, which is known without measuring it."""

@@ -189,6 +189,9 @@ class Tiering:
         del log
         while (saved := self._offload_next(keyspace, database, key, replica_id, end)) is not None:
             yield saved
+        if end and key in database.values:
+            # It was measured on samples: what has moved may have stood for more than it was.
+            keyspace.account.measure(database.values[key])
 
     def _offload_next(
         self, keyspace: Keyspace, database: Database, key: bytes, replica_id: int, end: int

@@ -93,6 +93,17 @@ def test_what_readers_have_opened_makes_room_for_writes() -> None:
     assert cache.held < MAXMEMORY
 
 
+def test_large_nodes_that_have_moved_do_not_stand_for_small_ones() -> None:
+    harness = Tiered(stream_node_max_entries=10, stream_node_max_bytes=1 << 20)
+    for size in (100, 30_000) * 3:
+        for number in range(60 if size > 100 else 400):
+            entry = random.Random(number).randbytes(size)
+            harness.do("XADD", "s", "MAXLEN", "~", 1000, "*", "f", entry)
+            if number % 50 == 0:
+                harness.region.tick()
+    harness.check()
+
+
 def test_writes_are_refused_if_there_is_nothing_to_move_or_no_room() -> None:
     harness = Tiered()
     harness.percent = 101
