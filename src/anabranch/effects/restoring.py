@@ -12,14 +12,19 @@ from anabranch.stream.image_conversion import ImageLoader
 __all__ = ["value_of"]
 
 
-def value_of(effect: kinds.Restore) -> Steps[Value]:
-    """The value, in short steps; raises :class:`anabranch.rdb.errors.PayloadError`."""
+def value_of(effect: kinds.Restore, *, is_limited: bool = False) -> Steps[Value]:
+    """The value, in short steps; raises :class:`anabranch.rdb.errors.PayloadError`.
+
+    ``is_limited`` is for payloads that were not accepted yet.
+    """
     maker = ImageLoader(effect.now_ms, effect.idmp_duration_s, effect.idmp_maxsize)
-    decoded = yield from decode_payload_steps(effect.payload, maker.add_node)
+    decoded = yield from decode_payload_steps(effect.payload, maker.add_node, is_limited=is_limited)
     if isinstance(decoded, StreamImage):
         return (yield from maker.finish(decoded))
     if isinstance(decoded, bytes):
         return StringValue(decoded)
     if isinstance(decoded, list):
         return ListValue(decoded)
-    return SetValue(decoded)
+    value = SetValue()
+    value.members = decoded
+    return value

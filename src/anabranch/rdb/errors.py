@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["PayloadChecksumError", "PayloadError", "PayloadFormatError", "RdbFileError"]
+__all__ = [
+    "PayloadChecksumError",
+    "PayloadError",
+    "PayloadFormatError",
+    "PayloadSizeError",
+    "RdbFileError",
+]
 
 
 class PayloadError(AnabranchError):
@@ -23,6 +29,10 @@ class PayloadFormatError(PayloadError):
 
     RESTORE: "Bad data format". The text of the error is for logs and ``inspect``.
     """
+
+
+class PayloadSizeError(PayloadFormatError):
+    """The value would take far more memory than the payload. RESTORE answers this text, too."""
 
 
 class RdbFileError(AnabranchError):

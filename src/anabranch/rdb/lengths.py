@@ -11,15 +11,26 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.rdb import lzf
-from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.errors import PayloadFormatError, PayloadSizeError
+from anabranch.scheduling import Steps
 
-__all__ = ["EXPANDED_BYTES_MIN", "EXPANDED_RATIO", "Cursor", "length_bytes", "string_bytes"]
+__all__ = [
+    "EXPANDED_BYTES_MIN",
+    "EXPANDED_RATIO",
+    "ITEM_BYTES",
+    "Cursor",
+    "length_bytes",
+    "string_bytes",
+]
 
 EXPANDED_BYTES_MIN: Final = 256 << 20
 EXPANDED_RATIO: Final = 8
 """By default the LZF strings of one cursor may together expand to 256 MB, or to 8 times the bytes
 it reads if that is more. LZF can expand 88 times, and decoded elements take a few times more again;
 real streams of a size that matters stay far below 8."""
+
+ITEM_BYTES: Final = 64
+"""What a decoded item takes beside its text, for :meth:`Cursor.spend`."""
 
 _LENGTH_32: Final = 0x80
 _LENGTH_64: Final = 0x81
@@ -33,9 +44,10 @@ class Cursor:
     """A position in bytes, and methods to read there. Reading beyond the end is a format error.
 
     ``expanded_max`` limits the sum of all decompressed strings; None: see :data:`EXPANDED_RATIO`.
+    ``decoded_max`` limits what decoders :meth:`spend`; None: no limit.
     """
 
-    __slots__ = ("data", "end", "expanded_left", "position")
+    __slots__ = ("data", "decoded_left", "end", "expanded_left", "position")
 
     def __init__(
         self,
@@ -43,6 +55,7 @@ class Cursor:
         position: int = 0,
         end: int | None = None,
         expanded_max: int | None = None,
+        decoded_max: int | None = None,
     ) -> None:
         """Begin at ``position``; nothing is read from ``end`` on (default: the end of ``data``)."""
         self.data = data
@@ -51,11 +64,19 @@ class Cursor:
         if expanded_max is None:
             expanded_max = max(EXPANDED_BYTES_MIN, EXPANDED_RATIO * self.remaining)
         self.expanded_left = expanded_max
+        self.decoded_left = decoded_max
 
     @property
     def remaining(self) -> int:
         """Bytes not yet read."""
         return self.end - self.position
+
+    def spend(self, size: int) -> None:
+        """The decoded value takes so many bytes of memory more."""
+        if self.decoded_left is not None:
+            self.decoded_left -= size
+            if self.decoded_left < 0:
+                raise PayloadSizeError("takes too much memory for its size")
 
     def raw(self, size: int) -> bytes:
         """The next ``size`` bytes."""
@@ -106,12 +127,24 @@ class Cursor:
             return b"%d" % number
         if first > _SPECIAL_LZF:
             raise PayloadFormatError("unknown string form")
+        return lzf.decompress(*self._packed())
+
+    def string_steps(self) -> Steps[bytes]:
+        """The same in short steps."""
+        position = self.position
+        if position < self.end and self.data[position] == _SPECIAL_LZF:
+            self.position = position + 1
+            return (yield from lzf.decompress_steps(*self._packed()))
+        return self.string()
+
+    def _packed(self) -> tuple[bytes, int]:
+        """The rest of an LZF string: compressed, and its decompressed size."""
         packed_size = self.length()
         size = self.length()
         if size > self.expanded_left:
-            raise PayloadFormatError("expands too far")
+            raise PayloadSizeError("expands too far")
         self.expanded_left -= size
-        return lzf.decompress(self.raw(packed_size), size)
+        return self.raw(packed_size), size
 
     def _length(self, first: int) -> int:
         if first < 0x40:

@@ -17,7 +17,13 @@ from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
 from anabranch.rdb.lengths import Cursor
 from anabranch.rdb.stream_codec import encode_steps
 from anabranch.rdb.stream_types import StreamType
-from anabranch.rdb.values import Value, decode_value, decode_value_steps, encode_value
+from anabranch.rdb.values import (
+    Value,
+    decode_value,
+    decode_value_steps,
+    encode_small_steps,
+    encode_value,
+)
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, PendingImage, StreamImage
 
@@ -29,6 +35,7 @@ __all__ = [
     "decode_payload_steps",
     "encode_body",
     "encode_payload",
+    "encode_small_payload",
     "encode_stream_payload",
     "frame",
     "stream_type_of",
@@ -39,6 +46,12 @@ RDB_VERSION: Final = 14
 """The newest known version: that of Redis 8.8."""
 RDB_VERSION_MIN: Final = 10
 """The oldest version that is written: that of Redis 7.0. Older ones are read."""
+
+DECODED_BYTES_MIN: Final = 256 << 20
+DECODED_RATIO: Final = 128
+"""The items of a limited value may take 256 MB of memory beside their texts, or 128 times the bytes
+of the payload if that is more. Items take up to 32 times their packed form, and LZF makes equal
+ones 88 times smaller; real values of a size that matters stay far below."""
 
 _CRC_BYTES: Final = 8
 _FOOTER_BYTES: Final = 2 + _CRC_BYTES
@@ -65,6 +78,15 @@ def encode_body(value: Value, *, rdb_version: int, compress: bool = False) -> by
     if not RDB_VERSION_MIN <= rdb_version <= RDB_VERSION:
         raise ValueError(f"cannot write RDB version {rdb_version}")
     return encode_value(value, stream_type_of(rdb_version), compress=compress)
+
+
+def encode_small_payload(value: bytes | list[bytes] | set[bytes]) -> Steps[list[bytes]]:
+    """What DUMP answers for all but streams, in short steps and in pieces.
+
+    The first step copies a set, which may then change; a list must stay as it is.
+    """
+    parts = yield from encode_small_steps(value)
+    return (yield from _framed(parts, RDB_VERSION))
 
 
 def encode_stream_payload(
@@ -115,10 +137,17 @@ def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
     return _decode(Cursor(payload, 0, body_size, expanded_max))
 
 
-def decode_payload_steps(payload: bytes, take: Callable[[NodeImage], None]) -> Steps[Value]:
-    """The same in short steps; ``take`` gets the nodes of a stream, which its image then lacks."""
+def decode_payload_steps(
+    payload: bytes, take: Callable[[NodeImage], None], *, is_limited: bool = False
+) -> Steps[Value]:
+    """The same in short steps; ``take`` gets the nodes of a stream, which its image then lacks.
+
+    ``is_limited`` raises :class:`PayloadSizeError` for a value that would take far more memory than
+    the payload: see :data:`DECODED_RATIO`.
+    """
     body_size, _ = yield from _checked(payload)
-    cursor = Cursor(payload, 0, body_size)
+    decoded_max = max(DECODED_BYTES_MIN, DECODED_RATIO * len(payload)) if is_limited else None
+    cursor = Cursor(payload, 0, body_size, decoded_max=decoded_max)
     value = yield from decode_value_steps(cursor, cursor.byte(), take)
     _refuse_rest(cursor)
     return value

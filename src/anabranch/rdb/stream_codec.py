@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from anabranch.rdb import listpack
 from anabranch.rdb.errors import PayloadFormatError
-from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
+from anabranch.rdb.lengths import ITEM_BYTES, Cursor, length_bytes, string_bytes
 from anabranch.rdb.stream_groups import (
     decode_groups,
     decode_id,
@@ -25,24 +26,19 @@ from anabranch.rdb.stream_types import StreamType
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, NodesCheck, PendingImage, StreamImage
 
-__all__ = ["decode_steps", "decode_stream", "encode_steps", "encode_stream"]
+__all__ = ["decode_steps", "encode_steps", "encode_stream"]
 
 _NODE_MIN: Final = 19  # bytes: a key of 16 and its length, a listpack
 _KEY_BYTES: Final = 16
 
 
-def decode_stream(cursor: Cursor, stream_type: StreamType) -> StreamImage:
-    """Read a stream. The image is consistent in itself, else PayloadFormatError."""
-    nodes: list[NodeImage] = []
-    image = in_one_go(decode_steps(cursor, stream_type, nodes.append))
-    image.nodes = nodes
-    return image
-
-
 def decode_steps(
     cursor: Cursor, stream_type: StreamType, take: Callable[[NodeImage], None]
 ) -> Steps[StreamImage]:
-    """The same in short steps; ``take`` gets the nodes, which the image then lacks."""
+    """Read a stream in short steps; ``take`` gets the nodes, which the image then lacks.
+
+    The image is consistent in itself, else PayloadFormatError.
+    """
     image = StreamImage()
     nodes = NodesCheck()
     try:
@@ -50,11 +46,17 @@ def decode_steps(
             key = cursor.string()
             if len(key) != _KEY_BYTES:
                 raise PayloadFormatError("stream: a node key that is no ID")
-            node = decode_node(int.from_bytes(key, "big"), cursor.string())
-            if node.entries:  # a node with deleted entries only has no information
-                nodes.add(node)
-                take(node)
-            yield
+            elements: list[listpack.Element] = []
+            for piece in listpack.pieces((yield from cursor.string_steps())):
+                cursor.spend(ITEM_BYTES * len(piece))
+                elements += piece
+                yield
+            for node in decode_node(int.from_bytes(key, "big"), elements, cursor.spend):
+                if node.entries:  # a node with deleted entries only has no information
+                    nodes.add(node)
+                    take(node)
+                yield
+            cursor.spend(-ITEM_BYTES * len(elements))
         image.length = cursor.length()
         image.last_id = decode_id(cursor)
         image.entries_added = image.length

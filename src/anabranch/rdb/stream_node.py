@@ -13,6 +13,7 @@ Differences wrap around at 64 bits, so ``seq`` may fall when ``ms`` rises.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from anabranch.rdb import listpack
@@ -25,6 +26,7 @@ _DELETED: Final = 1
 _SAME_FIELDS: Final = 2
 _MASK: Final = (1 << 64) - 1
 _SIGN: Final = 1 << 63
+_PIECE: Final = 1 << 14  # elements; many times what is in a node with the limits of Redis
 _ENTRY_HEAD: Final = 3  # flags and the two differences
 
 # The place of a deleted entry with unknown contents. It is at the beginning of the node and has the
@@ -33,16 +35,22 @@ _ENTRY_HEAD: Final = 3  # flags and the two differences
 _PLACEHOLDER: Final[tuple[listpack.Element, ...]] = (_DELETED, 0, 0, 1, b"", b"", 6)
 
 
-def decode_node(master_id: int, packed: bytes) -> NodeImage:
-    """The node's live entries; all its counts are verified (the order of IDs is not)."""
-    elements = listpack.decode(packed)
+def decode_node(
+    master_id: int, elements: list[listpack.Element], spend: Callable[[int], None]
+) -> Iterator[NodeImage]:
+    """The node's live entries; all its counts are verified (the order of IDs is not).
+
+    A very large node becomes several. ``spend`` gets the bytes of the names that entries share.
+    """
     try:
-        return _decode_elements(master_id, elements)
+        yield from _decode_elements(master_id, elements, spend)
     except IndexError:
         raise PayloadFormatError("stream node: cut short") from None
 
 
-def _decode_elements(master_id: int, elements: list[listpack.Element]) -> NodeImage:
+def _decode_elements(
+    master_id: int, elements: list[listpack.Element], spend: Callable[[int], None]
+) -> Iterator[NodeImage]:
     live = _natural(elements[0])
     deleted = _natural(elements[1])
     fields_count = _natural(elements[2])
@@ -51,12 +59,30 @@ def _decode_elements(master_id: int, elements: list[listpack.Element]) -> NodeIm
     if elements[index] != 0 or elements[index].__class__ is not int:
         raise PayloadFormatError("stream node: unterminated master entry")
     index += 1
+    spend(live * sum(map(len, fields)))
+    found = found_dead = 0
+    while True:
+        node, index = _decode_some(master_id, elements, index, fields)
+        found += len(node.entries)
+        found_dead += node.slots - len(node.entries)
+        yield node
+        if index == len(elements):
+            break
+    if live != found or deleted != found_dead:
+        raise PayloadFormatError("stream node: wrong number of entries")
+
+
+def _decode_some(
+    master_id: int, elements: list[listpack.Element], index: int, fields: list[bytes]
+) -> tuple[NodeImage, int]:
+    """The entries from ``index`` on until they are many, and where they end."""
+    fields_count = len(fields)
     master_ms = master_id >> 64
     master_seq = master_id & _MASK
     entries: list[tuple[int, list[bytes]]] = []
     dead = 0
-    end = len(elements)
-    while index < end:
+    stop = min(index + _PIECE, len(elements))
+    while index < stop:
         start = index
         flags = elements[index]
         ms_delta = elements[index + 1]
@@ -85,9 +111,7 @@ def _decode_elements(master_id: int, elements: list[listpack.Element]) -> NodeIm
             ms = (master_ms + ms_delta) & _MASK
             entries.append((ms << 64 | (master_seq + seq_delta) & _MASK, pairs))
         index = after + 1
-    if live != len(entries) or deleted != dead:
-        raise PayloadFormatError("stream node: wrong number of entries")
-    return NodeImage(entries, live + deleted)
+    return NodeImage(entries, len(entries) + dead), index
 
 
 def encode_node(node: NodeImage) -> tuple[int, bytes]:

@@ -6,19 +6,27 @@ are refused. Hashes, sorted sets and modules are known by name only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from anabranch.rdb import intset, listpack, ziplist
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.kinds import KINDS
-from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
-from anabranch.rdb.stream_codec import decode_steps, decode_stream, encode_stream
+from anabranch.rdb.lengths import ITEM_BYTES, Cursor, length_bytes, string_bytes
+from anabranch.rdb.stream_codec import decode_steps, encode_stream
 from anabranch.rdb.stream_types import StreamType
-from anabranch.scheduling import Steps
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, StreamImage
 
-__all__ = ["Value", "decode_value", "decode_value_steps", "encode_value"]
+__all__ = [
+    "Value",
+    "decode_value",
+    "decode_value_steps",
+    "encode_small_steps",
+    "encode_value",
+]
 
 Value = bytes | list[bytes] | set[bytes] | StreamImage
 
@@ -35,15 +43,19 @@ _PLAIN: Final = 1  # a quicklist node that is one large element
 _PACKED: Final = 2  # a quicklist node that is a listpack
 _NODE_BYTES_MAX: Final = 8192  # Redis' default for list nodes; larger elements get a plain node
 
+_STEP: Final = 500
+"""Items that are read or written in one step."""
+_RUN: Final = 2000
+"""Members of a set that are sorted in one step."""
+
 
 def decode_value(cursor: Cursor, type_byte: int) -> Value:
     """Read the value that follows ``type_byte``."""
-    decoder = _DECODERS.get(type_byte)
-    if decoder is not None:
-        return decoder(cursor)
-    if type_byte in KINDS:
-        raise PayloadFormatError(f"{KINDS[type_byte]} (type {type_byte}) is not supported")
-    raise PayloadFormatError(f"unknown value type {type_byte}")
+    nodes: list[NodeImage] = []
+    value = in_one_go(decode_value_steps(cursor, type_byte, nodes.append))
+    if isinstance(value, StreamImage):
+        value.nodes = nodes
+    return value
 
 
 def decode_value_steps(
@@ -52,7 +64,15 @@ def decode_value_steps(
     """The same in short steps; ``take`` gets the nodes of a stream, which its image then lacks."""
     if type_byte in _STREAM_TYPES:
         return (yield from decode_steps(cursor, StreamType(type_byte), take))
-    return decode_value(cursor, type_byte)
+    if type_byte == _STRING:
+        return (yield from cursor.string_steps())
+    if type_byte in _LIST_READERS:
+        return (yield from _list(cursor, _LIST_READERS[type_byte]))
+    if type_byte in _SET_READERS:
+        return (yield from _set(cursor, _SET_READERS[type_byte]))
+    if type_byte in KINDS:
+        raise PayloadFormatError(f"{KINDS[type_byte]} (type {type_byte}) is not supported")
+    raise PayloadFormatError(f"unknown value type {type_byte}")
 
 
 def encode_value(value: Value, stream_type: StreamType, *, compress: bool = False) -> bytes:
@@ -61,93 +81,166 @@ def encode_value(value: Value, stream_type: StreamType, *, compress: bool = Fals
     ``stream_type`` matters to streams alone. Members of sets are written in ascending order, so
     equal sets have equal bytes.
     """
-    if isinstance(value, bytes):
-        return bytes((_STRING,)) + string_bytes(value, compress=compress)
     if isinstance(value, StreamImage):
         return bytes((stream_type,)) + encode_stream(value, stream_type, compress=compress)
+    return b"".join(in_one_go(encode_small_steps(value, compress=compress)))
+
+
+def encode_small_steps(
+    value: bytes | list[bytes] | set[bytes], *, compress: bool = False
+) -> Steps[list[bytes]]:
+    """The same for all but streams, in short steps and in pieces.
+
+    The first step copies a set, which may then change; a list must stay as it is.
+    """
+    if isinstance(value, bytes):
+        return [bytes((_STRING,)), string_bytes(value, compress=compress)]
     if not value:
         raise ValueError("no server keeps an empty list or set")
     if isinstance(value, list):
-        return bytes((_LIST_QUICKLIST_2,)) + _quicklist_bytes(value, compress)
-    members = [string_bytes(member, compress=compress) for member in sorted(value)]
-    return bytes((_SET,)) + length_bytes(len(members)) + b"".join(members)
+        return (yield from _quicklist_steps(value, compress))
+    return (yield from _set_steps(value, compress))
 
 
-def _strings(cursor: Cursor) -> list[bytes]:
-    return [cursor.string() for _ in range(cursor.count(1))]
+# -- decoding ---------------------------------------------------------------------------------
+
+_Add = Callable[[list[bytes]], None]
+_Reader = Callable[[Cursor, _Add], Steps[None]]
+"""Reads items in short steps, and passes them on some at a time."""
 
 
-def _non_empty(items: list[bytes]) -> list[bytes]:
+def _list(cursor: Cursor, read: _Reader) -> Steps[list[bytes]]:
+    items: list[bytes] = []
+
+    def add(piece: list[bytes]) -> None:
+        cursor.spend(ITEM_BYTES * len(piece))
+        items.extend(piece)
+
+    yield from read(cursor, add)
     if not items:
-        raise PayloadFormatError("an empty list or set")
+        raise PayloadFormatError("an empty list")
     return items
 
 
-def _as_set(members: list[bytes]) -> set[bytes]:
-    unique = set(_non_empty(members))
-    if len(unique) != len(members):
-        raise PayloadFormatError("a set with a member twice")
-    return unique
+def _set(cursor: Cursor, read: _Reader) -> Steps[set[bytes]]:
+    members: set[bytes] = set()
+
+    def add(piece: list[bytes]) -> None:
+        cursor.spend(ITEM_BYTES * len(piece))
+        count = len(members) + len(piece)
+        members.update(piece)
+        if len(members) != count:
+            raise PayloadFormatError("a set with a member twice")
+
+    yield from read(cursor, add)
+    if not members:
+        raise PayloadFormatError("an empty set")
+    return members
 
 
-def _quicklist(cursor: Cursor) -> list[bytes]:
-    items: list[bytes] = []
+def _strings(cursor: Cursor, add: _Add) -> Steps[None]:
+    left = cursor.count(1)
+    while left:
+        piece = []
+        for _ in range(min(left, _STEP)):
+            item = yield from cursor.string_steps()
+            piece.append(item)
+        left -= len(piece)
+        add(piece)
+        yield
+
+
+def _packed(pieces: Callable[[bytes], Iterable[list[bytes]]]) -> _Reader:
+    """A reader of one string of packed items."""
+
+    def read(cursor: Cursor, add: _Add) -> Steps[None]:
+        data = yield from cursor.string_steps()
+        for piece in pieces(data):
+            add(piece)
+            yield
+
+    return read
+
+
+def _listpack_pieces(data: bytes) -> Iterable[list[bytes]]:
+    return map(listpack.texts, listpack.pieces(data))
+
+
+_ziplist: Final = _packed(ziplist.pieces)
+_listpack: Final = _packed(_listpack_pieces)
+
+
+def _quicklist(cursor: Cursor, add: _Add) -> Steps[None]:
     for _ in range(cursor.count(2)):
         container = cursor.length()
-        data = cursor.string()
         if container == _PLAIN:
-            items.append(data)
+            item = yield from cursor.string_steps()
+            add([item])
+            yield
         elif container == _PACKED:
-            items += listpack.texts(listpack.decode(data))
+            yield from _listpack(cursor, add)
         else:
             raise PayloadFormatError("list: unknown kind of node")
-    return _non_empty(items)
 
 
-def _old_quicklist(cursor: Cursor) -> list[bytes]:
-    items: list[bytes] = []
+def _old_quicklist(cursor: Cursor, add: _Add) -> Steps[None]:
     for _ in range(cursor.count(1)):
-        items += ziplist.decode(cursor.string())
-    return _non_empty(items)
+        yield from _ziplist(cursor, add)
 
 
-def _quicklist_bytes(items: list[bytes], compress: bool) -> bytes:
-    nodes: list[bytes] = []
+_STREAM_TYPES: Final = frozenset(map(int, StreamType))
+
+_LIST_READERS: Final[dict[int, _Reader]] = {
+    _LIST: _strings,
+    _LIST_ZIPLIST: _ziplist,
+    _LIST_QUICKLIST: _old_quicklist,
+    _LIST_QUICKLIST_2: _quicklist,
+}
+
+_SET_READERS: Final[dict[int, _Reader]] = {
+    _SET: _strings,
+    _SET_INTSET: _packed(intset.pieces),
+    _SET_LISTPACK: _listpack,
+}
+
+# -- encoding ---------------------------------------------------------------------------------
+
+
+def _quicklist_steps(items: list[bytes], compress: bool) -> Steps[list[bytes]]:
+    parts = [b""]
     packed: list[bytes] = []
     packed_bytes = 0
 
     def add_node(container: int, data: bytes) -> None:
-        nodes.append(bytes((container,)) + string_bytes(data, compress=compress))
+        parts.append(bytes((container,)) + string_bytes(data, compress=compress))
 
     for item in items:
         if packed and packed_bytes + len(item) > _NODE_BYTES_MAX:
             add_node(_PACKED, listpack.encode(packed))
             packed = []
             packed_bytes = 0
+            yield
         if len(item) > _NODE_BYTES_MAX:
             add_node(_PLAIN, item)
+            yield
         else:
             packed.append(item)
             packed_bytes += len(item) + 2  # the least an element needs beside its text
     if packed:
         add_node(_PACKED, listpack.encode(packed))
-    return length_bytes(len(nodes)) + b"".join(nodes)
+    parts[0] = bytes((_LIST_QUICKLIST_2,)) + length_bytes(len(parts) - 1)
+    return parts
 
 
-def _stream_decoder(stream_type: StreamType) -> Callable[[Cursor], Value]:
-    return lambda cursor: decode_stream(cursor, stream_type)
-
-
-_STREAM_TYPES: Final = frozenset(map(int, StreamType))
-
-_DECODERS: Final[dict[int, Callable[[Cursor], Value]]] = {
-    _STRING: Cursor.string,
-    _LIST: lambda cursor: _non_empty(_strings(cursor)),
-    _LIST_ZIPLIST: lambda cursor: _non_empty(ziplist.decode(cursor.string())),
-    _LIST_QUICKLIST: _old_quicklist,
-    _LIST_QUICKLIST_2: _quicklist,
-    _SET: lambda cursor: _as_set(_strings(cursor)),
-    _SET_INTSET: lambda cursor: _as_set(intset.decode(cursor.string())),
-    _SET_LISTPACK: lambda cursor: _as_set(listpack.texts(listpack.decode(cursor.string()))),
-    **{int(stream_type): _stream_decoder(stream_type) for stream_type in StreamType},
-}
+def _set_steps(members: set[bytes], compress: bool) -> Steps[list[bytes]]:
+    unsorted = list(members)
+    parts = [bytes((_SET,)) + length_bytes(len(unsorted))]
+    runs = []
+    for at in range(0, len(unsorted), _RUN):
+        runs.append(sorted(unsorted[at : at + _RUN]))
+        yield
+    ascending = merge(*runs)
+    while piece := list(islice(ascending, _STEP)):
+        parts += [string_bytes(member, compress=compress) for member in piece]
+        yield
+    return parts

@@ -21,6 +21,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import StringValue, Value
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
+from anabranch.rdb.payload import encode_payload
 from anabranch.scheduling import SLICE_NS
 from anabranch.stream.group import Group
 from anabranch.stream.located import LOCATED_AT_ONCE
@@ -182,6 +183,33 @@ def test_the_work_of_a_long_command_grows_with_the_stream(region: Driven) -> Non
     assert region.turns(region.begin("DUMP", "s")) > ENTRIES // 100 // 8
     payload = region.in_one_go("DUMP", "s")
     assert region.turns(region.begin("RESTORE", "t", 0, payload)) > ENTRIES // 100 // 8
+
+
+@pytest.mark.parametrize(("add", "remove"), [("RPUSH", "LPOP"), ("SADD", "SPOP")])
+def test_lists_and_sets_are_dumped_and_restored_in_slices(
+    region: Driven, add: str, remove: str
+) -> None:
+    region.do(add, "k", *(f"item {number}" for number in range(20_000)))
+    payload = region.in_one_go("DUMP", "k")
+    session = region.begin("DUMP", "k")
+    region.do(remove, "k", session=region.other)
+    assert region.end(session) == payload, "as it was when the command began"
+    assert region.turns(region.begin("DUMP", "k")) > 10
+    assert region.turns(region.begin("RESTORE", "t", 0, payload)) > 10
+    assert region.in_one_go("DUMP", "t") == payload
+    region.check()
+
+
+def test_a_payload_that_would_take_too_much_memory_is_refused(
+    region: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.rdb.payload.DECODED_BYTES_MIN", 0)
+    payload = encode_payload([b"1"] * 100_000, compress=True)
+    assert str(region.end(region.begin("RESTORE", "t", 0, payload))) == (
+        "ERR Bad data format: takes too much memory for its size"
+    )
+    larger = encode_payload([b"1"] * 100_000)
+    assert region.end(region.begin("RESTORE", "t", 0, larger)) == b"OK"
 
 
 def test_a_restored_key_appears_at_the_end(region: Driven) -> None:

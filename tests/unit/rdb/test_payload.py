@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.rdb import listpack
 from anabranch.rdb.crc64 import crc64
-from anabranch.rdb.errors import PayloadChecksumError, PayloadError, PayloadFormatError
-from anabranch.rdb.payload import RDB_VERSION, decode_payload, encode_payload
+from anabranch.rdb.errors import (
+    PayloadChecksumError,
+    PayloadError,
+    PayloadFormatError,
+    PayloadSizeError,
+)
+from anabranch.rdb.lengths import string_bytes
+from anabranch.rdb.payload import (
+    RDB_VERSION,
+    decode_payload,
+    decode_payload_steps,
+    encode_payload,
+)
+from anabranch.scheduling import in_one_go
 from anabranch.stream.image import StreamImage
 
 _VALUES = st.one_of(
@@ -142,6 +156,37 @@ def test_unsupported_types_are_named(type_byte: int, name: str) -> None:
 def test_unknown_types_are_refused(type_byte: int) -> None:
     with pytest.raises(PayloadFormatError, match="unknown"):
         decode_payload(_framed(f"{type_byte:02x}00"))
+
+
+_NUMBERS = range(20_000)
+_INTSET = struct.pack("<II20000h", 2, 20_000, *_NUMBERS)
+_ENTRIES = [element for _ in _NUMBERS for element in (2, 0, 1, 1, 4)]
+_NODE = listpack.encode([20_000, 0, 1, b"f", 0, *_ENTRIES])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x0b" + string_bytes(_INTSET),
+        b"\x12\1\2" + string_bytes(listpack.encode(_NUMBERS)),
+        b"\x14" + string_bytes(listpack.encode(_NUMBERS)),
+        b"\x13\1\x10" + bytes(16) + string_bytes(_NODE),
+        b"\x00" + string_bytes(b"".join(b"%d" % number for number in _NUMBERS), compress=True),
+    ],
+    ids=["intset", "list", "set", "stream", "compressed"],
+)
+def test_one_packed_string_is_read_in_several_steps(body: bytes) -> None:
+    unchecked = body + RDB_VERSION.to_bytes(2, "little") + bytes(8)
+    steps = decode_payload_steps(unchecked, lambda _: None)
+    for _ in range(5):
+        next(steps)
+
+
+def test_names_that_entries_share_cannot_be_used_to_fill_the_memory() -> None:
+    node = listpack.encode([20_000, 0, 1, b"f" * 100_000, 0, *_ENTRIES])
+    unchecked = b"\x13\1\x10" + bytes(16) + string_bytes(node) + RDB_VERSION.to_bytes(2, "little")
+    with pytest.raises(PayloadSizeError):
+        in_one_go(decode_payload_steps(unchecked + bytes(8), lambda _: None, is_limited=True))
 
 
 def test_compression_cannot_be_used_to_fill_the_memory() -> None:

@@ -13,9 +13,10 @@ from hypothesis.strategies import SearchStrategy
 from anabranch.rdb import listpack
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.lengths import Cursor
-from anabranch.rdb.stream_codec import decode_stream, encode_stream
+from anabranch.rdb.stream_codec import encode_stream
 from anabranch.rdb.stream_node import decode_node, encode_node
 from anabranch.rdb.stream_types import StreamType
+from anabranch.rdb.values import decode_value
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,
@@ -32,9 +33,14 @@ V1, V2, V5 = StreamType.V1, StreamType.V2, StreamType.V5
 
 def _decode(data: bytes, stream_type: StreamType = V5) -> StreamImage:
     cursor = Cursor(data)
-    image = decode_stream(cursor, stream_type)
+    image = decode_value(cursor, stream_type)
+    assert isinstance(image, StreamImage)
     assert not cursor.remaining
     return image
+
+
+def _nodes(master_id: int, packed: bytes) -> list[NodeImage]:
+    return list(decode_node(master_id, listpack.decode(packed), Cursor(b"").spend))
 
 
 def _sample() -> StreamImage:
@@ -130,7 +136,7 @@ def test_producers_whose_ids_expired_are_skipped() -> None:
 
 def test_a_node_of_deleted_entries_alone_is_dropped() -> None:
     packed = listpack.encode([0, 1, 1, b"f", 0, 3, 0, 0, b"v", 4])
-    assert decode_node(1 << 64, packed).entries == []
+    assert [node.entries for node in _nodes(1 << 64, packed)] == [[]]
     data = b"\x01\x10" + (1 << 64).to_bytes(16, "big") + bytes((len(packed),)) + packed
     assert _decode(data + bytes(4), V1).nodes == []
 
@@ -138,7 +144,15 @@ def test_a_node_of_deleted_entries_alone_is_dropped() -> None:
 def test_differences_of_ids_wrap_around() -> None:
     low, high = 1 << 64, (2**64 - 1) << 64 | (2**64 - 1)
     node = NodeImage([(low + 5, [b"f", b"1"]), (2 << 64, [b"f", b"2"]), (high, [b"f", b"3"])], 3)
-    assert decode_node(*encode_node(node)) == node
+    assert _nodes(*encode_node(node)) == [node]
+
+
+def test_a_very_large_node_becomes_several() -> None:
+    entries = [(number << 64, [b"f", b"%d" % number]) for number in range(1, 20_001)]
+    pieces = _nodes(*encode_node(NodeImage(entries, 20_003)))
+    assert [entry for node in pieces for entry in node.entries] == entries
+    assert sum(node.slots for node in pieces) == 20_003
+    assert max(node.slots for node in pieces) < 5000
 
 
 @pytest.mark.parametrize(
@@ -171,7 +185,7 @@ def test_differences_of_ids_wrap_around() -> None:
 )
 def test_nodes_that_are_refused(elements: list[int | bytes]) -> None:
     with pytest.raises(PayloadFormatError):
-        decode_node(1 << 64, listpack.encode(elements))
+        _nodes(1 << 64, listpack.encode(elements))
 
 
 Spoil = Callable[[StreamImage], object]

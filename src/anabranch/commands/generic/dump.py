@@ -10,8 +10,8 @@ from anabranch.effects.prepare import rewriting
 from anabranch.effects.restoring import value_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
-from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
-from anabranch.rdb.payload import encode_payload, encode_stream_payload
+from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError, PayloadSizeError
+from anabranch.rdb.payload import encode_small_payload, encode_stream_payload
 from anabranch.resp.encode import OK, null
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image_conversion import ImageBuilder
@@ -37,7 +37,7 @@ def payload_of(value: Value) -> bytes:
 def _payload_steps(value: Value) -> Steps[list[bytes]]:
     """The same in short steps and in pieces, in the state of the first step."""
     if not isinstance(value, Stream):
-        return [_small_payload(value)]
+        return (yield from encode_small_payload(_plain(value)))
     frozen = ImageBuilder(value)
     try:
         return (yield from encode_stream_payload(frozen.image, frozen.nodes(), frozen.pending()))
@@ -45,13 +45,13 @@ def _payload_steps(value: Value) -> Steps[list[bytes]]:
         frozen.release()
 
 
-def _small_payload(value: Value) -> bytes:
+def _plain(value: Value) -> bytes | list[bytes] | set[bytes]:
     if isinstance(value, StringValue):
-        return encode_payload(value.data)
+        return value.data
     if isinstance(value, ListValue):
-        return encode_payload(list(value.items))
+        return list(value.items)
     assert isinstance(value, SetValue)
-    return encode_payload(value.members)
+    return value.members
 
 
 def dump(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -137,9 +137,11 @@ def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[b
         settings.stream_idmp_maxsize,
     )
     try:
-        value = yield from value_of(effect)
+        value = yield from value_of(effect, is_limited=True)
     except PayloadChecksumError:
         raise CommandError(_BAD_CHECKSUM) from None
+    except PayloadSizeError as problem:
+        raise CommandError(f"{_BAD_FORMAT}: {problem}") from None
     except PayloadFormatError:
         raise CommandError(_BAD_FORMAT) from None
     with rewriting(ctx.effects, value, effect.db, key) as prepare:
