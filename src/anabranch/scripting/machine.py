@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from lupa import lua51
 
@@ -19,6 +20,7 @@ from anabranch.scripting.registration import read_registration
 from anabranch.scripting.world import ROOM_BYTES, World
 
 if TYPE_CHECKING:
+    from anabranch.keyspace.libraries import Library
     from anabranch.scheduling import Steps
 
 __all__ = ["LuaMachine"]
@@ -39,7 +41,7 @@ class LuaMachine:
         self._interruption = Interruption(self._world)
         self._functions = HostFunctions(self._world, self._interruption)
         self._world.fill(self._functions.by_name())
-        self._libraries: dict[bytes, Registered] = {}
+        self.loaded: WeakKeyDictionary[Library, Registered] = WeakKeyDictionary()
         self._compiled: OrderedDict[tuple[bytes, bytes], Any] = OrderedDict()
 
     @property
@@ -105,11 +107,8 @@ class LuaMachine:
         reply: bytes = answer
         return reply
 
-    def load_library(self, code: bytes, body: bytes) -> Registered:
+    def load_library(self, body: bytes) -> Registered:
         """See :class:`Machine`."""
-        known = self._libraries.get(code)
-        if known is not None:
-            return known
         try:
             chunk = self.compile(body, b"@user_function")
         except ScriptError as problem:
@@ -135,7 +134,6 @@ class LuaMachine:
             self._clean_up()
         if outcome is not None:
             raise ScriptError(b"ERR Error registering functions: " + outcome[0])
-        self._libraries[code] = registered
         return registered
 
     def _clean_up(self) -> None:
@@ -146,7 +144,9 @@ class LuaMachine:
             collect()
             if world.used_bytes > self._memory_bytes // 2:
                 self._compiled.clear()
-                self._libraries.clear()
+                collect()
+            if world.used_bytes > self._memory_bytes // 2:
+                self.loaded.clear()
                 collect()
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
@@ -161,5 +161,5 @@ class LuaMachine:
         """See :class:`Machine`."""
         self._interruption.close()
         self._compiled.clear()
-        self._libraries.clear()
+        self.loaded.clear()
         self._world.close()

@@ -61,6 +61,26 @@ def test_libraries_are_replaced_and_deleted(server: Harness) -> None:
     assert server.error("FUNCTION", "DELETE", "mylib") == "ERR Library not found"
 
 
+def test_a_library_that_is_loaded_again_begins_anew(server: Harness) -> None:
+    code = (
+        b"#!lua name=count\nlocal n = 0\n"
+        b"redis.register_function('next', function() n = n + 1 return n end)"
+    )
+    for words in (("LOAD", code), ("LOAD", "REPLACE", code)):
+        server.do("FUNCTION", *words)
+        assert [server.do("FCALL", "next", 0) for _ in range(2)] == [1, 2]
+    assert server.error("FUNCTION", "LOAD", code) == "ERR Library 'count' already exists"
+    assert server.do("FCALL", "next", 0) == 3
+    dump = server.do("FUNCTION", "DUMP")
+    server.do("FUNCTION", "RESTORE", dump, "REPLACE")
+    assert server.do("FCALL", "next", 0) == 1
+    for words in (("DELETE", "count"), ("FLUSH",)):
+        server.do("FUNCTION", *words)
+        server.do("FUNCTION", "LOAD", code)
+        assert server.do("FCALL", "next", 0) == 1
+    assert len(server.host.script_machine().loaded) == 1
+
+
 def test_libraries_survive_a_dump_and_a_snapshot(server: Harness) -> None:
     dump = server.do("FUNCTION", "DUMP")
     assert server.error("FUNCTION", "RESTORE", dump) == "ERR Library mylib already exists"

@@ -31,7 +31,7 @@ def live(machine):
     run(machine, b"local a = {} for i = 1, 100 do a[i] = {pcall(redis.call, a)} end return 1")
     with suppress(ScriptError):
         run(machine, b"error('no')")
-    machine.load_library(b"l", b"redis.register_function('f', function() return 1 end)")
+    machine.load_library(b"redis.register_function('f', function() return 1 end)")
     endless = b"while true do pcall(redis.call, {}) pcall(redis.call, 'GET') end"
     steps = machine.steps(lambda: run(machine, endless))
     next(steps)

@@ -62,7 +62,10 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     is_read_only = args[0].lower().endswith(b"_ro")
     check_flags(ctx, flags, is_read_only=is_read_only)
     machine = ctx.server.host.script_machine()
-    body = _loaded(machine, library.code)[args[1]][0]
+    registered = machine.loaded.get(library)
+    if registered is None:
+        registered = machine.loaded[library] = _load(machine, library.code)
+    body = registered[args[1]][0]
     calls = Calls(ctx, machine, args[1], args, flags, is_read_only=is_read_only, is_function=True)
     return run_as_transaction(ctx, calls, body, args[3 : 3 + count], args[3 + count :])
 
@@ -76,10 +79,10 @@ def _functions(ctx: Context) -> _Found:
     }
 
 
-def _loaded(machine: Machine, code: bytes) -> Registered:
+def _load(machine: Machine, code: bytes) -> Registered:
     """The functions that a library registers. Raises CommandError if it cannot be loaded."""
     try:
-        return machine.load_library(code, parse_library(code).body)
+        return machine.load_library(parse_library(code).body)
     except ScriptError as problem:
         raise CommandError(problem.text) from None
 
@@ -91,23 +94,30 @@ def function_load(ctx: Context, args: list[bytes]) -> bytes:
     """FUNCTION LOAD [REPLACE] code."""
     if len(args) > 4 or (len(args) == 4 and args[2].lower() != b"replace"):
         raise CommandError(b"ERR Unknown option given: " + texts.shown(args[2]))
-    library = _read(ctx, args[-1])
+    library, registered = _read(ctx, args[-1])
     kept = ctx.keyspace.libraries
     if library.name in kept and len(args) == 3:
         raise CommandError(b"ERR Library '%b' already exists" % library.name)
     _check_names(library, [each for each in kept.values() if each.name != library.name])
-    ctx.emit(kinds.SetLibrary(library.name, library.code, library.functions))
+    _keep(ctx, library, registered)
     return bulk(library.name)
 
 
-def _read(ctx: Context, code: bytes) -> Library:
-    """The library of a source."""
+def _read(ctx: Context, code: bytes) -> tuple[Library, Registered]:
+    """The library of a source, which runs."""
     name = parse_library(code).name
-    registered = _loaded(ctx.server.host.script_machine(), code)
+    registered = _load(ctx.server.host.script_machine(), code)
     if not registered:
         raise CommandError("ERR No functions registered")
     functions = [(each, about, flags) for each, (_, about, flags) in registered.items()]
-    return Library(name, code, functions)
+    return Library(name, code, functions), registered
+
+
+def _keep(ctx: Context, library: Library, registered: Registered) -> None:
+    """Make a library part of the data, with the state that its run has left."""
+    ctx.emit(kinds.SetLibrary(library.name, library.code, library.functions))
+    machine = ctx.server.host.script_machine()
+    machine.loaded[ctx.keyspace.libraries[library.name]] = registered
 
 
 def _check_names(library: Library, others: Iterable[Library]) -> None:
@@ -213,7 +223,7 @@ def function_restore(ctx: Context, args: list[bytes]) -> bytes:
         )
     libraries = [_read(ctx, code) for code in _codes(args[2])]
     kept = {} if policy == b"flush" else dict(ctx.keyspace.libraries)
-    for library in libraries:
+    for library, _ in libraries:
         if library.name in kept and policy != b"replace":
             raise CommandError(b"ERR Library %b already exists" % library.name)
         kept.pop(library.name, None)
@@ -222,8 +232,8 @@ def function_restore(ctx: Context, args: list[bytes]) -> bytes:
     if policy == b"flush":
         for name in list(ctx.keyspace.libraries):
             ctx.emit(kinds.DropLibrary(name))
-    for library in libraries:
-        ctx.emit(kinds.SetLibrary(library.name, library.code, library.functions))
+    for library, registered in libraries:
+        _keep(ctx, library, registered)
     return OK
 
 

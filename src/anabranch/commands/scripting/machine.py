@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
+    from anabranch.keyspace.libraries import Library
     from anabranch.scheduling import Steps
 
 __all__ = ["KILLED", "Machine", "Registered", "ScriptCalls", "ScriptError"]
@@ -71,8 +72,15 @@ class Machine(Protocol):
     ) -> bytes:
         """The reply of a script, or of a function of a library. Raises :class:`ScriptError`."""
 
-    def load_library(self, code: bytes, body: bytes) -> Registered:
-        """Run the code of a library, whose ``body`` is the same without its first line.
+    @property
+    def loaded(self) -> MutableMapping[Library, Registered]:
+        """The functions of libraries, with their state, as long as the libraries are kept.
+
+        When memory is short it forgets all.
+        """
+
+    def load_library(self, body: bytes) -> Registered:
+        """Run the code of a library without its first line.
 
         Raises :class:`ScriptError` with the whole text of the reply.
         """
