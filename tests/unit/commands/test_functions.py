@@ -39,6 +39,16 @@ def test_functions_run(server: Harness) -> None:
     assert server.error("FCALL", "f1", "x") == "ERR Bad number of keys provided"
 
 
+def test_names_of_functions_have_no_case(server: Harness) -> None:
+    code = "#!lua name=%s\nredis.register_function('%s', function() error('no') end)"
+    server.do("FUNCTION", "LOAD", code % ("a", "Foo"))
+    assert "script: Foo, on @user_function:2." in server.error("FCALL", "fOO", 0)
+    assert server.error("FUNCTION", "LOAD", code % ("b", "foo")) == (
+        "ERR Function foo already exists"
+    )
+    assert server.do("FUNCTION", "LOAD", code % ("A", "g")) == b"A"
+
+
 def test_libraries_are_listed(server: Harness) -> None:
     (library,) = server.do("FUNCTION", "LIST", "LIBRARYNAME", "my*", "WITHCODE")
     assert library[:4] == [b"library_name", b"mylib", b"engine", b"LUA"]

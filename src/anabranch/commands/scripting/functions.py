@@ -39,6 +39,7 @@ _OPCODE: Final = 0xF5
 """The field with the source of a library in a dump, as in RDB files."""
 
 _Found = dict[bytes, tuple[Library, bytes, list[bytes]]]
+"""Functions by their name in lower case: the library, the name and the flags."""
 
 
 # -- running ----------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ _Found = dict[bytes, tuple[Library, bytes, list[bytes]]]
 def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     """FCALL and FCALL_RO: function numkeys [key ...] [arg ...]."""
     ctx.server.dispatcher.feed_monitors(ctx.session, args)
-    found = _functions(ctx).get(args[1])
+    found = _functions(ctx).get(args[1].lower())
     if found is None:
         raise CommandError("ERR Function not found")
     count = integer_or_none(args[2])
@@ -57,7 +58,7 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
         raise CommandError("ERR Number of keys can't be greater than number of args")
     if count < 0:
         raise CommandError("ERR Number of keys can't be negative")
-    library, _, words = found
+    library, name, words = found
     flags = frozenset(words)
     is_read_only = args[0].lower().endswith(b"_ro")
     check_flags(ctx, flags, is_read_only=is_read_only)
@@ -65,17 +66,17 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     registered = machine.loaded.get(library)
     if registered is None:
         registered = machine.loaded[library] = _load(machine, library.code)
-    body = registered[args[1]][0]
-    calls = Calls(ctx, machine, args[1], args, flags, is_read_only=is_read_only, is_function=True)
+    body = registered[name][0]
+    calls = Calls(ctx, machine, name, args, flags, is_read_only=is_read_only, is_function=True)
     return run_as_transaction(ctx, calls, body, args[3 : 3 + count], args[3 + count :])
 
 
 def _functions(ctx: Context) -> _Found:
-    """Every function by name."""
+    """Every function."""
     return {
-        name: (library, description, flags)
+        name.lower(): (library, name, flags)
         for library in ctx.keyspace.libraries.values()
-        for name, description, flags in library.functions
+        for name, _, flags in library.functions
     }
 
 
@@ -121,9 +122,9 @@ def _keep(ctx: Context, library: Library, registered: Registered) -> None:
 
 
 def _check_names(library: Library, others: Iterable[Library]) -> None:
-    taken = {name for other in others for name, _, _ in other.functions}
+    taken = {name.lower() for other in others for name, _, _ in other.functions}
     for name, _, _ in library.functions:
-        if name in taken:
+        if name.lower() in taken:
             raise CommandError(b"ERR Function %b already exists" % name)
 
 
