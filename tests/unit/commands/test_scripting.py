@@ -142,6 +142,9 @@ def test_scripts_without_writes(server: Harness) -> None:
     text = "ERR Write commands are not allowed from read-only scripts."
     assert failure(server, "#!lua flags=no-writes\nreturn redis.call('SET', 'a', 1)") == text
     assert server.error("EVAL_RO", "return redis.call('SET', 'a', 1)", 0).startswith(text)
+    for word in ("PUBLISH", "SPUBLISH"):
+        script = f"return redis.call('{word}', 'c', 'm')"
+        assert server.error("EVAL_RO", script, 0).startswith(text)
     assert server.error("EVAL_RO", "#!lua\nreturn 1", 0) == (
         "ERR Can not execute a script with write flag using *_ro command."
     )

@@ -23,6 +23,10 @@ __all__ = ["Calls"]
 _LEVELS: Final = ("debug", "info", "notice", "warning")
 
 
+_SENDING: Final = ("publish", "spublish")
+"""Write nothing, but a script that only reads must not call them."""
+
+
 class Calls:
     """One run of a script. A :class:`anabranch.commands.scripting.machine.ScriptCalls`.
 
@@ -123,11 +127,10 @@ class Calls:
         dispatcher = ctx.server.dispatcher
         if dispatcher.withheld is not None:
             dispatcher.withheld.check(self.session, command, args)
-        if command.is_write:
-            if self.is_read_only:
-                raise CommandError("ERR Write commands are not allowed from read-only scripts.")
-            if dispatcher.write_refusal is not None:
-                raise CommandError(dispatcher.write_refusal)
+        if self.is_read_only and (command.is_write or command.name in _SENDING):
+            raise CommandError("ERR Write commands are not allowed from read-only scripts.")
+        if command.is_write and dispatcher.write_refusal is not None:
+            raise CommandError(dispatcher.write_refusal)
         if (
             command.is_denyoom
             and self._is_memory_full
