@@ -138,6 +138,12 @@ def test_select_in_a_script_is_for_the_script(server: Harness) -> None:
     assert server.session.db == 0
 
 
+def test_a_script_logs_text(server: Harness) -> None:
+    ev(server, "redis.log(redis.LOG_WARNING, 'h\\195\\164', 2, '\\255')")
+    level, event, fields = server.host.logs[-1]
+    assert (level, event, fields["text"]) == ("warning", "script.log", "h\u00e4 2 \\xff")
+
+
 def test_scripts_without_writes(server: Harness) -> None:
     text = "ERR Write commands are not allowed from read-only scripts."
     assert failure(server, "#!lua flags=no-writes\nreturn redis.call('SET', 'a', 1)") == text

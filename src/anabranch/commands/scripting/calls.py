@@ -89,7 +89,10 @@ class Calls:
     def log(self, level: int, text: bytes) -> None:
         """See :class:`ScriptCalls`."""
         self._ctx.server.host.log(
-            _LEVELS[level], "script.log", script=self.name.decode("latin-1"), text=text
+            _LEVELS[level],
+            "script.log",
+            script=self.name.decode("latin-1"),
+            text=text.decode("utf-8", "backslashreplace"),
         )
 
     def set_protocol(self, *, resp3: bool) -> None:
