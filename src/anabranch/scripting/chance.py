@@ -13,6 +13,7 @@ _FACTOR: Final = 0x5DEECE66D
 _MASK: Final = (1 << 48) - 1
 _BOUND: Final = (1 << 31) - 1
 _WHOLE_MAX: Final = 1 << 31
+_SEED_MAX: Final = 1 << 63
 
 
 class Drand48:
@@ -22,9 +23,12 @@ class Drand48:
         self._state = 0
         self.seed(0)
 
-    def seed(self, value: float) -> None:
-        """Begin a sequence."""
-        self._state = ((int(value) & 0xFFFFFFFF) << 16) + 0x330E
+    def seed(self, *args: object) -> tuple[()]:
+        """math.randomseed(number): begin a sequence."""
+        number = number_of(args, 1)
+        whole = int(number) if abs(number) < _SEED_MAX else 0
+        self._state = ((whole & 0xFFFFFFFF) << 16) + 0x330E
+        return ()
 
     def next(self) -> float:
         """At least 0 and below 1."""

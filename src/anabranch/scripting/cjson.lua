@@ -4,7 +4,8 @@ local null, fail = ...
 
 local byte, char, concat, find, floor, format, gsub, sub = string.byte, string.char, table.concat,
   string.find, math.floor, string.format, string.gsub, string.sub
-local error, next, pairs, tonumber, tostring, type = error, next, pairs, tonumber, tostring, type
+local error, next, pairs, select, tonumber, tostring, type = error, next, pairs, select, tonumber,
+  tostring, type
 
 local DEPTH_MAX = 1000
 local SPARSE_RATIO, SPARSE_SAFE = 2, 10
@@ -274,18 +275,26 @@ read = function(text, at, level)
   return expected("value", text, at)
 end
 
+local function only(name, ...)
+  if select("#", ...) ~= 1 then
+    error("bad argument #1 to '" .. name .. "' (expected 1 argument)", 3)
+  end
+  return (...)
+end
+
 local function unchanged(...)
   return ...
 end
 
 return {
   _NAME = "cjson", _VERSION = "2.1.0", null = null,
-  encode = function(value)
+  encode = function(...)
     local out = {}
-    write(value, out, 1)
+    write(only("encode", ...), out, 1)
     return concat(out)
   end,
-  decode = function(text)
+  decode = function(...)
+    local text = only("decode", ...)
     if type(text) == "number" then
       text = tostring(text)
     elseif type(text) ~= "string" then

@@ -2,8 +2,9 @@
 
 local pack, unpack_bytes, fail = ...
 
-local byte, concat, sub = string.byte, table.concat, string.sub
-local error, floor, ipairs, next, select, type = error, math.floor, ipairs, next, select, type
+local byte, concat, format, sub = string.byte, table.concat, string.format, string.sub
+local error, floor, ipairs, modf, next, select, tonumber, tostring, type = error, math.floor, ipairs,
+  math.modf, next, select, tonumber, tostring, type
 local unpack = unpack
 
 local DEPTH_MAX = 16
@@ -167,16 +168,37 @@ read = function(data, at, level)
   fail("Bad data format in input.")
 end
 
-local function unpack_some(data, limit, from)
-  if type(data) ~= "string" then
-    error("bad argument #1 to 'unpack' (string expected, got " .. type(data) .. ")", 2)
+local function whole(value, index, name)
+  local number = tonumber(value)
+  if not number then
+    local kind = value == nil and "no value" or type(value)
+    fail("bad argument #" .. index .. " to '" .. name .. "' (number expected, got " .. kind .. ")")
   end
-  local values, count, at = {}, 0, (from or 0) + 1
-  while at <= #data and (limit == 0 or count < limit) do
+  return (modf(number))
+end
+
+local function unpack_some(name, data, limit, from)
+  if type(data) == "number" then
+    data = tostring(data)
+  elseif type(data) ~= "string" then
+    local kind = data == nil and "no value" or type(data)
+    fail("bad argument #1 to '" .. name .. "' (string expected, got " .. kind .. ")")
+  end
+  if limit < 0 or from < 0 then
+    fail(format("Invalid request to unpack with offset of %d and limit of %d.", from, #data))
+  elseif from > #data then
+    fail(format("Start offset %d greater than input length %d.", from, #data))
+  end
+  local all = limit == 0 and from == 0
+  local values, count, at = {}, 0, from + 1
+  while at <= #data and (all or count < limit) do
     count = count + 1
     values[count], at = read(data, at, 1)
   end
-  return values, count, at > #data and -1 or at - 1
+  if all then
+    return unpack(values, 1, count)
+  end
+  return at > #data and -1 or at - 1, unpack(values, 1, count)
 end
 
 return {
@@ -193,15 +215,13 @@ return {
     return concat(out)
   end,
   unpack = function(data)
-    local values, count = unpack_some(data, 0, 0)
-    return unpack(values, 1, count)
+    return unpack_some("unpack", data, 0, 0)
   end,
   unpack_one = function(data, from)
-    local values, count, at = unpack_some(data, 1, from)
-    return at, unpack(values, 1, count)
+    return unpack_some("unpack_one", data, 1, whole(from or 0, 2, "unpack_one"))
   end,
   unpack_limit = function(data, limit, from)
-    local values, count, at = unpack_some(data, limit, from)
-    return at, unpack(values, 1, count)
+    limit = whole(limit, 2, "unpack_limit")
+    return unpack_some("unpack_limit", data, limit, whole(from or 0, 3, "unpack_limit"))
   end,
 }

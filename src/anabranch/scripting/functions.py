@@ -7,12 +7,12 @@ its own limits of memory and time.
 from __future__ import annotations
 
 import hashlib
-from math import copysign, isnan
+from math import copysign, isfinite, isnan
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import CommandError
 from anabranch.scripting import bits, chance, packing
-from anabranch.scripting.failures import ArgumentError, Failure, LibraryError
+from anabranch.scripting.failures import ArgumentError, Failure, LibraryError, number_of
 from anabranch.version import REDIS_VERSION
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ __all__ = ["HostFunctions", "text_of"]
 _SMALL_BYTES: Final = 1024
 _INTEGER_MAX: Final = 1 << 62
 """Greater whole numbers reach commands in floating point, as in Redis."""
+
+_REPL_ALL: Final = 3
 
 
 class HostFunctions:
@@ -58,7 +60,7 @@ class HostFunctions:
             b"acl_check_cmd": self._may_call,
             b"set_repl": roomy(_set_repl),
             b"random": roomy(self._located(b"random", self._chance.random)),
-            b"seed": roomy(self._chance.seed),
+            b"seed": roomy(self._located(b"randomseed", self._chance.seed)),
             b"bit": library(bits.FUNCTIONS),
             b"struct": library(packing.FUNCTIONS),
             b"version": REDIS_VERSION.encode(),
@@ -140,11 +142,12 @@ class HostFunctions:
         self._make_room()
         if len(args) != 1:
             raise Failure(b"ERR redis.setresp() requires one argument.")
-        if args[0] not in (2, 3):
+        version = _whole(args)
+        if version not in (2, 3):
             raise Failure(b"ERR RESP version must be 2 or 3.")
         assert self.calls is not None
-        self.calls.set_protocol(resp3=args[0] == 3)
-        self._world.inside["set_protocol"](args[0])
+        self.calls.set_protocol(resp3=version == 3)
+        self._world.inside["set_protocol"](version)
         return ()
 
     def _may_call(self, *args: object) -> bool:
@@ -196,6 +199,15 @@ def _number(value: float) -> bytes:
     return b"%.17g" % value
 
 
+def _whole(args: tuple[object, ...]) -> int:
+    """The first argument as a whole number: 0 for what is no number, -1 for no finite one."""
+    try:
+        number = number_of(args, 1)
+    except ArgumentError:
+        return 0
+    return int(number) if isfinite(number) else -1
+
+
 def _sha1hex(*args: object) -> bytes:
     if len(args) != 1:
         raise Failure(b"ERR wrong number of arguments")
@@ -208,4 +220,8 @@ def _set_repl(*args: object) -> tuple[()]:
     """Effects of scripts always go to the log and to other regions."""
     if len(args) != 1:
         raise Failure(b"ERR redis.set_repl() requires two arguments.")
+    if not 0 <= _whole(args) <= _REPL_ALL:
+        raise Failure(
+            b"ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
+        )
     return ()

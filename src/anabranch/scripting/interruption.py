@@ -38,7 +38,7 @@ CALLS: Final = 64
 LOAD_NS: Final = 500_000_000
 """The most time to load a library, because all clients wait for it."""
 
-OUT_OF_MEMORY: Final = b"ERR not enough memory"
+OUT_OF_MEMORY: Final = b"not enough memory"
 
 
 class Interruption:
@@ -86,7 +86,7 @@ class Interruption:
             if self._kill is None:
                 self._kill = OUT_OF_MEMORY
                 world.inside["stop"]()
-            raise Failure(OUT_OF_MEMORY)
+            raise Failure(b"ERR " + OUT_OF_MEMORY)
 
     def roomy(self, function: Callable[..., object]) -> Callable[..., object]:
         """The same function, but it first calls :meth:`make_room` for its result."""
@@ -135,7 +135,7 @@ class Interruption:
             stop, _ = self.tick()
             if stop is not None:
                 self._world.inside["stop"]()
-                raise Failure(stop)
+                raise Failure(b"ERR " + stop)
 
     # -- stacks -------------------------------------------------------------------------------
 

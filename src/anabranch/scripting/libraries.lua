@@ -131,13 +131,21 @@ local globals = {
   pcall = function(...)
     return caught(pcall(...))
   end,
-  xpcall = function(body, on_error)
+  xpcall = function(body, ...)
+    if select("#", ...) == 0 then
+      error("bad argument #2 to 'xpcall' (value expected)", 2)
+    end
+    local on_error = ...
     -- Not as the handler of Lua: nothing could interrupt that after an error of a hook.
     local function outcome(ok, err, ...)
       if ok then
         return true, err, ...
       end
-      return false, on_error(plain(err))
+      local handled, answer = pcall(on_error, plain(err))
+      if not handled then
+        answer = "error in error handling"
+      end
+      return false, answer
     end
     return outcome(pcall(body))
   end,

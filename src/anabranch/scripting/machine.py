@@ -87,7 +87,7 @@ class LuaMachine:
         world = self._world
         size = sum(map(len, keys)) + sum(map(len, argv)) + 64 * (len(keys) + len(argv))
         if world.used_bytes + size + 2 * ROOM_BYTES > self._memory_bytes:
-            raise ScriptError(OUT_OF_MEMORY)
+            raise ScriptError(b"ERR " + OUT_OF_MEMORY)
         self._functions.calls = calls
         self._interruption.begin()
         inside = world.inside["call" if is_function else "run"]

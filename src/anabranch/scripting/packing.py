@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from math import copysign, inf, isfinite
+from math import copysign, inf
 from typing import Final
 
 from anabranch.scripting.failures import ArgumentError, number_of, text_in
@@ -82,10 +82,16 @@ def pack(*args: object) -> bytes:
             sign = "<" if order == "little" else ">"
             out += _float(sign + _FLOATS[letter], number_of(args, index))
         else:
-            number = number_of(args, index)
-            whole = (int(number) if isfinite(number) else 1 << 63) & ((1 << 8 * size) - 1)
+            whole = _unsigned(number_of(args, index)) & ((1 << 8 * size) - 1)
             out += whole.to_bytes(size, "big" if order == "big" else "little")
     return bytes(out)
+
+
+def _unsigned(number: float) -> int:
+    """A number as an unsigned one of eight bytes; what does not fit is as in Redis."""
+    if number >= 1 << 64:
+        return 0
+    return int(number) & ((1 << 64) - 1) if number >= -(1 << 63) else 1 << 63
 
 
 def _float(form: str, number: float) -> bytes:
@@ -117,7 +123,7 @@ def unpack(*args: object) -> tuple[object, ...]:
                 last = values.pop() if values else None
                 if not isinstance(last, int | float):
                     raise ValueError("format 'c0' needs a previous size")
-                size = int(last)
+                size = _unsigned(last)
             elif size < 0:
                 size = 1
         if size < 0 or at + size > len(data):

@@ -33,6 +33,24 @@ def server() -> Harness:
         ("redis.error_reply('-two words').err", b"two words"),
         ("redis.pcall('GET', {}).ignore_error_stats_update == nil", 1),
         ("{pcall(error, {err=5})}", [None, 5]),
+        ("{xpcall(error, function() error('y') end)}", [None, b"error in error handling"]),
+        ("{xpcall(error, function() return 1, 2 end)}", [None, 1]),
+        ("redis.acl_check_cmd('set', 'a')", 1),
+        ("redis.acl_check_cmd('xgroup')", 1),
+        ("select('#', redis.setresp('3'))", 0),
+        ("select('#', redis.set_repl('x'))", 0),
+        ("math.randomseed(0/0) == math.randomseed('7')", 1),
+        ("{struct.unpack('dc0', struct.pack('d', 1/0) .. 'abc')}", [b"", 9]),
+        ("{struct.unpack('dc0', struct.pack('d', 2.5) .. 'abc')}", [b"ab", 11]),
+        ("struct.pack('>i8', -2^64)", b"\x80" + bytes(7)),
+        ("struct.pack('>i8', 2^64)", bytes(8)),
+        ("struct.pack('>i16', -1)", bytes(8) + b"\xff" * 8),
+        ("cjson.encode(nil)", b"null"),
+        ("{cmsgpack.unpack_limit('\\1\\2\\3', 0)}", [1, 2, 3]),
+        ("{cmsgpack.unpack_limit('\\1\\2\\3', 0, 1)}", [1]),
+        ("{cmsgpack.unpack_limit('\\1\\2\\3', '2', 1)}", [-1, 2, 3]),
+        ("{cmsgpack.unpack_one('\\1\\2\\3', 3)}", [-1]),
+        ("{cmsgpack.unpack(12)}", [49, 50]),
     ],
 )
 def test_values(server: Harness, expression: str, value: Any) -> None:
@@ -47,6 +65,21 @@ def test_values(server: Harness, expression: str, value: Any) -> None:
         ("bit.tohex(1, 'x')", "bad argument #2 to 'tohex' (number expected, got string)"),
         ("cjson.decode('[-]')[1]", "Expected value but found invalid number at character 2"),
         ("math.random(0)", "bad argument #1 to 'random' (interval is empty)"),
+        ("math.randomseed()", "bad argument #1 to 'randomseed' (number expected, got no value)"),
+        ("math.randomseed('x')", "bad argument #1 to 'randomseed' (number expected, got string)"),
+        ("cjson.encode() .. ''", "bad argument #1 to 'encode' (expected 1 argument)"),
+        ("cjson.encode(1, 2) .. ''", "bad argument #1 to 'encode' (expected 1 argument)"),
+        ("cjson.decode() .. ''", "bad argument #1 to 'decode' (expected 1 argument)"),
+        (
+            "cmsgpack.unpack_limit('123', -1) .. ''",
+            "Invalid request to unpack with offset of 0 and limit of 3.",
+        ),
+        ("cmsgpack.unpack_one('123', 10) .. ''", "Start offset 10 greater than input length 3."),
+        (
+            "cmsgpack.unpack_limit('123') .. ''",
+            "bad argument #2 to 'unpack_limit' (number expected, got no value)",
+        ),
+        ("xpcall(error) == 1", "bad argument #2 to 'xpcall' (value expected)"),
         ("math.random(1, 2, 3)", "wrong number of arguments"),
         ("struct.pack()", "bad argument #1 to 'pack' (string expected, got no value)"),
         ("struct.pack('z', 1)", "bad argument #1 to 'pack' (invalid format option 'z')"),
@@ -61,3 +94,8 @@ def test_values(server: Harness, expression: str, value: Any) -> None:
 )
 def test_errors(server: Harness, expression: str, text: str) -> None:
     assert server.error("EVAL", f"return {expression}", 0).startswith(f"ERR user_script:1: {text}")
+
+
+def test_replication_is_all_or_a_part(server: Harness) -> None:
+    text = "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
+    assert server.error("EVAL", "redis.set_repl(99)", 0).startswith(text)

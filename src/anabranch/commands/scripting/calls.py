@@ -80,7 +80,7 @@ class Calls:
     def may_call(self, args: list[bytes]) -> bool:
         """See :class:`ScriptCalls`."""
         try:
-            entry = self._find(args)
+            entry = self._look_up(args)
         except CommandError:
             raise CommandError("ERR Invalid command passed to redis.acl_check_cmd()") from None
         user = self.session.user
@@ -101,15 +101,18 @@ class Calls:
         self.session.refresh()
 
     def _find(self, args: list[bytes]) -> Entry:
-        dispatcher = self._ctx.server.dispatcher
-        entry = dispatcher.entries.get(args[0])
+        entry = self._ctx.server.dispatcher.entries.get(args[0])
         if entry is not None and entry.low <= len(args) <= entry.high:
             return entry
-        entry = dispatcher.find(args)
-        if entry is None or (entry.subcommands and len(args) > 1):
-            raise CommandError("ERR Unknown Redis command called from script")
+        entry = self._look_up(args)
         if entry.function is None or not entry.command.accepts(len(args)):
             raise CommandError("ERR Wrong number of args calling Redis command from script")
+        return entry
+
+    def _look_up(self, args: list[bytes]) -> Entry:
+        entry = self._ctx.server.dispatcher.find(args)
+        if entry is None or (entry.subcommands and len(args) > 1):
+            raise CommandError("ERR Unknown Redis command called from script")
         return entry
 
     def _check_words(self, entry: Entry, args: list[bytes]) -> None:
