@@ -28,6 +28,7 @@ from anabranch.oplog.batch import (
     sent_batch,
 )
 from anabranch.oplog.compression import Compressor
+from anabranch.replication.interface import Address
 from anabranch.scheduling import Steps
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class CountedRegion:
         self.vector: dict[int, int] = {}
         self.members: dict[int, Member] = {}
         self.removed: dict[int, int] = {}
+        self.addresses: dict[int, Address] = {}
         self.batches: dict[int, list[bytes]] = defaultdict(list)
         """Everything that is applied, by replica ID."""
         self.cut: dict[int, int] = {}
@@ -104,6 +106,7 @@ class CountedRegion:
             "cluster_id": self.cluster_id,
             "members": dict(self.members),
             "removed": dict(self.removed),
+            "addresses": dict(self.addresses),
             "vector": dict(self.vector),
             "batches": {replica_id: list(raws) for replica_id, raws in self.batches.items()},
             "cut": dict(self.cut),
@@ -125,6 +128,7 @@ class CountedRegion:
         after.cluster_id = disk["cluster_id"]
         after.members = dict(disk["members"])
         after.removed = dict(disk["removed"])
+        after.addresses = dict(disk["addresses"])
         after.vector = dict(disk["vector"])
         after.batches = defaultdict(list, {o: list(raws) for o, raws in disk["batches"].items()})
         after.cut = dict(disk["cut"])
@@ -274,6 +278,9 @@ class CountedRegion:
 
     def _latest(self, region: int) -> int:
         return max((o for o in self.vector if region_of(o) == region), default=0)
+
+    def note_addresses(self, addresses: Mapping[int, Address]) -> None:
+        self.addresses = self.disk["addresses"] = dict(addresses)
 
     def admit(self, region: int, name: str, host: str, port: int) -> None:
         self._issue(kinds.AddRegion(region, name, host, port))

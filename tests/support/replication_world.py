@@ -93,6 +93,9 @@ class Node:
     def frame(self, link: int, data: bytes) -> None:
         self.replicator.receive(link, data[4], data[5:], self.world.now_ms)
 
+    def part(self, link: int) -> None:
+        self.replicator.heard(link, self.world.now_ms)
+
 
 class World(LinkedWorld):
     """Nodes, the links between them, and a clock."""

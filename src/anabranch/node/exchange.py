@@ -20,16 +20,18 @@ from anabranch.keyspace.version_vectors import covers
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
 from anabranch.node.identity import (
+    addresses_noted,
     remember,
     removal_noted,
     set_back_noted,
+    write_addresses,
     write_removal,
     write_set_back,
 )
 from anabranch.node.write_gate import WriteGate
 from anabranch.oplog.log import OpLog
 from anabranch.replication.held import HeldTagWatch
-from anabranch.replication.interface import ReplicationConfig
+from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
@@ -99,6 +101,8 @@ class Exchange(RegionLocal):
         self.gate = WriteGate(region, self.peers, self.report_event)
         """Whether clients may write."""
         self._was_removed = ""  # why this region was removed
+        self.addresses: dict[int, Address] = {}
+        """See :class:`Local`."""
         self._was_set_back = ""  # how other regions found that the disk was set back
         self._began: dict[int, int] = {}  # the number of own effects at the start
         self.replicator: Replicator
@@ -113,6 +117,7 @@ class Exchange(RegionLocal):
         self._was_removed = removal_noted(storage)
         if (noted := set_back_noted(storage)) is not None:
             self._was_set_back = noted[0]
+        self.addresses = addresses_noted(storage)
 
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
         """Call this after recovery, when the log can be written.
@@ -355,6 +360,18 @@ class Exchange(RegionLocal):
             with suppress(OSError):  # then the other regions report it again
                 write_set_back(self._storage, reason, agreed)
         super().set_back(reason)
+
+    def note_addresses(self, addresses: Mapping[int, Address]) -> None:
+        """See :class:`Local`."""
+        with suppress(OSError):  # then a later link reports them again
+            write_addresses(self._storage, addresses)
+
+    def address(self, region: int) -> str:
+        """The gossip address of a member, as it was reported last."""
+        if region == self._settings.region_id:
+            me = self._self()
+            return f"{me.host}:{me.port}"
+        return "{}:{}".format(*self.replicator.address(region))
 
     def after_effects(self) -> None:
         """Answer clients that waited for the applied effects."""

@@ -8,7 +8,8 @@ Further files record
 * that the region is a newcomer, or began anew without its data: it accepts no writes until it has
   the data of the others. Otherwise a new ID could be below theirs, and a retry of a message that
   the others know would be accepted as new;
-* that the files were set back: other regions know different effects under the same numbers.
+* that the files were set back: other regions know different effects under the same numbers;
+* where members are that have moved since they were admitted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
 from anabranch.node.notes import read_note, write_note
 from anabranch.oplog.errors import REGION_FILE, LogError
+from anabranch.replication.interface import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Identity",
+    "addresses_noted",
     "forget_newcomer",
     "identity_in",
     "is_newcomer",
@@ -40,6 +43,7 @@ __all__ = [
     "remember",
     "removal_noted",
     "set_back_noted",
+    "write_addresses",
     "write_newcomer",
     "write_removal",
     "write_set_back",
@@ -48,6 +52,7 @@ __all__ = [
 _REMOVAL: Final = "removed"
 _NEWCOMER: Final = "newcomer"
 _SET_BACK: Final = "set-back"
+_ADDRESSES: Final = "addresses"
 _DIRECTIVES: Final = ("region-id", "region-name", "gossip-port")
 
 _ADVICE: Final = (
@@ -58,6 +63,9 @@ _SET_BACK_ADVICE: Final = (
     "it notes that the files of this region were set back, and how far other regions agree with "
     "it: put the file back from a backup. If there is none, remove it: a start learns from the "
     "other regions again that the files were set back"
+)
+_ADDRESSES_ADVICE: Final = (
+    "it notes the gossip addresses of regions that have moved: remove it, and restart these regions"
 )
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -152,6 +160,20 @@ def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
     """
     noted = read_note(storage, _SET_BACK, _SetBack, _SET_BACK_ADVICE)
     return None if noted is None else (noted.reason, noted.agreed)
+
+
+def write_addresses(storage: Storage, addresses: Mapping[int, Address]) -> None:
+    """Record where members are that have moved. Raises :class:`OSError`."""
+    noted = {str(region): address for region, address in addresses.items()}
+    write_note(storage, _ADDRESSES, json.dumps(noted).encode() + b"\n")
+
+
+def addresses_noted(storage: Storage) -> dict[int, Address]:
+    """What :func:`write_addresses` has recorded.
+
+    Raises :class:`OSError`, or :class:`NoteError` if the file is damaged.
+    """
+    return read_note(storage, _ADDRESSES, dict[_Number, tuple[str, int]], _ADDRESSES_ADVICE) or {}
 
 
 def write_newcomer(storage: Storage) -> None:

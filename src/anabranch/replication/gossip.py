@@ -25,7 +25,7 @@ HEARTBEAT_MS: Final = 1000.0
 """The time after which a row is sent without a change."""
 
 ROWS_UNDER_WAY_MAX: Final = 32
-"""Rows that may be unanswered: a slower link gets no more until some are answered."""
+"""Rows that may be unanswered: a slower link gets only heartbeats until some are answered."""
 
 FEATURE_LEVEL_MIN: Final = 1
 """The feature level of a member that has not reported one."""
@@ -62,8 +62,11 @@ class Gossip:
         waiting = [
             session
             for session in links.up()
-            if now_ms - session.row_sent_ms >= ROW_EVERY_MS
-            and len(session.unechoed) < ROWS_UNDER_WAY_MAX
+            if now_ms - session.row_sent_ms >= HEARTBEAT_MS
+            or (
+                now_ms - session.row_sent_ms >= ROW_EVERY_MS
+                and len(session.unechoed) < ROWS_UNDER_WAY_MAX
+            )
         ]
         if not waiting:
             return

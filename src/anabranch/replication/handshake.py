@@ -314,7 +314,10 @@ class Handshaker:
             except (OSError, AnabranchError) as problem:
                 raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
         peer.run_id = theirs.run_id
-        members = [MemberRecord(region, *known) for region, known in local.members.items()]
+        members = [
+            MemberRecord(region, known.name, *links.membership.address(region))
+            for region, known in local.members.items()
+        ]
         removed = list(local.removed.items())
         links.send(session, frames.Members(local.cluster_id, members, removed))
 

@@ -151,6 +151,15 @@ class Local(Protocol):
         """Take over one key of it, on which both regions had applied the same effects."""
         ...
 
+    @property
+    def addresses(self) -> Mapping[int, Address]:
+        """The addresses that :meth:`note_addresses` has noted in an earlier process."""
+        ...
+
+    def note_addresses(self, addresses: Mapping[int, Address]) -> None:
+        """Note the addresses of members that differ from those of their admissions."""
+        ...
+
     def admit(self, region: int, name: str, host: str, port: int) -> None:
         """Issue the effect that admits a region, or changes its address, and sync it to the disk.
 

@@ -20,7 +20,8 @@ class Membership:
     def __init__(self, local: Local) -> None:
         self._local = local
         self._latest: dict[int, int] = {}
-        self._addresses: dict[int, Address] = {}
+        self._addresses: dict[int, Address] = dict(local.addresses)
+        self._noted = dict(local.addresses)
         self._removals: dict[int, dict[int, int]] = {}
         self._seen: set[int] = set()  # removed regions that had a link since
         self.has_changed = False
@@ -60,9 +61,18 @@ class Membership:
         return self._addresses.get(region, (member.host, member.port))
 
     def moved(self, region: int, host: str, port: int) -> None:
-        """A region has reported its address."""
+        """A region has reported its address. It is noted for later processes."""
         if host and port:
             self._addresses[region] = (host, port)
+        moved = {
+            region: address
+            for region, member in self._local.members.items()
+            if (address := self._addresses.get(region)) is not None
+            and address != (member.host, member.port)
+        }
+        if moved != self._noted:
+            self._noted = moved
+            self._local.note_addresses(moved)
 
     # -- epochs -------------------------------------------------------------------------------
 

@@ -54,7 +54,9 @@ GRACE_MS: Final = 10.0
 """How much later a cause may arrive than a batch that depends on it; at least a round trip."""
 
 FETCH_TIMEOUT_MS: Final = 2000.0
-"""The time after which a request without an answer is repeated."""
+"""A request without an answer is repeated if its link was silent for so long.
+
+A link that brings anything keeps the order, so the answer comes behind that."""
 
 GRANTS_PER_WINDOW: Final = 16
 
@@ -357,7 +359,8 @@ class Receiver:
     def want(self, now_ms: float) -> None:
         """Fetch effects that are missing here and that other regions have."""
         for replica_id, fetching in list(self._fetching.items()):
-            if now_ms - fetching.since_ms >= FETCH_TIMEOUT_MS:
+            last_ms = max(fetching.since_ms, fetching.session.heard_ms)
+            if now_ms - last_ms >= FETCH_TIMEOUT_MS:
                 del self._fetching[replica_id]
         if self.is_full:
             return

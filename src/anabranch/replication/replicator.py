@@ -196,6 +196,12 @@ class Replicator:
                 self._receiver.want(now_ms)
             self._gossip.send_due(now_ms)
 
+    def heard(self, link: int, now_ms: float) -> None:
+        """A part of a frame has arrived: a long one may take longer than a link may be silent."""
+        session = self._links.sessions.get(link)
+        if session is not None and session.stage is _UP:
+            session.heard_ms = now_ms
+
     def _handle(
         self,
         session: Session,
@@ -419,6 +425,10 @@ class Replicator:
             sum(applied >= number for applied, _ in confirmed),
             sum(durable >= number for _, durable in confirmed),
         )
+
+    def address(self, region: int) -> Address:
+        """The address of a member, as it was reported last."""
+        return self._links.membership.address(region)
 
     def feature_levels(self) -> dict[int, int]:
         """The feature level of each member, as far as it was reported."""

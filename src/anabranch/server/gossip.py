@@ -145,6 +145,8 @@ class _Link:
 
     def data_received(self, data: bytes) -> None:
         self._is_silent = False
+        if self._buffer and not self._is_paused():
+            self._gossip.replicator.heard(self.number, self._gossip.now_ms())
         self._buffer += data
         self._begin_reading()
 

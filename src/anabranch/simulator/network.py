@@ -21,6 +21,9 @@ __all__ = ["End", "Line", "Network", "Peer", "Wire"]
 
 HEAD_BYTES = 5
 
+PART_MS = 1000
+"""How long a part of a frame takes on a slow line."""
+
 
 class Peer(Protocol):
     """The process at one end of a connection."""
@@ -36,6 +39,9 @@ class Peer(Protocol):
 
     def frame(self, link: int, data: bytes) -> None:
         """A frame has arrived."""
+
+    def part(self, link: int) -> None:
+        """A part of a frame has arrived."""
 
 
 @dataclass
@@ -241,7 +247,11 @@ class Network:
             return
         begin = max(self._timeline.now_ms, end.free_at_ms)
         if line.rate and frame is not None:
-            begin += len(frame) / line.rate
+            took_ms = len(frame) / line.rate
+            for part_ms in range(PART_MS, int(took_ms), PART_MS):
+                at_ms = begin + part_ms - self._timeline.now_ms
+                self._timeline.after(at_ms, lambda: self._arrive_in_part(end, line))
+            begin += took_ms
         end.free_at_ms = max(begin, self._timeline.now_ms + self._delay(line))
         end.under_way.append(frame)
         self._busy[end.number] = end
@@ -276,6 +286,14 @@ class Network:
             self._down(other)
         elif other.wire.is_alive and other.number in other.wire.ends:
             other.wire.peer.frame(other.number, frame)
+
+    @staticmethod
+    def _arrive_in_part(end: End, line: Line) -> None:
+        other = end.other
+        assert other is not None
+        is_there = other.wire.is_alive and other.number in other.wire.ends
+        if is_there and end.under_way and not (line.cut or end.held):
+            other.wire.peer.part(other.number)
 
     def mend(self, source: int, target: int) -> None:
         """Restore a line: held frames are transported, or the connection has timed out."""

@@ -272,6 +272,10 @@ class Process(Exchange):
 
         self.happen(arrives)
 
+    def part(self, link: int) -> None:
+        """See :class:`Peer`."""
+        self.happen(lambda: self.replicator.heard(link, self.now_ms()))
+
     def _read(self, link: int, data: bytes) -> None:
         """Process a frame, in a slice of time where work is cut."""
         scheduler = self.region.scheduler

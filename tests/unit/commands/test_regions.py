@@ -74,6 +74,9 @@ class FakeRegions:
             "held_oldest_ms": 1.23456,
         }
 
+    def address(self, region: int) -> str:
+        return f"host{region}:{region}"
+
     def feature_levels(self) -> dict[int, int]:
         return self.levels
 
@@ -192,7 +195,7 @@ def test_members_and_who_was_removed(server: Harness) -> None:
         (3, b"unreachable", 0),
         (9, b"removed", 0),
     ]
-    assert rows[1][b"address"] == b"us.example:1002"
+    assert rows[1][b"address"] == b"host2:2"
 
 
 def test_features_name_who_holds_back(server: Harness, others: FakeRegions) -> None:

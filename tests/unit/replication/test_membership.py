@@ -152,6 +152,27 @@ def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
     assert three.local.replica_id == 3
 
 
+def test_members_that_have_moved_find_each_other_after_a_restart() -> None:
+    world = World()
+    nodes = world.cluster(2)
+
+    def are_linked() -> bool:
+        return all(node.peer(3 - node.number).state == "in_sync" for node in nodes)
+
+    world.run_until(are_linked)
+    for node in nodes:
+        node.crash(clean=True)
+        node.place += 10
+        node.address = (node.address[0], world.network.port(node.place))
+        node.start()
+        world.run_until(are_linked, 30_000)
+    for node in nodes:
+        node.crash(clean=True)
+    for node in nodes:
+        node.start()
+    world.run_until(are_linked, 30_000)
+
+
 def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
     world = World()
     one, two, three = world.cluster(3)

@@ -24,6 +24,7 @@ class FakeReplicator:
         self.links: list[int] = []
         self.received: list[bytes] = []
         self.followed: list[bool] = []
+        self.parts = 0
         self.ended = asyncio.Event()
         self.failed = asyncio.Event()
         self.news = asyncio.Event()
@@ -44,6 +45,9 @@ class FakeReplicator:
         self.received.append(payload)
         self.followed.append(more_follows)
         self.news.set()
+
+    def heard(self, link: int, now_ms: float) -> None:
+        self.parts += 1
 
     def frame_bytes_max(self, link: int) -> int:
         return 100
@@ -138,6 +142,14 @@ async def test_whether_the_next_frame_has_arrived_is_reported(ends: Ends) -> Non
     assert ends.here.followed == [True, True, False]
     link.data_received(frame[-1:])
     assert ends.here.followed == [True, True, False, False]
+
+
+async def test_each_part_of_a_long_frame_is_a_sign_of_life(ends: Ends) -> None:
+    (link,) = ends.one.links.values()
+    for byte in FRAME + b"\x01":
+        link.data_received(bytes([byte]))
+    assert ends.here.parts == len(FRAME)
+    assert numbers(ends.here) == [1]
 
 
 async def test_frames_keep_their_order_however_long_each_is_delayed(ends: Ends) -> None:

@@ -79,6 +79,9 @@ class Regions(Protocol):
     def facts(self) -> dict[str, int | float | str]:
         """Figures of this region, by their names in INFO."""
 
+    def address(self, region: int) -> str:
+        """The gossip address of a member, this region included."""
+
     def feature_levels(self) -> dict[int, int]:
         """The feature level of each member, this region included, as far as it is known."""
 

@@ -127,25 +127,25 @@ def region_list(ctx: Context, _args: list[bytes]) -> bytes:
     states = {peer.region: peer.state for peer in regions.peers()}
     states[replica.region] = "myself"
     rows = [
-        _member(replica, number, states.get(number, "unreachable"))
+        _member(replica, number, states.get(number, "unreachable"), regions.address(number))
         for number in sorted(replica.members)
     ]
     rows += [
-        _member(replica, number, "removed")
+        _member(replica, number, "removed", "")
         for number in sorted(replica.removed)
         if number not in replica.members
     ]
     return ctx.reply(rows)
 
 
-def _member(replica: Replica, number: int, state: str) -> Map:
+def _member(replica: Replica, number: int, state: str, address: str) -> Map:
     member = replica.members.get(number)
     replica_ids = [each for each in (replica.own, *replica.vector) if region_of(each) == number]
     return Map(
         [
             ("region", number),
             ("name", replica.former_names.get(number, "") if member is None else member.name),
-            ("address", "" if member is None else f"{member.host}:{member.port}"),
+            ("address", address),
             ("epoch", epoch_of(max(replica_ids, default=0))),
             ("state", state),
         ]
