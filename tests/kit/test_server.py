@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from sys import getrefcount
@@ -170,6 +171,27 @@ def test_without_a_directory_a_crash_loses_everything() -> None:
         server.crash()
         server.restart()
         assert client.get("k") is None
+
+
+def test_servers_in_memory_share_nothing() -> None:
+    with Server() as one:
+        one.execute("SET", "k", "v")
+        one.execute("SAVE")
+        with Server() as other, Server(appendonly=True), Server(appendonly=True):
+            assert other.dump() == {}
+            assert other.execute("SAVE") == b"OK"
+
+
+@pytest.mark.parametrize("options", [{}, {"persist": True}, {"unix": True}])
+def test_what_was_made_for_a_server_is_deleted(
+    options: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Server(**options) as server:  # type: ignore[arg-type]
+        server.execute("SAVE")
+        assert list(tmp_path.iterdir())
+        server.crash()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_directory_is_used_again(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from anabranch.keyspace.replica import region_of
 from anabranch.server.app import Server as LiveServer
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import differences
+from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.server import GOSSIP_PORT_ABOVE, Server
 from anabranch.testing.startable import Startable
 from anabranch.testing.worker import Worker
@@ -30,15 +30,15 @@ class Cluster(Startable):
     """Regions that write to the same streams; use it in ``with`` or ``async with``.
 
     ``Cluster()`` has the regions ``eu``, ``us`` and ``ap``, each a `Server` that is an attribute of
-    that name. ``persist`` is the directory below which each keeps its data; without it the data is
-    deleted at the end. ``settings`` are directives for all of them, with underscores. All have one
+    that name. ``persist`` is the directory below which each keeps its data; without it, or with
+    True, the data is deleted at the end. ``settings`` are directives for all of them, with underscores. All have one
     clock.
     """
 
     def __init__(
         self,
         *names: str,
-        persist: str | Path | None = None,
+        persist: str | Path | bool | None = None,
         seed: int | None = None,
         **settings: Any,
     ) -> None:
@@ -48,19 +48,18 @@ class Cluster(Startable):
             raise ValueError("a cluster has two regions or more, each with a name of its own")
         self.clock = Clock()
         self.regions: dict[str, Server] = {}
-        self._persist = persist
+        self._kept_in = None if persist is None or isinstance(persist, bool) else Path(persist)
         self._seed = seed
         self._settings = settings
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._own: OwnDirectory | None = None
         self._worker: Worker | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Start all regions and return when each takes writes and knows of all others."""
-        if self._persist is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="anabranch-")
-        root = Path(self._temporary.name if self._temporary else str(self._persist))
+        own = self._own = self._own or OwnDirectory()
+        root = self._kept_in or own.path
         self._worker = Worker()
         try:
             for number, name in enumerate(self.names, 1):
@@ -100,9 +99,9 @@ class Cluster(Startable):
         if self._worker is not None:
             self._worker.close()
             self._worker = None
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
+        if self._own is not None:
+            self._own.remove()
+            self._own = None
 
     # -- regions ------------------------------------------------------------------------------
 

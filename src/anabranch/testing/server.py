@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 import secrets
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from anabranch.server.logs import LOGGER
 from anabranch.server.stop import abandon, orderly_stop
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
+from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.disk import Disk
 from anabranch.testing.seen import Seen, our_session
 from anabranch.testing.startable import Startable
@@ -74,14 +74,14 @@ class Server(Startable):
         self.port = 0
         self.unix_path = ""
         self._given = settings
-        self._persist = persist
+        self._keeps = bool(persist)
+        self._kept_in = None if isinstance(persist, bool) else Path(persist).absolute()
         self._unix = unix
         self._shared = worker
         self._worker: Worker | None = None
         self._live: LiveServer | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._directory: Path | None = None
+        self._own: OwnDirectory | None = None
         self._seen = Seen()
         self.clock.on_change(self._look_at_time)
 
@@ -121,37 +121,26 @@ class Server(Startable):
 
     def _words(self) -> list[str]:
         """The settings as words of a command line."""
-        directory = self._data()
+        own = self._own = self._own or OwnDirectory()
+        directory = self._kept_in or own.path
+        directory.mkdir(parents=True, exist_ok=True)
         given: dict[str, object] = {
             "bind": HOST,
             "port": self.port,
-            "appendonly": "yes" if self._persist else "no",
+            "appendonly": "yes" if self._keeps else "no",
             "appendfsync": "no",
             "enable-debug-command": "yes",
-            "dir": directory or tempfile.gettempdir(),
-            "appenddirname": "data" if directory else "anabranch-keeps-nothing",
+            "dir": directory,
+            "appenddirname": "data",
         }
         if "region_id" in self._given:
             given["port"] = self.port or _free_port(with_gossip=True)
         elif self._unix:
             given["port"] = self.port or _free_port()  # with a socket, 0 means no port
         if self._unix:
-            self.unix_path = self.unix_path or f"{tempfile.mkdtemp(prefix='anabranch-')}/socket"
-            given["unixsocket"] = self.unix_path
+            given["unixsocket"] = self.unix_path = str(own.path / "socket")
         given |= {name.replace("_", "-"): value for name, value in self._given.items()}
         return [word for name, value in given.items() for word in (f"--{name}", _text(value))]
-
-    def _data(self) -> Path | None:
-        if self._persist is False:
-            return None
-        if self._directory is None:
-            if self._persist is True:
-                self._temporary = tempfile.TemporaryDirectory(prefix="anabranch-")
-                self._directory = Path(self._temporary.name)
-            else:
-                self._directory = Path(str(self._persist)).absolute()
-                self._directory.mkdir(parents=True, exist_ok=True)
-        return self._directory
 
     async def _stop_when_asked(self, live: LiveServer) -> None:
         """SHUTDOWN ends a server as it ends a process."""
@@ -205,15 +194,12 @@ class Server(Startable):
             worker.close()
 
     def close(self) -> None:
-        """Stop, and delete a directory of data that was made for it."""
+        """Stop, and delete the directory that was made for it."""
         self.stop()
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = self._directory = None
-        if self.unix_path:
-            with suppress(OSError):
-                Path(self.unix_path).parent.rmdir()
-            self.unix_path = ""
+        self.unix_path = ""
+        if self._own is not None:
+            self._own.remove()
+            self._own = None
 
     # -- where it is --------------------------------------------------------------------------
 
