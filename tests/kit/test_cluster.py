@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
+from pathlib import Path
 
 import pytest
 import redis
@@ -103,6 +104,24 @@ def test_a_region_that_crashed_catches_up() -> None:
         cluster.us.restart()
         cluster.settle()
         assert [fields["n"] for _, fields in us.xrange("s")] == ["1", "2"]
+
+
+def test_a_cluster_starts_again_with_its_data(tmp_path: Path) -> None:
+    for expected in (2, 4):
+        with Cluster("eu", "us", persist=tmp_path) as cluster:
+            for region in cluster:
+                region.execute("XADD", "s", "*", "f", "v")
+            cluster.settle()
+            cluster.assert_converged()
+            assert cluster.us.execute("XLEN", "s") == expected
+
+
+def test_a_cluster_may_say_that_its_data_is_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Cluster("eu", "us", persist=True):
+        assert not list(tmp_path.iterdir())
 
 
 def test_regions_share_a_clock() -> None:

@@ -12,7 +12,7 @@ from anabranch.server.app import Server as LiveServer
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import differences
 from anabranch.testing.directory import OwnDirectory
-from anabranch.testing.server import GOSSIP_PORT_ABOVE, Server
+from anabranch.testing.server import Server
 from anabranch.testing.startable import Startable
 from anabranch.testing.worker import Worker
 
@@ -31,8 +31,8 @@ class Cluster(Startable):
 
     ``Cluster()`` has the regions ``eu``, ``us`` and ``ap``, each a `Server` that is an attribute of
     that name. ``persist`` is the directory below which each keeps its data; without it, or with
-    True, the data is deleted at the end. ``settings`` are directives for all of them, with underscores. All have one
-    clock.
+    True, the data is deleted at the end. ``settings`` are directives for all of them, with
+    underscores. All have one clock.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Cluster(Startable):
         first = next(iter(self.regions.values()), None)
         enters: dict[str, Any] = {"cluster_create": True}
         if first is not None:
-            enters = {"join": f"{first.host}:{first.port + GOSSIP_PORT_ABOVE}"}
+            enters = {"join": f"{first.host}:{first.call(_gossip_port)}"}
         return Server(
             persist=directory,
             seed=None if self._seed is None else self._seed + number,
@@ -216,6 +216,11 @@ class Cluster(Startable):
 
 def _vector(live: LiveServer) -> dict[int, int]:
     return dict(live.region.replica.vector)
+
+
+def _gossip_port(live: LiveServer) -> int:
+    assert live.regions is not None
+    return live.regions.gossip_port
 
 
 def _listed(found: list[str]) -> str:

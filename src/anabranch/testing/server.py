@@ -16,8 +16,9 @@ import hiredis
 from anabranch.commands.execution.context import Context
 from anabranch.config.load import load
 from anabranch.errors import CommandError, ConfigError
+from anabranch.node.identity import recall
 from anabranch.server.app import Server as LiveServer
-from anabranch.server.disk import DataDirectory
+from anabranch.server.disk import DataDirectory, Directory
 from anabranch.server.listener import bind_all, bind_free_port
 from anabranch.server.logs import LOGGER
 from anabranch.server.stop import abandon, orderly_stop
@@ -100,7 +101,9 @@ class Server(Startable):
         return self
 
     async def _begin(self, loop_name: str) -> None:
-        settings = load(self._words()).settings
+        loaded = load(self._words())
+        settings = loaded.settings
+        recall(loaded, Directory(Path(settings.dir) / settings.appenddirname))
         live = LiveServer(
             settings,
             loop_name=loop_name,
