@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from anabranch.errors import ConfigError
 from anabranch.server.app import Server as LiveServer
 from anabranch.stream.stream import Stream
 from anabranch.testing import CommandFailedError, Server
@@ -194,6 +196,26 @@ def test_what_was_made_for_a_server_is_deleted(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("options", [{"unix": True}, {"persist": True}])
+def test_a_start_that_fails_leaves_nothing_behind(
+    options: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    server = Server(maxmemory="x", **options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="maxmemory"):
+        server.start()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_restart_that_fails_leaves_the_data() -> None:
+    with Server(persist=True) as server:
+        server.execute("SET", "k", "v")
+        server.stop()
+        with socket.create_server((server.host, server.port)), pytest.raises(ConfigError):
+            server.start()
+        assert server.start().dump() == {"k": "v"}
+
+
 def test_a_directory_is_used_again(tmp_path: Path) -> None:
     for expected in (1, 2):
         with Server(persist=tmp_path) as server, client_of(server) as client:
@@ -300,6 +322,14 @@ def test_a_password_and_rules_do_not_stop_the_kit() -> None:
             server.execute("LPUSH", "s", "x")
         with pytest.raises(CommandFailedError, match="would wait"):
             server.execute("BLPOP", "nothing", 0)
+
+
+@pytest.mark.parametrize("password", ["secret", "--p@ss/w?rd# %é", "-"])
+def test_an_address_has_the_password(password: str) -> None:
+    with Server(unix=True, requirepass=password) as server:
+        for url in (server.url, server.unix_url):
+            with redis.Redis.from_url(url) as client:
+                assert client.ping()
 
 
 def test_save_is_done_when_it_returns_and_says_if_it_failed(tmp_path: Path) -> None:

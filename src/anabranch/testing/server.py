@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import hiredis
 
@@ -74,6 +75,7 @@ class Server(Startable):
         self.host = HOST
         self.port = 0
         self.unix_path = ""
+        self._login = ""  # of the default user, as an address has it
         self._given = settings
         self._keeps = bool(persist)
         self._kept_in = None if isinstance(persist, bool) else Path(persist).absolute()
@@ -92,11 +94,14 @@ class Server(Startable):
         """Start; returns itself. A server that was stopped starts with what it had kept."""
         if self._live is not None:
             raise RuntimeError("the server is running")
+        is_first = self._own is None
         self._worker = self._shared or Worker()
         try:
             self._worker.run(self._begin(self._worker.loop_name))
         except BaseException:
             self._end_worker()
+            if is_first:  # a later one leaves the data for another attempt
+                self.close()
             raise
         return self
 
@@ -119,6 +124,8 @@ class Server(Startable):
             raise
         self._live = live
         self.port = settings.port
+        password = quote(settings.requirepass, safe="")
+        self._login = f":{password}@" if password else ""
         RUNNING[self.port] = self
         self._stopping = asyncio.get_running_loop().create_task(self._stop_when_asked(live))
 
@@ -143,7 +150,7 @@ class Server(Startable):
         if self._unix:
             given["unixsocket"] = self.unix_path = str(own.path / "socket")
         given |= {name.replace("_", "-"): value for name, value in self._given.items()}
-        return [word for name, value in given.items() for word in (f"--{name}", _text(value))]
+        return [f"--{name}={_text(value)}" for name, value in given.items()]
 
     async def _stop_when_asked(self, live: LiveServer) -> None:
         """SHUTDOWN ends a server as it ends a process."""
@@ -208,13 +215,13 @@ class Server(Startable):
 
     @property
     def url(self) -> str:
-        """For any client library: ``redis://127.0.0.1:port``."""
-        return f"redis://{self.host}:{self.port}"
+        """For any client library: ``redis://127.0.0.1:port``, with ``:password@`` if it has one."""
+        return f"redis://{self._login}{self.host}:{self.port}"
 
     @property
     def unix_url(self) -> str:
         """The same for the Unix socket, which it has if ``unix=True`` was given."""
-        return f"unix://{self.unix_path}"
+        return f"unix://{self._login}{self.unix_path}"
 
     @property
     def is_running(self) -> bool:
