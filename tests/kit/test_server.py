@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from sys import getrefcount
 
@@ -153,6 +154,25 @@ def test_the_next_calls_of_a_command_fail() -> None:
         client.xgroup_create("s", "g")
         with pytest.raises(ValueError, match="no command 'XAD'"):
             server.fail_next("XAD", "ERR no")
+
+
+def test_flush_ends_what_a_test_has_set_up() -> None:
+    with Server() as server, client_of(server) as client:
+        server.fail_next("FLUSHALL", "ERR not now")
+        server.clock.freeze()
+        server.clock.advance(86_400)
+        client.execute_command("CLIENT", "PAUSE", 1_000_000)
+        writer = threading.Thread(target=lambda: client.set("k", "v"))
+        writer.start()
+        wait_until(
+            lambda: server.call(lambda live: len(live.region.dispatcher.postponed)) == 1,
+            "the write is held back",
+        )
+        server.flush()
+        writer.join(10)
+        assert not writer.is_alive()
+        assert server.dump() == {}
+        assert abs(time.time() - int(server.execute("TIME")[0])) < 3600
 
 
 def test_what_was_answered_survives_a_crash_and_nothing_else() -> None:

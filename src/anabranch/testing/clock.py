@@ -56,10 +56,19 @@ class Clock(RealClock):
             self._ahead_us = self._stopped_us - time.time_ns() // 1000
             self._stopped_us = None
 
+    def reset(self) -> None:
+        """Follow the system's clock again, at its time."""
+        self._stopped_us = None
+        self._ahead_us = 0
+        self._tell()
+
     def _set(self, now_us: int) -> None:
         if self._stopped_us is not None:
             self._stopped_us = now_us
         else:
             self._ahead_us = now_us - time.time_ns() // 1000
+        self._tell()
+
+    def _tell(self) -> None:
         for look in self._on_change:
             look()

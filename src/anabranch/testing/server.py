@@ -71,6 +71,7 @@ class Server(Startable):
         """Nothing is started yet."""
         self.seed = secrets.randbelow(1 << 32) if seed is None else seed
         self.clock = clock or Clock()
+        self._has_own_clock = clock is None
         self.disk = Disk()
         self.host = HOST
         self.port = 0
@@ -245,15 +246,21 @@ class Server(Startable):
         return worker.call(function, live)
 
     def flush(self) -> None:
-        """Delete all data, and what `fail_next` and `Disk.full` have set up."""
-        self.disk.free()
+        """Delete all data; end a CLIENT PAUSE and what `fail_next` and `Disk.full` have set up.
 
-        def flush(live: LiveServer) -> None:
-            _execute(live, ("FLUSHALL",))
+        A clock of its own follows the system's clock again.
+        """
+        self.disk.free()
+        if self._has_own_clock:
+            self.clock.reset()
+
+        def end_faults(live: LiveServer) -> None:
             for entry in live.region.dispatcher.all_entries():
                 entry.function = entry.command.function
+            _execute(live, ("CLIENT", "UNPAUSE"))
 
-        self.call(flush)
+        self.call(end_faults)  # in a turn of its own: what the pause held back runs before the next
+        self.execute("FLUSHALL")
         self._seen.clear()
 
     def fail_next(self, command: str, error: str, times: int = 1) -> None:
