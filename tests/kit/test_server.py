@@ -352,6 +352,36 @@ def test_an_address_has_the_password(password: str) -> None:
                 assert client.ping()
 
 
+def test_a_process_that_was_forked_leaves_the_server_alone() -> None:
+    program = """
+import os, signal, sys
+from anabranch.testing import Cluster, Server
+
+with Server(persist=True) as server, Cluster("eu", "us", persist=True) as cluster:
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        for call in (server.crash, lambda: server.execute("PING"), cluster.settle):
+            try:
+                call()
+            except RuntimeError as problem:
+                print(problem)
+        sys.exit(7)  # closes both, as it seems
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for each in (server, *cluster):
+        each.execute("XADD", "s", "*", "f", "v")
+        each.execute("SAVE")
+    print(status)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, text=True
+    )
+    *refusals, status = done.stdout.splitlines()
+    assert (status, done.stderr) == ("7", "")
+    assert len(refusals) == 3
+    assert all("from which this one was forked" in each for each in refusals)
+
+
 def test_save_is_done_when_it_returns_and_says_if_it_failed(tmp_path: Path) -> None:
     with Server(persist=tmp_path) as server:
         server.execute("XADD", "s", "1-1", "f", "v")

@@ -164,9 +164,12 @@ class Server(Startable):
             _take_apart(live)
 
     def stop(self) -> None:
-        """Stop in good order; nothing happens if it is not running. Its data can be used again."""
+        """Stop in good order; nothing happens if it is not running, or in a process that was forked.
+
+        Its data can be used again.
+        """
         worker, live, stopping = self._worker, self._live, self._stopping
-        if worker is None:
+        if worker is None or worker.is_elsewhere:
             return
         try:
             if live is not None:
