@@ -164,9 +164,9 @@ class Server(Startable):
             _take_apart(live)
 
     def stop(self) -> None:
-        """Stop in good order; nothing happens if it is not running, or in a process that was forked.
+        """Stop in good order; its data can be used again.
 
-        Its data can be used again.
+        Nothing happens if it is not running, or in a process that was forked from its own.
         """
         worker, live, stopping = self._worker, self._live, self._stopping
         if worker is None or worker.is_elsewhere:
