@@ -68,8 +68,9 @@ local table_library = {
   concat = concat, foreach = table.foreach, foreachi = table.foreachi, getn = table.getn,
   maxn = table.maxn, remove = table.remove, setn = table.setn, sort = table.sort,
   insert = function(list, ...)
-    local position = ...
-    if select("#", ...) == 2 and (tonumber(position) or 0) < 0 then
+    local position = tonumber((...)) or 0
+    -- Lua converts it to 32 bits; from a negative one it would count up to the end of the list.
+    if select("#", ...) == 2 and not (position >= 0 and position < 2147483648) then
       error("bad argument #2 to 'insert' (position out of bounds)", 2)
     end
     return insert(list, ...)

@@ -51,7 +51,7 @@ class CommandFailedError(Exception):
 
 
 class Server(Startable):
-    """A stream server; use it in ``with`` or ``async with``, or call `start` and `stop`.
+    """A stream server; use it in ``with`` or ``async with``, or call `start` and `close`.
 
     ``persist`` is the directory of its data, or True for one that is deleted at the end; without it
     data lives in memory. ``settings`` are directives of the configuration with underscores:

@@ -142,6 +142,11 @@ def test_a_script_logs_text(server: Harness) -> None:
     ev(server, "redis.log(redis.LOG_WARNING, 'h\\195\\164', 2, '\\255')")
     level, event, fields = server.host.logs[-1]
     assert (level, event, fields["text"]) == ("warning", "script.log", "h\u00e4 2 \\xff")
+    for number, name in enumerate(
+        ("debug", "verbose", "info", "warning")
+    ):  # as the server has them
+        ev(server, f"redis.log({number}, 'x')")
+        assert server.host.logs[-1][0] == name
 
 
 def test_scripts_without_writes(server: Harness) -> None:
@@ -183,6 +188,7 @@ def test_acl_is_asked_for_each_command() -> None:
     )
     assert ev(server, "return redis.acl_check_cmd('GET', 'b')", session=joe) is None
     assert ev(server, "return redis.acl_check_cmd('GET', 'a')", session=joe) == 1
+    assert ev(server, "return redis.acl_check_cmd('SET')", session=joe) == 1
     entry = server.do("ACL", "LOG", "1")[0]
     assert entry[entry.index(b"context") + 1] == b"lua"
 

@@ -81,6 +81,9 @@ def test_nothing_is_left_for_the_next_script(server: Harness) -> None:
         "return cjson.decode(('['):rep(100000))",
         "return loadstring(('('):rep(100000))()",
         "table.insert({}, -2 ^ 31, 1)",
+        "table.insert({}, 2 ^ 31, 1)",
+        "table.insert({}, 2 ^ 32 - 1, 1)",
+        "table.insert({}, 0 / 0, 1)",
     ],
 )
 def test_scripts_that_want_too_much_fail_and_the_next_one_runs(

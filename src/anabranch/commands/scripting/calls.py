@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls"]
 
-_LEVELS: Final = ("debug", "info", "notice", "warning")
+_LEVELS: Final = ("debug", "verbose", "info", "warning")
 
 
 _SENDING: Final = ("publish", "spublish")

@@ -66,6 +66,8 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     registered = machine.loaded.get(library)
     if registered is None:
         registered = machine.loaded[library] = _load(machine, library.code)
+    if name not in registered:  # a library may register others each time it runs
+        raise CommandError("ERR Function not found")
     body = registered[name][0]
     calls = Calls(ctx, machine, name, args, flags, is_read_only=is_read_only, is_function=True)
     return run_as_transaction(ctx, calls, body, args[3 : 3 + count], args[3 + count :])

@@ -121,6 +121,8 @@ def _shown(ctx: Context, value: StringValue | None) -> bytes:
 
 def keys_of_set(args: list[bytes]) -> list[tuple[int, str]]:
     """The key of a SET, with the flags of its use: only GET reads it."""
+    if len(args) < 2:  # a script may ask whether it may call it
+        return []
     reads = b"GET" in map(bytes.upper, args[3:])
     return [(1, "RW access update" if reads else "OW update")]
 
