@@ -36,7 +36,7 @@ from anabranch.oplog.compression import Compressor
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.region.region import Region
 from anabranch.replication.frames import Refusal
-from anabranch.replication.interface import Local, ReplicationConfig, Transport
+from anabranch.replication.interface import Address, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session, Stage
 from anabranch.replication.receiving import Receiver
@@ -111,6 +111,7 @@ class _Local:
         self._target = target
         self.cluster_id = "c"
         self.removed: dict[int, int] = target.replica.removed
+        self.addresses: dict[int, Address] = {}
         self.is_full = self.is_over = self.is_joining = False
 
     @property
@@ -133,6 +134,9 @@ class _Local:
 
     def reopen(self, epoch: int) -> None:
         pass
+
+    def note_addresses(self, addresses: Mapping[int, Address]) -> None:
+        str(addresses)
 
     def report_event(self, event: str, **facts: object) -> None:
         str(facts)

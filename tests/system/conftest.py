@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,11 @@ def no_server_is_left() -> Iterator[None]:
     """Whatever a test came to, its servers end with it."""
     yield
     kill_servers_in_directories()
+
+
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Programs that are started obey SIGHUP, also if the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

@@ -225,6 +225,7 @@ def test_ctrl_c_stops_all_regions_in_good_order(terminal: Terminal) -> None:
     assert kept
 
 
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ended_while_it_starts_it_leaves_no_region(terminal: Terminal, number: int) -> None:
     """A region that has not got its directory yet is ended, too."""

@@ -261,6 +261,7 @@ def test_top_on_a_terminal_and_off_it(cluster: Cluster) -> None:
         assert "topped" in [row["key"] for row in look["streams"]]
 
 
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_top_leaves_the_terminal_as_it_was(alone: Server, number: int) -> None:
     with Terminal([*PROGRAM, "top", "-p", str(alone.port)]) as terminal:
