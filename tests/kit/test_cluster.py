@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.server.listener import bind_all
 from anabranch.testing import Cluster, NotConvergedError, Server, server
-from anabranch.testing.server import GOSSIP_PORT_ABOVE
 
 
 def client_of(region: Server) -> redis.Redis:

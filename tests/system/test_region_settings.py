@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis
 
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.testing import Cluster
-from anabranch.testing.server import GOSSIP_PORT_ABOVE
 from tests.support.inspection import info, wait_until
 from tests.support.servers import free_port
 from tests.support.wire import RespClient

@@ -30,12 +30,12 @@ from anabranch.cli.cluster_servers import (
 )
 from anabranch.cli.cluster_view import ClusterView, table
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 
 __all__ = ["command"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-GOSSIP_ABOVE: Final = 10000
 WATCH_S: Final = 0.2
 
 
@@ -156,7 +156,7 @@ def _files(directory: Path, names: list[str] | None, port: int | None) -> Cluste
         return ClusterFiles(
             directory,
             [
-                Member(index + 1, name, first + index, first + index + GOSSIP_ABOVE)
+                Member(index + 1, name, first + index, first + index + GOSSIP_PORT_ABOVE)
                 for index, name in enumerate(names or ["eu", "us", "ap"])
             ],
         )

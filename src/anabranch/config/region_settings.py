@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.config.kinds import Addresses, Choice, Integer, Memory, Secret, Text, Words, YesNo
 from anabranch.config.rows import row
 
-__all__ = ["RegionSettings"]
+__all__ = ["GOSSIP_PORT_ABOVE", "RegionSettings"]
+
+GOSSIP_PORT_ABOVE: Final = 10_000
+"""How far the gossip port is above the port for clients, unless it is set."""
 
 
 class RegionSettings:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from anabranch.compiling import mypyc_attr
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["Exchange"]
 
 TICK_S: Final = 0.05
-
-GOSSIP_ABOVE: Final = 10_000
-"""How far the gossip port is above the port for clients, unless it is set."""
 
 PORT_MAX: Final = 65_535
 
@@ -159,15 +157,15 @@ class Exchange(RegionLocal):
     def gossip_port(self) -> int:
         """The gossip port of this region: by default 10000 above the port for clients."""
         settings = self._settings
-        return settings.gossip_port or settings.port + GOSSIP_ABOVE
+        return settings.gossip_port or settings.port + GOSSIP_PORT_ABOVE
 
     def _check_port(self) -> None:
         """Raise ConfigError for a port that cannot be opened, before the region's file has it."""
         settings, port = self._settings, self.gossip_port
         if port > PORT_MAX:
             raise ConfigError(
-                f"gossip-port is port plus {GOSSIP_ABOVE} unless set, and {port} is not a port; "
-                "set gossip-port"
+                f"gossip-port is port plus {GOSSIP_PORT_ABOVE} unless set, and {port} is not a "
+                "port; set gossip-port"
             )
         if port in (settings.port, settings.tls_port, settings.http_port):
             raise ConfigError(f"gossip-port {port} is a port for clients as well; set another one")

@@ -16,6 +16,7 @@ import hiredis
 
 from anabranch.commands.execution.context import Context
 from anabranch.config.load import load
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.server.app import Server as LiveServer
@@ -34,8 +35,6 @@ from anabranch.testing.worker import Worker
 __all__ = ["RUNNING", "CommandFailedError", "Server"]
 
 HOST: Final = "127.0.0.1"
-GOSSIP_PORT_ABOVE: Final = 10_000
-"""A region listens for others on the port of its clients and so many."""
 
 Word = bytes | str | int | float
 

@@ -30,6 +30,7 @@ from anabranch.cli.cluster_servers import (
     wait_entered,
 )
 from anabranch.cli.demo.story import Late
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 
 __all__ = ["NAMES", "STREAM", "World", "connect", "names"]
 
@@ -38,7 +39,6 @@ STREAM: Final = "orders"
 """The stream that every region writes."""
 
 FIRST_PORT: Final = 7379
-GOSSIP_ABOVE: Final = 10000
 PORT_TRIES: Final = 20
 ANSWER_S: Final = 10.0
 SETTLE_S: Final = 60.0
@@ -207,7 +207,7 @@ def _members(count: int, *, with_page: bool) -> list[Member]:
     for attempt in range(PORT_TRIES):
         first = FIRST_PORT + 100 * attempt
         members = [
-            Member(index + 1, name, first + index, first + index + GOSSIP_ABOVE)
+            Member(index + 1, name, first + index, first + index + GOSSIP_PORT_ABOVE)
             for index, name in enumerate(NAMES[:count])
         ]
         try:
