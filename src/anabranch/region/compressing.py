@@ -49,6 +49,10 @@ class Compressing:
         self._opens_before = 0  # when the last round began
         self._steps: Iterator[None] | None = None
 
+    def rest_no_longer(self) -> None:
+        """Begin the next round as soon as the present one has ended: the clock was set back."""
+        self._due_ms = self._early_ms = 0
+
     def begin_if_due(self, now_ms: int) -> None:
         """Begin a round, unless one is under way or the last one was not long ago."""
         cache = self._region.keyspace.block_cache

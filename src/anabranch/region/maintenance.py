@@ -54,6 +54,7 @@ class Maintenance:
         self._merging = merging
         self._sweep_later = sweep_later
         self._compressing = Compressing(region)
+        self._ran_ms = 0  # the clock at the last run
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
         self._producers_cursor = 0
@@ -62,6 +63,10 @@ class Maintenance:
         """Do one slice of each kind of work."""
         region = self._region
         region.context.set_time(now_ms)
+        if now_ms < self._ran_ms:  # the clock was set back: what is due has no meaning any more
+            self._producers_due_ms = 0
+            self._compressing.rest_no_longer()
+        self._ran_ms = now_ms
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
             self._waking.unpause()
         if self._expire_keys():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.region_harness import Harness
 from tests.support.streams import (
     BOTH_PROTOCOLS,
     INVALID_ID,
@@ -105,6 +106,19 @@ def test_equal_values_change_nothing(rest: str) -> None:
     s = _stream()
     s.run(f"XCFGSET s {rest}", "XADD s IDMP p i * f v")
     assert s.info()["length"] == 1
+
+
+def test_ids_are_forgotten_after_the_clock_was_set_back() -> None:
+    """A round is due a second after the last one, whatever the clock said then."""
+    harness = Harness()
+    harness.advance(3_600_000)
+    harness.advance(-3_600_000)
+    harness.do("XADD", "s", "IDMP", "p", "i", "*", "f", "v")
+    for _ in range(102):
+        harness.advance(1000)
+    reply = harness.do("XINFO", "STREAM", "s")
+    info = dict(zip(reply[::2], reply[1::2], strict=True))
+    assert info[b"iids-tracked"] == 0
 
 
 def test_other_streams_keep_their_settings() -> None:

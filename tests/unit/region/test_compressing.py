@@ -48,6 +48,16 @@ def wait(harness: Harness, ms: int = 2 * AGE_MS) -> None:
         harness.advance(1000)
 
 
+def test_blocks_are_compressed_after_the_clock_was_set_back() -> None:
+    harness = filled()
+    harness.advance(3_600_000)
+    harness.advance(-3_600_000)
+    for number in range(ENTRIES):
+        harness.raw("XADD", "s", "*", "sensor", f"t{number % 10}")
+    wait(harness, 3 * AGE_MS)
+    assert compressed(harness) == len(blocks(harness)) - 1
+
+
 def test_blocks_that_are_full_for_a_while_are_compressed() -> None:
     harness = filled()
     before = harness.do("XRANGE", "s", "-", "+")
