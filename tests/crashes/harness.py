@@ -21,6 +21,7 @@ from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.driver import LoopDriver
 from anabranch.server.gossip import Gossip
+from anabranch.server.regions import Regions
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedWorker
 
@@ -150,9 +151,11 @@ class World:
             place=MemoryPlace(self.disk),
             driver=_Driver(self._chance),
         )
+        server.listeners.bind = lambda: None  # type: ignore[method-assign]
         server.listeners.open = _nobody_listens  # type: ignore[method-assign]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Gossip, "open", _nobody_listens)
+            patch.setattr(Regions, "bind", lambda _: None)
+            patch.setattr(Gossip, "open", lambda *_: None)
             await server.start()
 
     def connect(self, told: Callable[[bytes], None]) -> Wire:

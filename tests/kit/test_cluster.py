@@ -27,7 +27,7 @@ def test_a_port_of_regions_that_is_taken_is_passed_over(monkeypatch: pytest.Monk
 
         def chosen(bind: str, backlog: int) -> list[socket.socket]:
             first = next(choices, None)
-            return choose(bind, backlog) if first is None else bind_all(bind, first, backlog)
+            return choose(bind, backlog) if first is None else bind_all(bind, first)
 
         monkeypatch.setattr(server, "bind_free_port", chosen)
         with Cluster("eu", "us") as cluster:

@@ -13,7 +13,7 @@ import msgspec
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
-from anabranch.server.gossip import Gossip
+from anabranch.server.gossip import Gossip, bound
 from tests.support.counted_region import CountedRegion
 from tests.support.replication_world import World
 from tests.support.servers import free_port
@@ -45,7 +45,7 @@ class KnownPeer:
         self._replicator = Replicator(
             self._local, self._gossip, self._config, random.SystemRandom()
         )
-        await self._gossip.open(self._replicator, "127.0.0.1", self._port)
+        self._gossip.open(self._replicator, bound("127.0.0.1", self._port))
         self._ticking = asyncio.create_task(self._tick())
         async with asyncio.timeout(ENTER_S):
             await _until(lambda: self._replicator.caught_up)

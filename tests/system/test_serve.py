@@ -139,6 +139,32 @@ def test_an_impossible_gossip_port_is_not_recorded(
     assert not list(tmp_path.rglob("region"))
 
 
+def test_a_gossip_port_that_is_taken_is_not_recorded(tmp_path: Path) -> None:
+    words = ("--port", str(free_port()), "--region-id", "1", "--cluster-create", "yes")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", *words, "--gossip-port", str(port), "--dir", str(tmp_path))
+    assert f"gossip-port {port} on 127.0.0.1 is already in use" in done.stderr
+    assert not list(tmp_path.rglob("region"))
+
+
+def test_a_region_on_a_port_of_the_system_records_its_gossip_port(tmp_path: Path) -> None:
+    words = ("--region-id", "1", "--cluster-create", "yes", "--dir", str(tmp_path))
+    with subprocess.Popen([*COMMAND, "serve", "--port", "0", *words], stdout=-1) as process:
+        try:
+            assert process.stdout is not None
+            ready = next(line for line in map(bytes.decode, process.stdout) if "Ready to" in line)
+            found = re.search(r"gossip port (\d+), on 127\.0\.0\.1:(\d+)", ready)
+            assert found is not None
+            (noted,) = tmp_path.rglob("region")
+            assert json.loads(noted.read_text())["gossip-port"] == int(found[1])
+            with RespClient(port=int(found[2])) as client:
+                assert f"127.0.0.1:{found[1]}" in str(client.call("AB.REGION", "LIST"))
+        finally:
+            process.terminate()
+            process.communicate(timeout=SECONDS)
+
+
 def test_a_start_that_is_refused_leaves_the_pid_file_of_the_other(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with AnabranchServer(tmp_path, extra=["--pidfile", str(pid)]) as server:

@@ -49,8 +49,6 @@ __all__ = ["Exchange"]
 
 TICK_S: Final = 0.05
 
-PORT_MAX: Final = 65_535
-
 COMPARE_S: Final = 0.01
 """The pause between two slices of work for the digest exchange."""
 
@@ -120,14 +118,13 @@ class Exchange(RegionLocal):
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
         """Call this after recovery, when the log can be written.
 
-        Raises :class:`OSError`; :class:`ConfigError` if the settings name no cluster, or no port.
+        Raises :class:`OSError`; :class:`ConfigError` if the settings name no cluster.
 
         ``was_cut``: recovery has cut off the end of the log.
         """
         settings = self._settings
         if not (self.replica.cluster_id or settings.cluster_create or settings.join):
             raise ConfigError(HAS_NO_CLUSTER)
-        self._check_port()
         self.open_log(storage, log)
         self._epoch_file = EpochFile(storage)
         self._durability.on_taken = self.taken
@@ -158,17 +155,6 @@ class Exchange(RegionLocal):
         """The gossip port of this region: by default 10000 above the port for clients."""
         settings = self._settings
         return settings.gossip_port or settings.port + GOSSIP_PORT_ABOVE
-
-    def _check_port(self) -> None:
-        """Raise ConfigError for a port that cannot be opened, before the region's file has it."""
-        settings, port = self._settings, self.gossip_port
-        if port > PORT_MAX:
-            raise ConfigError(
-                f"gossip-port is port plus {GOSSIP_PORT_ABOVE} unless set, and {port} is not a "
-                "port; set gossip-port"
-            )
-        if port in (settings.port, settings.tls_port, settings.http_port):
-            raise ConfigError(f"gossip-port {port} is a port for clients as well; set another one")
 
     def connect(
         self, transport: Transport, run_id: str, *, feature_level: int | None = None

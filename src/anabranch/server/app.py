@@ -108,15 +108,18 @@ class Server:
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Recover the data, take over users and settings, listen, start the timers."""
+        """Take the ports, recover the data, take over users, listen, start the timers."""
         self._stop_requested = asyncio.get_running_loop().create_future()
         self.region.scheduler.drive(self._ask_for_turn)
         config_commands.apply_all(self.region.context)
+        self.listeners.bind()
+        if self.regions is not None:
+            self.regions.bind()
         self.persistence.start()
         load_users(self.region, self.settings)
         await self.listeners.open()
         if self.regions is not None:
-            await self.regions.start()
+            self.regions.start()
         self.http.open()
         self._tick()
 
@@ -134,6 +137,8 @@ class Server:
     def close(self) -> None:
         """Free what the end of the process would free, after any kind of stop."""
         self.listeners.close()
+        if self.regions is not None:
+            self.regions.release()
         self.region.abandon_exclusive()
         self.persistence.close()
         self.host.free_machine()

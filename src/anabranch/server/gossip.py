@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from anabranch.scheduling import Scheduler
 from anabranch.server.acceptor import Acceptor
 from anabranch.server.admission import Admission, Kind
-from anabranch.server.listener import bind_all
+from anabranch.server.listener import bind_all, listening
 from anabranch.server.logs import emit_sparingly
 from anabranch.server.tls import expires_in, names_in, sentence
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from anabranch.server.admission import Place
     from anabranch.server.tls import RegionTls
 
-__all__ = ["Fault", "Gossip"]
+__all__ = ["Fault", "Gossip", "bound"]
 
 _LENGTH: Final = struct.Struct("<I")
 DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20
 """The unsent bytes above which a slow peer is disconnected; it must request them again."""
 BACKLOG: Final = 128
+_OPTION: Final = "--gossip-port"
 AGAIN_S: Final = 60.0
 """The interval between two reports of the same failure of a handshake."""
 ANY_S: Final = 1.0
@@ -304,6 +305,11 @@ def _why_not(problem: OSError) -> str:
     return os.strerror(problem.errno)
 
 
+def bound(bind: str, port: int) -> list[socket.socket]:
+    """Sockets that have the gossip port; raises :class:`ConfigError` if that is impossible."""
+    return bind_all(bind, port, _OPTION)
+
+
 class Gossip:
     """See :class:`anabranch.replication.interface.Transport`."""
 
@@ -354,10 +360,13 @@ class Gossip:
         """A monotonic clock; that of uvloop has only whole milliseconds."""
         return time.monotonic() * 1000
 
-    async def open(self, replicator: Replicator, bind: str, port: int) -> None:
-        """Listen for other regions; raises :class:`ConfigError` if that is impossible."""
+    def open(self, replicator: Replicator, sockets: list[socket.socket]) -> None:
+        """Listen for other regions at sockets of :func:`bound`.
+
+        Raises :class:`ConfigError` if that is impossible.
+        """
         self.replicator = replicator
-        self._acceptor.open(bind_all(bind, port, BACKLOG, "--gossip-port"))
+        self._acceptor.open(listening(sockets, BACKLOG, _OPTION))
 
     def move(self, bind: str, port: int) -> None:
         """Listen at other addresses; connections stay.
@@ -365,7 +374,7 @@ class Gossip:
         After a ConfigError nothing listens: restore the settings and call this again.
         """
         self._acceptor.close()  # first, because the present sockets may occupy the new addresses
-        self._acceptor.open(bind_all(bind, port, BACKLOG, "--gossip-port"))
+        self._acceptor.open(listening(bound(bind, port), BACKLOG, _OPTION))
 
     def shut_down(self) -> None:
         """End everything."""

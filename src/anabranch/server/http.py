@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import ConfigError
 from anabranch.server.acceptor import Acceptor
 from anabranch.server.admission import Kind
-from anabranch.server.listener import bind_all
+from anabranch.server.listener import bind_all, listening
 from anabranch.server.logs import emit_sparingly
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class HttpServer:
             return
         self.ticked()
         web = self._started()
-        self._acceptor.open(bind_all(bind, port, BACKLOG, "--http-port"))
+        sockets = bind_all(bind, port, "--http-port")
+        self._acceptor.open(listening(sockets, BACKLOG, "--http-port"))
         self._web, self.port = web, port
 
     def switch(self) -> None:

@@ -1,7 +1,7 @@
 """Sockets to listen on: TCP, TLS, Unix; opened at the start, moved by CONFIG SET.
 
-All sockets are bound before the event loop gets them, so that a port in use is found while the
-caller can still be told.
+A start takes its TCP ports before it touches the data directory, so that a port in use changes
+nothing there. Clients are refused until the data are recovered.
 """
 
 from __future__ import annotations
@@ -70,31 +70,30 @@ class Listeners:
                 on_failure=_handshake_failed,
             ),
         }
+        self._bound: dict[str, list[socket.socket]] = {}  # do not listen yet
         self._unix_path = ""
         self.addresses: list[str] = []  # for the ready line
 
+    def bind(self) -> None:
+        """Take the TCP ports of the settings; ConfigError names the one that is impossible."""
+        settings, bound = self._settings, self._bound
+        for kind, port in (("tcp", settings.port), ("tls", settings.tls_port)):
+            if port:
+                bound[kind] = bind_all(settings.bind, port)
+        if not (bound or settings.unixsocket):
+            bound["tcp"] = bind_free_port(settings.bind, settings.tcp_backlog)
+            settings.port = bound["tcp"][0].getsockname()[1]
+
     async def open(self) -> None:
-        """Open the sockets of the settings; ConfigError names the one that is impossible."""
+        """Listen, after :meth:`bind`; ConfigError names the socket for which it is impossible."""
         settings = self._settings
-        wanted: list[tuple[str, list[socket.socket]]] = []
-        try:
-            for kind, port in (("tcp", settings.port), ("tls", settings.tls_port)):
-                if port:
-                    wanted.append((kind, bind_all(settings.bind, port, settings.tcp_backlog)))
-            if not (wanted or settings.unixsocket):
-                wanted.append(("tcp", bind_free_port(settings.bind, settings.tcp_backlog)))
-                settings.port = wanted[0][1][0].getsockname()[1]
-            if settings.tls_port:
-                self._tls = client_facing(settings)
-            if settings.unixsocket:
-                wanted.append(("unix", [self._bind_unix()]))
-        except BaseException:
-            for _, sockets in wanted:
-                for each in sockets:
-                    each.close()
-            raise
-        for kind, sockets in wanted:
-            self.addresses += [_address(each, kind) for each in sockets]
+        if settings.tls_port:
+            self._tls = client_facing(settings)
+        if settings.unixsocket:
+            self._bound["unix"] = [self._bind_unix()]
+        while self._bound:
+            kind, sockets = self._bound.popitem()
+            self.addresses[:0] = [_address(each, kind) for each in sockets]
             self._listen(kind, sockets)
 
     def move(self, kind: str, port: int) -> None:
@@ -107,7 +106,7 @@ class Listeners:
             self._tls = client_facing(settings)
         self.close(kind)  # first, because the present sockets may occupy the new addresses
         if port:
-            self._listen(kind, bind_all(settings.bind, port, settings.tcp_backlog))
+            self._listen(kind, bind_all(settings.bind, port))
 
     def keep_alive_changed(self) -> None:
         """``tcp-keepalive`` was set: it applies to later connections."""
@@ -118,7 +117,7 @@ class Listeners:
     def _listen(self, kind: str, sockets: list[socket.socket]) -> None:
         for each in sockets:
             _keep_alive(each, self._settings.tcp_keepalive)
-        self._acceptors[kind].open(sockets)
+        self._acceptors[kind].open(listening(sockets, self._settings.tcp_backlog))
 
     def reload_tls(self) -> None:
         """Take over changed certificates for later connections."""
@@ -131,7 +130,10 @@ class Listeners:
             raise ConfigError("Unable to update TLS configuration. Check server logs.") from None
 
     def close(self, kind: str | None = None) -> None:
-        """Stop accepting."""
+        """Stop accepting, or free what was bound only."""
+        while kind is None and self._bound:
+            for sock in self._bound.popitem()[1]:
+                sock.close()
         for each in self._acceptors if kind is None else [kind]:
             self._acceptors[each].close()
             if each == "unix" and self._unix_path:
@@ -168,8 +170,8 @@ def _handshake_failed(address: str, problem: OSError) -> None:
     emit_sparingly("verbose", "tls.handshake_failed", address=address, reason=str(problem))
 
 
-def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list[socket.socket]:
-    """A listening socket for every address of ``bind``; all or none.
+def bind_all(bind: str, port: int, option: str = "--port") -> list[socket.socket]:
+    """A socket for every address of ``bind``, all or none; they do not listen yet.
 
     Port 0 becomes the port that the first address gets. Raises :class:`ConfigError`; ``option`` is
     where another port can be chosen.
@@ -180,7 +182,7 @@ def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list
             optional = word.startswith("-")
             host = word.removeprefix("-")
             try:
-                sockets += _bind_host(host, port, backlog)
+                sockets += _bind_host(host, port)
             except OSError as problem:
                 if optional and problem.errno in _FORGIVEN:
                     continue
@@ -195,11 +197,29 @@ def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list
     return sockets
 
 
+def listening(
+    sockets: list[socket.socket], backlog: int, option: str = "--port"
+) -> list[socket.socket]:
+    """The sockets of :func:`bind_all`, which listen now. Raises :class:`ConfigError`, see there.
+
+    Several programs may have bound a port, but one listens.
+    """
+    for each in sockets:
+        try:
+            each.listen(backlog)
+        except OSError as problem:
+            host, port = each.getsockname()[:2]
+            for other in sockets:
+                other.close()
+            raise ConfigError(_why_not(host, port, problem, option)) from None
+    return sockets
+
+
 def bind_free_port(bind: str, backlog: int) -> list[socket.socket]:
-    """The same on a port that is free on every address of ``bind``."""
+    """Sockets that listen on a port that is free on every address of ``bind``."""
     for attempt in range(_CHOICES_MAX):
         try:
-            sockets = bind_all(bind, 0, backlog)
+            sockets = listening(bind_all(bind, 0), backlog)
         except ConfigError:  # the port that the first address got may be taken on another one
             if attempt == _CHOICES_MAX - 1:
                 raise
@@ -211,7 +231,7 @@ def bind_free_port(bind: str, backlog: int) -> list[socket.socket]:
     raise ConfigError("no free port was found; choose one with --port")
 
 
-def _bind_host(host: str, port: int, backlog: int) -> list[socket.socket]:
+def _bind_host(host: str, port: int) -> list[socket.socket]:
     target = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 - as the operator wrote
     try:
         found = socket.getaddrinfo(target, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -224,7 +244,6 @@ def _bind_host(host: str, port: int, backlog: int) -> list[socket.socket]:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
-        sock.listen(backlog)
     except BaseException:
         sock.close()
         raise

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.errors import ConfigError
 from anabranch.node.exchange import Exchange
 from anabranch.server.certificates import Certificates
-from anabranch.server.gossip import Fault, Gossip
+from anabranch.server.gossip import Fault, Gossip, bound
 
 if TYPE_CHECKING:
     from anabranch.node.driver import Driver
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from anabranch.server.tls import RegionTls
 
 __all__ = ["Regions"]
+
+PORT_MAX: Final = 65_535
 
 
 class Regions(Exchange):
@@ -39,10 +44,31 @@ class Regions(Exchange):
         self._buffers = buffers
         self._run_id = run_id
         self._certificates: Certificates | None = None
+        self._bound: list[socket.socket] = []  # do not listen yet
         self.gossip: Gossip
 
-    async def start(self) -> None:
-        """Listen for other regions, and dial them."""
+    def bind(self) -> None:
+        """Take the gossip port; raises :class:`ConfigError` if that is impossible."""
+        self._check_port()
+        self._bound = bound(self._settings.gossip_bind, self.gossip_port)
+
+    def _check_port(self) -> None:
+        settings, port = self._settings, self.gossip_port
+        if port > PORT_MAX:
+            raise ConfigError(
+                f"gossip-port is port plus {GOSSIP_PORT_ABOVE} unless set, and {port} is not a "
+                "port; set gossip-port"
+            )
+        if port in (settings.port, settings.tls_port, settings.http_port):
+            raise ConfigError(f"gossip-port {port} is a port for clients as well; set another one")
+
+    def release(self) -> None:
+        """Free the gossip port if the start has failed before :meth:`start`."""
+        while self._bound:
+            self._bound.pop().close()
+
+    def start(self) -> None:
+        """Listen for other regions, after :meth:`bind`, and dial them."""
         settings = self._settings
         if settings.tls_replication:
             self._certificates = Certificates(settings, self.report_event)
@@ -57,7 +83,8 @@ class Regions(Exchange):
         self.connect(self.gossip, self._run_id)
         self._buffers.others.append(self.replicator.waiting_bytes)
         self.gossip.on_heard = self.answer_waits
-        await self.gossip.open(self.replicator, settings.gossip_bind, self.gossip_port)
+        sockets, self._bound = self._bound, []
+        self.gossip.open(self.replicator, sockets)
         self.pulse()
 
     def pulse(self) -> None:

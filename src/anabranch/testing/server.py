@@ -352,7 +352,7 @@ def _free_port(*, with_gossip: bool = False) -> int:
         port: int = listening[0].getsockname()[1]
         try:
             if with_gossip:
-                listening += bind_all(HOST, port + GOSSIP_PORT_ABOVE, 1)
+                listening += bind_all(HOST, port + GOSSIP_PORT_ABOVE)
         except ConfigError:
             continue
         finally:

@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from anabranch.server.admission import Kind
-from anabranch.server.gossip import Gossip
+from anabranch.server.gossip import Gossip, bound
 
 FRAME = b"\x02\x00\x00\x00\x07"
 """What comes before the one byte of a payload."""
@@ -80,7 +80,7 @@ class Ends:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        await self.other.open(self.there, "127.0.0.1", self.port)  # type: ignore[arg-type]
+        self.other.open(self.there, bound("127.0.0.1", self.port))  # type: ignore[arg-type]
         self.one.replicator = self.here  # type: ignore[assignment]
         self.one.dial("127.0.0.1", self.port)
         for each in (self.here, self.there):

@@ -38,6 +38,7 @@ def test_accepted_connections_are_probed_as_their_listener_says() -> None:
     async def run() -> list[tuple[bool, int]]:
         found: asyncio.Queue[tuple[bool, int]] = asyncio.Queue()
         listeners = Listeners(settings, Admission(), lambda _place: Accepted(found))
+        listeners.bind()
         await listeners.open()
         seen = []
         for seconds in (120, 0, 2_000_000_000, 60):
