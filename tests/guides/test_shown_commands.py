@@ -19,6 +19,7 @@ from anabranch.testing import Cluster, Server
 from tests.conftest import require_redis
 from tests.guides.reader import Reader, same
 from tests.house.markdown import fences, pages
+from tests.support.inspection import wait_until
 from tests.support.servers import RedisServer, free_port
 from tests.unit.commands.test_bulk import payload
 
@@ -76,6 +77,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # -- import and export --------------------------------------------------------------------------
 
 TRANSFERS = "docs/import-export.md"
+REGIONS = "docs/active-active-operating.md"
 
 
 @pytest.fixture
@@ -235,3 +237,23 @@ def test_metrics_show_the_lag_of_a_group_and_the_server_is_healthy(reader: Reade
     assert printed.endswith(block("docs/metrics.md", "text", "group_lag"))
     (health,) = block("docs/operations.md", "sh", "anabranch health").splitlines()
     assert reader.shell(health)
+
+
+def test_two_regions_on_two_machines_find_each_other(reader: Reader, here: Path) -> None:
+    eu_file, us_file = (each for each in blocks(REGIONS, "") if "gossip-announce" in each)
+    (here / "us").mkdir()
+    us = Reader(here / "us")
+    ports = {"eu.example:16379": f"127.0.0.1:{(gossip := free_port())}", "SECRET": "0" * 64}
+    ports |= {"eu.example": "127.0.0.1", "us.example": "127.0.0.1", "/var/lib/anabranch": "."}
+    try:
+        for one, text, gossip_port in ((reader, eu_file, gossip), (us, us_file, free_port())):
+            for shown, real in ports.items():
+                text = text.replace(shown, real)
+            (one.directory / "my.conf").write_text(text)
+            own = f"--gossip-port {gossip_port} --bind 127.0.0.1 --gossip-bind 127.0.0.1"
+            one.serve(f"anabranch serve my.conf {own}")
+        port = us.ports["6379"]
+        with redis.Redis(port=port, password="a-long-password", decode_responses=True) as client:
+            wait_until(lambda: len(client.execute_command("AB.REGION", "LIST")) == 2, "both")
+    finally:
+        us.close()

@@ -348,3 +348,20 @@ def test_top_fits_into_a_narrow_terminal(cluster: Cluster) -> None:
     assert "oldest" not in headings
     assert "in_sync" in shown
     assert "\N{HORIZONTAL ELLIPSIS}" not in shown, "nothing is cut short"
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(alone: Server) -> None:
+    alone.execute("XGROUP", "CREATE", "schl\u00fcssel", "gr\u00fcn", "0", "MKSTREAM")
+    done = subprocess.run(
+        [*PROGRAM, "groups", "schl\u00fcssel", "-p", str(alone.port)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[1].startswith(rb"schl\xfcssel" + b"\t" + rb"gr\xfcn")
+
+
+def test_a_dumb_terminal_gets_plain_lines(alone: Server) -> None:
+    words = [*PROGRAM, "top", "--count", "1", "-p", str(alone.port)]
+    with Terminal(words, TERM="dumb") as terminal:
+        terminal.expect("commands/s")

@@ -86,3 +86,20 @@ def test_a_nul_byte_in_the_file_is_refused(tmp_path: Path) -> None:
     server = Configured(tmp_path, b"port 7000\0 evil")
     with pytest.raises(AssertionError, match="there is a NUL byte"):
         server.start()
+
+
+def test_users_of_an_included_file_stay_there(tmp_path: Path) -> None:
+    (tmp_path / "users.conf").write_text("user app on >pw ~a* +get\n")
+    with Configured(tmp_path, b"include users.conf", b"user ops on >pw +@all") as server:
+        with server.client() as client:
+            before = client.call("ACL", "LIST")[1]
+            assert client.call("CONFIG", "REWRITE") == ("+", b"OK")
+            assert [line.split()[1] for line in user_lines(server)] == [b"ops"]
+        server.kill()
+        server.start()
+        with server.client() as client:
+            assert client.call("ACL", "LIST")[1] == before
+            client.call("ACL", "SETUSER", "app", "+set")
+            kind, why = client.call("CONFIG", "REWRITE")
+            assert kind == "-"
+            assert b"user 'app' has changed since the start" in why

@@ -189,6 +189,11 @@ def test_a_start_that_is_refused_leaves_the_pid_file_of_the_other(tmp_path: Path
         (["--appenddirname", ".."], ["appenddirname can't be a path, just a dirname"]),
         (["--appenddirname", ""], ["appenddirname can't be empty"]),
         (["--bind", "192.0.2.1"], ["192.0.2.1", "check bind"]),
+        (["--http-port", "8080", "--http-bind", "192.0.2.1"], ["check http-bind"]),
+        (["--join", "10.0.0.1:16379"], ["region-id of its own", "(join: command line)"]),
+        (["--cluster-create"], ["region-id of its own"]),
+        (["--region-id", "1"], ["this region belongs to no cluster", "address of a member\n"]),
+        (["--region-id", "1", "--join", "a:99999"], ["join: an address is host:port"]),
         (["nosuch.conf"], ["nosuch.conf", "No such file"]),
     ],
 )
@@ -690,7 +695,11 @@ def test_with_a_logfile_the_ready_line_is_in_both(tmp_path: Path) -> None:
             "/no/other.conf: No such file or directory",
         ),
         ("dir /no/where\n", "cannot use dir '/no/where': No such file or directory"),
-        ("aclfile {conf}.acl\n", "{conf}.acl:2: Error in applying operation '+nosuch'"),
+        (
+            "aclfile {conf}.acl\n",
+            "aclfile: {conf}.acl:2: Error in applying operation '+nosuch': Unknown command or "
+            "category name in ACL. (aclfile: {conf}:1)",
+        ),
     ],
     ids=["no file", "no certificate", "together", "user", "include", "dir", "aclfile"],
 )

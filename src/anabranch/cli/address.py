@@ -140,10 +140,10 @@ class Address:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.settimeout(patience)
             sock.connect(self.path)
-        sock.settimeout(self.timeout)
         try:
             if self.tls:
                 sock = self._context().wrap_socket(sock, server_hostname=self.host)
+            sock.settimeout(self.timeout)
             if self.password:
                 self._authenticate(sock)
         except BaseException:

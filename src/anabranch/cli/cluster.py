@@ -95,6 +95,8 @@ def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
     for name in names:
         if not _NAME.fullmatch(name):
             raise click.BadParameter(f"'{name}' is no name for a region: letters, digits, - and _")
+    if len(names) == 1 and names[0].isdigit():
+        raise click.BadParameter("names, with commas: eu,us,ap")
     if len(set(names)) < len(names) or len(names) > 255:
         raise click.BadParameter("at most 255 regions, each with a name of its own")
     return names

@@ -66,6 +66,8 @@ def command(
     """Connect both ends."""
     here = Address.of_options(**options)
     there = None
+    if target == "-":
+        raise click.UsageError("TARGET: a file or a URL; an export does not go to standard output")
     if is_url(target):
         password = environ.get("ANABRANCH_OTHER_AUTH")
         there = with_changes(

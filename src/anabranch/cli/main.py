@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
@@ -81,6 +82,8 @@ def command() -> None:
 
 def main() -> None:
     """Entry point of ``anabranch``."""
+    if isinstance(sys.stdout, TextIOWrapper):  # in a locale of few characters
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             command(prog_name="anabranch")

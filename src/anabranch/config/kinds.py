@@ -292,8 +292,10 @@ class Addresses(Words):
     def parse(self, words: Sequence[str]) -> str:
         """Each has a port."""
         text = super().parse(words)
-        if any(not re.fullmatch(r".+:[0-9]{1,5}", word) for word in split_blanks(text)):
-            raise ValueError("an address is host:port")
+        for word in split_blanks(text):
+            found = re.fullmatch(r".+:([0-9]{1,5})", word)
+            if found is None or not 0 < int(found[1]) <= 65535:
+                raise ValueError("an address is host:port")
         return text
 
     @property

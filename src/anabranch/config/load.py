@@ -34,7 +34,7 @@ _NOT_DIRECTIVES: Final = frozenset({"ANABRANCH_AUTH", "ANABRANCH_OTHER_AUTH", "A
 STDIN: Final = "standard input"
 
 _USER_LINE: Final = re.compile(r"^user line (\d+)")
-_WORD: Final = re.compile(r"[\w-]+")
+_WORD: Final = re.compile(r"(?<![:\w-])[\w-]+")
 
 _INCLUDE_DEPTH_MAX: Final = 16
 """The depth at which a file that includes itself is refused."""
@@ -77,6 +77,17 @@ class Loaded:
         words = set(_WORD.findall(problem))
         places = [f"{name}: {self.sources[name]}" for name in sorted(words & self.sources.keys())]
         return f"{problem} ({'; '.join(places)})" if places else problem
+
+    @property
+    def included_users(self) -> frozenset[bytes]:
+        """Users whose lines are in files that the configuration file includes."""
+        own = (f"{self.file}:", "environment ", "command line")
+        places = zip(self.settings.user, self.lines.get("user", []), strict=True)
+        return frozenset(
+            words[0].encode("utf-8", "surrogateescape")
+            for words, place in places
+            if not place.startswith(own)
+        )
 
     @property
     def without_effect(self) -> list[str]:

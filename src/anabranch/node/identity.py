@@ -98,9 +98,18 @@ class _SetBack(Struct):
 def recall(loaded: Loaded, storage: Storage) -> None:
     """Complete the settings from the file.
 
-    Raises :class:`ConfigError` if the settings name another region, or :class:`LogError` if the
-    file cannot be read.
+    Raises :class:`ConfigError` if the settings name another region, or a cluster and no region, or
+    :class:`LogError` if the file cannot be read.
     """
+    settings = loaded.settings
+    _complete(loaded, storage)
+    if (settings.cluster_create or settings.join) and not settings.region_id:
+        raise ConfigError(
+            "cluster-create and join are for regions: give each a region-id of its own, 1 to 255"
+        )
+
+
+def _complete(loaded: Loaded, storage: Storage) -> None:
     settings = loaded.settings
     try:
         noted = identity_in(storage)

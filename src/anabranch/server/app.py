@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
+from anabranch.commands.acl.rules import UNCHANGED
 from anabranch.commands.server import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.node.identity import recall
@@ -61,6 +62,7 @@ class Server:
         settings: Settings,
         *,
         config_file: Path | None = None,
+        included_users: frozenset[bytes] = frozenset(),
         loop_name: str = "asyncio",
         clock: RealClock | None = None,
         chance: random.Random | None = None,
@@ -70,6 +72,7 @@ class Server:
         """Clock, randomness, disk and threads are those of the system unless given."""
         self.settings = settings
         self.config_file = config_file
+        self.included_users = included_users
         self.loop_name = loop_name
         self.clock = clock or RealClock()
         self.host = ServerHost(self, chance or random.SystemRandom())
@@ -203,7 +206,11 @@ def load_users(region: Region, settings: Settings) -> None:
     region.acl.all_channels = settings.acl_pubsub_default == "allchannels"
     try:
         if settings.aclfile:
-            region.acl.load(region.host.read_acl_file(), settings.aclfile)
+            try:
+                region.acl.load(region.host.read_acl_file(), settings.aclfile)
+            except AnabranchError as problem:
+                reason = str(problem).removeprefix("ERR ").removesuffix(f" {UNCHANGED}")
+                raise ConfigError(f"aclfile: {reason}") from None
         else:
             region.acl.load_kept(region.keyspace.users.values(), settings)
         for number, words in enumerate(settings.user, 1):
@@ -257,7 +264,12 @@ def _announce(loaded: Loaded) -> None:
 async def _serve(loaded: Loaded, loop_name: str) -> int:
     settings = loaded.settings
     asyncio.get_running_loop().set_exception_handler(_loop_mistake)
-    server = Server(settings, config_file=loaded.file, loop_name=loop_name)
+    server = Server(
+        settings,
+        config_file=loaded.file,
+        included_users=loaded.included_users,
+        loop_name=loop_name,
+    )
     try:
         server.crash = _crash
         await server.start()

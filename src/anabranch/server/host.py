@@ -47,6 +47,7 @@ class Parts(Protocol):
 
     settings: Settings
     config_file: Path | None
+    included_users: frozenset[bytes]
     loop_name: str
     clock: RealClock
     node: Node
@@ -164,6 +165,17 @@ class ServerHost:
         path = self._server.config_file
         if path is None:
             raise ConfigError("The server is running without a config file")
+        # An included file stays as it is, and a user may have one line only.
+        included = self._server.included_users
+        as_configured = self._server.node.region.acl.configured
+        for words in users:
+            if words[1] in included and b" ".join(words) != as_configured[words[1]]:
+                name = words[1].decode("utf-8", "backslashreplace")
+                raise ConfigError(
+                    f"Rewriting config file: user '{name}' has changed since the start, and its "
+                    "line is in an included file: change it there, or use aclfile"
+                )
+        users = [words for words in users if words[1] not in included]
         try:
             text = read_text(path) if path.exists() else ""
             _replace(path, rewritten(text, self._server.settings, users))

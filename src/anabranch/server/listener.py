@@ -189,7 +189,8 @@ def bind_all(bind: str, port: int, option: str = "--port") -> list[socket.socket
                 raise ConfigError(_why_not(host, port, problem, option)) from None
             port = port or sockets[0].getsockname()[1]
         if not sockets:
-            raise ConfigError(f"port {port}: none of the bind addresses '{bind}' can be used")
+            name = option.removeprefix("--")
+            raise ConfigError(f"{name} {port}: none of the bind addresses '{bind}' can be used")
     except BaseException:
         for each in sockets:
             each.close()
@@ -259,7 +260,10 @@ def _why_not(host: str, port: int, problem: OSError, option: str) -> str:
         )
     if problem.errno == errno.EACCES:
         return f"{name} {port} on {host} needs privileges; choose one above 1023 with {option}"
-    return f"cannot listen on {host}, {name} {port}: {problem.strerror}; check bind"
+    return (
+        f"cannot listen on {host}, {name} {port}: {problem.strerror}; "
+        f"check {name.removesuffix('port')}bind"
+    )
 
 
 def _answers(path: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -117,6 +118,16 @@ def answering(answers: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
             yield listener.getsockname()[1], heard
         finally:
             thread.join(10)
+
+
+def test_a_server_that_does_not_speak_tls_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.cli.address.CONNECT_SECONDS_MAX", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = of_options(port=silent.getsockname()[1], tls=True, timeout=20.0)
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError):
+            address.open()
+        assert time.monotonic() - begun < 10
 
 
 def test_it_authenticates() -> None:

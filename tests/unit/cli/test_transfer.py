@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import click
 import pytest
+import redis
 from click.testing import CliRunner
 
 from anabranch.cli.address import Address
 from anabranch.cli.main import command
 from anabranch.cli.transfer.carry import carry, select
-from anabranch.cli.transfer.client import rdb_version_of
+from anabranch.cli.transfer.client import message, rdb_version_of
 from anabranch.cli.transfer.record import Counts, Item, Record, Selection, TransferFailed
 from anabranch.cli.transfer.summary import Summary, safe, shown
 from anabranch.rdb.payload import decode_body, encode_body
@@ -191,6 +192,11 @@ def test_late_entries_are_no_loss_and_are_counted() -> None:
         assert image.groups[0].pending[0].consumer == consumer
         assert told["ok"]
         assert told["late"] == [{"key": "db0 k", "group": "g", "entries": 1}]
+
+
+def test_another_server_is_named_as_the_reason() -> None:
+    told = message(redis.ResponseError("unknown command 'AB.LAG', with args beginning with: 's'"))
+    assert "this is another server" in told
 
 
 def test_names_cannot_disturb_a_terminal() -> None:

@@ -56,7 +56,7 @@ def command(
     console = Console()
     with running(db, options) as client:
         looks = _looks(client, limit)
-        if console.is_terminal and not as_json:
+        if console.is_terminal and not console.is_dumb_terminal and not as_json:
             _live(console, looks, interval, count)
             return
         while count is None or count > 0:

@@ -61,6 +61,7 @@ _CURES: Final = (
     ("has no permissions", "ACL SETUSER on the server allows more, --user names another user"),
     ("Connection refused", "no server listens there, -h and -p name another one"),
     ("Name or service not known", "-h names another host"),
+    ("unknown command 'AB.", "this is another server, and the command needs Anabranch"),
 )
 
 _CURES_OF_OTHER: Final = (

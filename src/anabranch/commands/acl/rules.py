@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.metrics.stats import Stats
 
-__all__ = ["DEFAULT_USER", "AclRegistry", "Asked", "User"]
+__all__ = ["DEFAULT_USER", "UNCHANGED", "AclRegistry", "Asked", "User"]
 
 DEFAULT_USER = b"default"
 
 _EVERYTHING = (b"on", b"nopass", b"allkeys", b"allchannels", b"allcommands")
 _BAD_NAME = "Usernames can't contain spaces or null characters"
 _NO_NAME = "Usernames can't be empty"
+UNCHANGED = (
+    "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+)
+"""The end of an error of ACL LOAD."""
+
 _CHANGED_SINCE = (
     b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "
     b"call. This command is no longer allowed for the following reason: "
@@ -67,7 +72,8 @@ class AclRegistry:
         self.users: dict[bytes, User] = {}
         self.log = AclLog()
         self.all_channels = False
-        self._configured: set[bytes] = set()  # users that a line of configuration made
+        self.configured: dict[bytes, bytes] = {}
+        """Users that a line of the configuration made, as they were then, in the form of lines."""
         self.setuser(DEFAULT_USER, _EVERYTHING)
         self.set_default_password(requirepass)
 
@@ -173,15 +179,15 @@ class AclRegistry:
         name, *rules = [word.encode("utf-8", "surrogateescape") for word in words]
         if has_blanks(name) or not name:
             raise ConfigError(_BAD_NAME if name else _NO_NAME)
-        if name in self._configured:
+        if name in self.configured:
             raise ConfigError(
                 "Duplicate user found. A user can only be defined once in config files"
             )
-        self._configured.add(name)
         try:
             loaded = self._new(name).changed(rules, all_channels=self.all_channels)
         except RuleError as problem:
             raise ConfigError(_reason(problem)) from None
+        self.configured[name] = loaded.text()
         self.users.setdefault(name, loaded).adopt(loaded)
 
     def load_kept(self, lines: Iterable[bytes], settings: Settings) -> None:
@@ -203,11 +209,7 @@ class AclRegistry:
         """
         loaded, problems = self._read(text.encode("utf-8", "surrogateescape").split(b"\n"), path)
         if problems:
-            problems.append(
-                "WARNING: ACL errors detected, no change to the previously active ACL rules was "
-                "performed"
-            )
-            raise CommandError("ERR " + " ".join(problems))
+            raise CommandError(f"ERR {' '.join(problems)} {UNCHANGED}")
         if DEFAULT_USER not in loaded:
             loaded[DEFAULT_USER] = self._new(DEFAULT_USER).changed(
                 _EVERYTHING, all_channels=self.all_channels
