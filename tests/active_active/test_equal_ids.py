@@ -164,6 +164,19 @@ def test_trimming_by_length_may_keep_one_of_them(mesh: Mesh, maxlen: int, left: 
     assert rows(us.do("XRANGE", "s", "-", "+")) == SHOWN[-left:]
 
 
+def test_information_shows_the_same_first_and_last_entry_everywhere() -> None:
+    mesh = Mesh(2, xadd_id_uniqueness_mode="liberal")
+    for node, value in zip(mesh.nodes.values(), ("eu", "us"), strict=True):
+        node.do("XADD", "s", "1-1", "f", value)
+    mesh.settle()
+    for node in mesh.nodes.values():
+        figures = pairs(node.do("XINFO", "STREAM", "s"))
+        assert rows([figures[b"first-entry"], figures[b"last-entry"]]) == [
+            (b"1-1", b"eu"),
+            (b"1-1", b"us"),
+        ]
+
+
 def test_trimming_by_id_and_information(eu: Node) -> None:
     assert eu.do("XLEN", "s") == 5
     info = pairs(eu.do("XINFO", "STREAM", "s", "FULL"))

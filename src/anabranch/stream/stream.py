@@ -217,10 +217,9 @@ class Stream(Counted):
             pairs.append((found, entry))
         return pairs or [(None, None)]
 
-    def fragment(self, entry_id: int) -> bytes | None:
-        """The wire bytes of the live entry with this ID, or None."""
-        found = self.find(entry_id)
-        return None if found is None else found[1].fragment(found[2])
+    def fragments(self, entry_id: int) -> list[bytes]:
+        """The wire bytes of the live entries with this ID."""
+        return [block.fragment(index) for _, block, index in self.find_all(entry_id)]
 
     @property
     def node_count(self) -> int:

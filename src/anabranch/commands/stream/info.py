@@ -130,8 +130,8 @@ def _summary(ctx: Context, stream: Stream) -> bytes:
             _SUMMARY
             % (
                 len(stream.groups),
-                stream.fragment(stream.first_id) or none,
-                stream.fragment(stream.last_live_id) or none,
+                (stream.fragments(stream.first_id) or [none])[0],
+                (stream.fragments(stream.last_live_id) or [none])[-1],
             ),
             ledger,
         ]
