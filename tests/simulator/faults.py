@@ -243,7 +243,7 @@ def creation_forgets_tombstones(patch: Patch) -> None:
     create = _function_of(kinds.CreateGroup)
 
     def created(keyspace: Keyspace, effect: Any) -> None:
-        streams.begun_stream(keyspace, effect.db, effect.key).shared.tombstones.clear()
+        streams.begun_stream(keyspace, effect.db, effect.key).shared.set_tombstones({})
         create(keyspace, effect)
 
     _apply_by(patch, kinds.CreateGroup, created)

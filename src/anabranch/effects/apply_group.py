@@ -13,7 +13,6 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.pending import Consumer
-from anabranch.stream.shared import ALL_GROUPS
 
 __all__ = ["group_of", "is_beaten"]
 
@@ -30,10 +29,7 @@ def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
         if database in (None, effect.db) and not replica.knows(dot):
             return True
     stream = known_stream(keyspace, effect.db, effect.key)
-    return stream is not None and any(
-        (tombstone is ALL_GROUPS or tombstone == effect.group) and not replica.knows(dot)
-        for dot, tombstone in stream.shared.tombstones.items()
-    )
+    return stream is not None and stream.shared.beats(effect.group, replica.knows)
 
 
 def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:

@@ -233,6 +233,7 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
         effect.last_id,
         effect.entries_added,
         effect.max_deleted_id,
+        keyspace.replica.knows,
     )
     if effect.key not in keyspace.databases[effect.db].values:
         bind_by_state(keyspace, effect.db, effect.key, stream)

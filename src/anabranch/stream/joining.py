@@ -14,7 +14,15 @@ from typing import TypeVar
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import ALL_GROUPS, Dot, Shared, Tombstone, with_row
+from anabranch.stream.shared import (
+    ALL_GROUPS,
+    Dot,
+    Removals,
+    Shared,
+    newest_removals,
+    removals_of,
+    with_row,
+)
 from anabranch.stream.stream import Stream
 
 __all__ = ["join_dots", "join_streams", "replace_shared"]
@@ -52,14 +60,8 @@ def join_streams(
     counters and look-up tables again afterwards.
     """
     mine, other = ours.shared, theirs.shared
-    our_tombstones: dict[Dot, Tombstone] = {
-        **mine.tombstones,
-        **dict.fromkeys(flushes[0], ALL_GROUPS),
-    }
-    their_tombstones: dict[Dot, Tombstone] = {
-        **other.tombstones,
-        **dict.fromkeys(flushes[1], ALL_GROUPS),
-    }
+    our_removals = newest_removals({**mine.tombstones, **dict.fromkeys(flushes[0], ALL_GROUPS)})
+    their_removals = newest_removals({**other.tombstones, **dict.fromkeys(flushes[1], ALL_GROUPS)})
     _keep_places(ours)
     for replica_id in [*theirs.logs, *(each for each in ours.logs if each not in theirs.logs)]:
         _join_logs(
@@ -68,7 +70,7 @@ def join_streams(
             our.get(replica_id, 0),
             their.get(replica_id, 0),
         )
-    _join_groups(ours, theirs, our, their, our_tombstones, their_tombstones)
+    _join_groups(ours, theirs, our, their, our_removals, their_removals)
     _join_shared(mine, other, our, their)
     for group in ours.groups.values():
         for replica_id, log in ours.logs.items():
@@ -84,7 +86,7 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
     """
     _keep_places(ours)
     for dot, tombstone in ours.shared.tombstones.items():
-        fresh.shared.tombstones = with_row(fresh.shared.tombstones, dot, tombstone)
+        fresh.shared.set_tombstones(with_row(fresh.shared.tombstones, dot, tombstone))
     ours.shared = fresh.shared
     ours.logs = fresh.logs
     groups = ours.groups
@@ -152,7 +154,7 @@ def _numbers(log: RegionLog, top: int) -> Ranges:
 
 
 def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
-    mine.tombstones = join_dots(mine.tombstones, other.tombstones, our, their)
+    mine.set_tombstones(join_dots(mine.tombstones, other.tombstones, our, their))
     mine.deadlines = join_dots(mine.deadlines, other.deadlines, our, their)
     mine.last_ids = join_dots(mine.last_ids, other.last_ids, our, their)
     mine.deleted_ids = join_dots(mine.deleted_ids, other.deleted_ids, our, their)
@@ -182,16 +184,16 @@ def _join_groups(
     theirs: Stream,
     our: Vector,
     their: Vector,
-    our_tombstones: dict[Dot, Tombstone],
-    their_tombstones: dict[Dot, Tombstone],
+    our_removals: Removals,
+    their_removals: Removals,
 ) -> None:
     for name in set(ours.groups) | set(theirs.groups):
         mine, other = ours.groups.get(name), theirs.groups.get(name)
         my_creations = {} if mine is None else mine.creations
         other_creations = {} if other is None else other.creations
         alive = {
-            **_surviving(name, my_creations, other_creations, our, their, their_tombstones),
-            **_surviving(name, other_creations, my_creations, their, our, our_tombstones),
+            **_surviving(name, my_creations, other_creations, our, their, their_removals),
+            **_surviving(name, other_creations, my_creations, their, our, our_removals),
         }
         if not alive:
             ours.groups.pop(name, None)
@@ -220,7 +222,7 @@ def _surviving(
     others: dict[Dot, Creation],
     seen: Vector,
     seen_there: Vector,
-    tombstones_there: dict[Dot, Tombstone],
+    removals_there: Removals,
 ) -> dict[Dot, Creation]:
     """Creations of one side that the other side has, or has neither seen nor removed."""
     return {
@@ -230,10 +232,8 @@ def _surviving(
         or (
             dot[1] > seen_there.get(dot[0], 0)
             and not any(
-                (tombstone is ALL_GROUPS or tombstone == name)
-                and removal[1] > seen.get(removal[0], 0)
-                and removal[1] > creation.context.get(removal[0], 0)
-                for removal, tombstone in tombstones_there.items()
+                number > max(seen.get(replica_id, 0), creation.context.get(replica_id, 0))
+                for replica_id, number in removals_of(removals_there, name)
             )
         )
     }

@@ -8,7 +8,7 @@ So every region shows the same, whatever the order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.compiling import mypyc_attr
@@ -22,11 +22,14 @@ __all__ = [
     "NO_GROUP",
     "Dot",
     "Limits",
+    "Removals",
     "Shared",
     "Tag",
     "Tombstone",
     "age_rank",
     "drop_covered",
+    "newest_removals",
+    "removals_of",
     "winner",
     "with_row",
 ]
@@ -39,6 +42,10 @@ NO_GROUP: Final = False
 
 Dot = tuple[int, int]
 """(replica ID, number) of an effect."""
+
+Removals = dict[Tombstone, tuple[Dot, ...]]
+"""By what tombstones remove, the newest dot of each replica ID: a context that contains it contains
+the older ones."""
 
 Covered = Callable[[Dot], bool]
 """Whether an effect is in the context of the effect that is being applied."""
@@ -125,6 +132,7 @@ class Shared:
     contents determine whether a key exists, and regions agree on them."""
 
     __slots__ = (
+        "_removals",
         "accepted",
         "deadlines",
         "deleted_ids",
@@ -146,6 +154,7 @@ class Shared:
         self.limits: dict[Dot, Limits] = _NONE
         self.tags: dict[bytes, dict[bytes, dict[Dot, Tag]]] = _NONE  # producer -> ID -> entries
         self.accepted: dict[bytes, dict[Dot, Accepted]] = _NONE  # bulk producer -> records
+        self._removals: Removals | None = None  # of the tombstones, if it was computed
 
     @property
     def is_blank(self) -> bool:
@@ -176,7 +185,23 @@ class Shared:
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Store a tombstone for a removed key or group, until it is stable."""
         self.tombstones = with_row(self.tombstones, dot, tombstone)
+        if self._removals is not None:
+            _note_removal(self._removals, dot, tombstone)
         unstable.add(dot)
+
+    def set_tombstones(self, tombstones: dict[Dot, Tombstone]) -> None:
+        """Replace the tombstones."""
+        self.tombstones = tombstones
+        self._removals = None
+
+    def beats(self, group: bytes, knows: Covered) -> bool:
+        """Whether a tombstone removes a group that is created with this context."""
+        if not self.tombstones:
+            return False
+        removals = self._removals
+        if removals is None:
+            removals = self._removals = newest_removals(self.tombstones)
+        return not all(map(knows, removals_of(removals, group)))
 
     def clear(self, covered: Covered) -> None:
         """A region that had applied these effects deleted the key. Tombstones stay."""
@@ -213,13 +238,14 @@ class Shared:
         last_id: int,
         entries_added: int | None,
         max_deleted_id: int | None,
+        covered: Covered,
     ) -> None:
         """XSETID: counters only rise, and ``entries_added`` is the difference."""
-        self.last_ids = with_row(self.last_ids, dot, last_id)
+        self.last_ids = _with_greater(self.last_ids, dot, last_id, covered)
         if entries_added:
             self.surpluses = with_row(self.surpluses, dot, entries_added)
         if max_deleted_id is not None:
-            self.deleted_ids = with_row(self.deleted_ids, dot, max_deleted_id)
+            self.deleted_ids = _with_greater(self.deleted_ids, dot, max_deleted_id, covered)
         stream.recount()
 
     def set_deadline(self, dot: Dot, at_ms: int | None, covered: Covered) -> int | None:
@@ -329,7 +355,7 @@ class Shared:
         """Read what :meth:`written` has returned."""
         tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = written
         shared = cls()
-        shared.tombstones = _table(tombstones, _same)
+        shared.set_tombstones(_table(tombstones, _same))
         shared.deadlines = _table(deadlines, _same)
         shared.last_ids = _table(last_ids, _id_of)
         shared.deleted_ids = _table(deleted_ids, _id_of)
@@ -348,6 +374,7 @@ class Shared:
         counters = stream.last_id, stream.max_deleted_id, stream.added_surplus
         stream.recount()
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
+        assert self._removals in (None, newest_removals(self.tombstones))
 
 
 @mypyc_attr(acyclic=True)
@@ -381,6 +408,7 @@ class _Nothing(Shared):
         last_id: int,
         entries_added: int | None,
         max_deleted_id: int | None,
+        covered: Covered,
     ) -> None:
         stream.set_ids(last_id, entries_added, max_deleted_id)
 
@@ -408,6 +436,30 @@ def with_row(table: dict[_K, _T], key: _K, value: _T) -> dict[_K, _T]:
         return {key: value}
     table[key] = value
     return table
+
+
+def newest_removals(tombstones: Mapping[Dot, Tombstone]) -> Removals:
+    """What is needed of tombstones to tell whether they remove the group of a creation."""
+    newest: Removals = {}
+    for dot, tombstone in tombstones.items():
+        _note_removal(newest, dot, tombstone)
+    return newest
+
+
+def removals_of(removals: Removals, group: bytes) -> tuple[Dot, ...]:
+    """The newest removals of a group."""
+    return removals.get(ALL_GROUPS, ()) + removals.get(group, ())
+
+
+def _note_removal(removals: Removals, dot: Dot, tombstone: Tombstone) -> None:
+    ascending = sorted((*removals.get(tombstone, ()), dot))
+    removals[tombstone] = tuple({each[0]: each for each in ascending}.values())
+
+
+def _with_greater(table: dict[Dot, int], dot: Dot, value: int, covered: Covered) -> dict[Dot, int]:
+    """A table with another row, which replaces those in its context that are not greater."""
+    drop_covered(table, lambda each: table[each] <= value and covered(each))
+    return with_row(table, dot, value)
 
 
 def drop_covered(table: dict[Dot, _T], covered: Covered) -> None:

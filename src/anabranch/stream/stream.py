@@ -29,7 +29,7 @@ from anabranch.stream.merge import (
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
-from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, winner
+from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, drop_covered, winner
 
 __all__ = ["Stream"]
 
@@ -329,8 +329,8 @@ class Stream(Counted):
         had read everything when the key was deleted.
         """
         shared = self.shared
-        for dot in [dot for dot in shared.tombstones if dot[1] <= watermark.get(dot[0], 0)]:
-            del shared.tombstones[dot]
+        drop_covered(shared.tombstones, lambda dot: dot[1] <= watermark.get(dot[0], 0))
+        shared.set_tombstones(shared.tombstones)
         if shared.tombstones:
             return True
         for replica_id, log in list(self.logs.items()):

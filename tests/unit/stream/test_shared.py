@@ -31,7 +31,7 @@ def fill(stream: Stream) -> None:
     """Put something into each table, as effects do."""
     shared = stream.shared
     shared.bury(DOT, ALL_GROUPS, set())
-    shared.set_ids(stream, DOT, 5, 3, 2)
+    shared.set_ids(stream, DOT, 5, 3, 2, covered)
     shared.set_deadline(DOT, 1_000, covered)
     shared.set_limits(stream, DOT, Limits(1, 1, 60, 10), covered)
     shared.remember(stream, DOT, b"p", b"i", 5, 1_000, False, covered)
@@ -80,6 +80,33 @@ def test_a_table_that_was_restored_takes_more() -> None:
     shared.bury((OWN, 8), b"group", set())
     assert set(shared.tags) == {b"p", b"q"}
     assert set(shared.tombstones) == {DOT, (OWN, 8)}
+
+
+def test_a_removal_beats_the_creations_that_do_not_know_it() -> None:
+    shared = Shared()
+    other = OWN + 1
+    for dot, what in {(OWN, 5): b"g", (OWN, 7): b"g", (other, 3): b"h", (other, 4): b"g"}.items():
+        shared.bury(dot, what, set())
+        assert shared.beats(b"g", lambda each, new=dot: each != new) is (what == b"g")
+    assert not shared.beats(b"g", lambda _: True)
+    assert shared.beats(b"g", lambda dot: dot[0] == OWN)
+    assert not shared.beats(b"h", lambda dot: dot == (other, 3))
+    shared.bury((OWN, 8), ALL_GROUPS, set())
+    assert shared.beats(b"h", lambda dot: dot != (OWN, 8))
+    shared.set_tombstones({(OWN, 7): b"g"})
+    assert not shared.beats(b"h", lambda _: False)
+    assert shared.beats(b"g", lambda dot: dot == (OWN, 5))
+
+
+def test_an_id_that_was_set_replaces_smaller_ones_in_its_context() -> None:
+    stream, _ = streams()
+    shared = stream.shared
+    shared.set_ids(stream, (OWN, 1), 10, None, 9, covered)
+    shared.set_ids(stream, (OWN + 1, 1), 12, None, 5, covered)
+    assert set(shared.last_ids) == set(shared.deleted_ids) == {(OWN, 1), (OWN + 1, 1)}
+    shared.set_ids(stream, (OWN, 2), 20, None, 7, lambda dot: dot == (OWN, 1))
+    assert shared.last_ids == {(OWN + 1, 1): 12, (OWN, 2): 20}
+    assert shared.deleted_ids == {(OWN, 1): 9, (OWN + 1, 1): 5, (OWN, 2): 7}, "9 counts"
 
 
 def test_rows_of_another_region_join_the_common_empty_table() -> None:
