@@ -35,6 +35,7 @@ LPUSH {k} {n} {i}
 LPOP {k}
 SADD {k} {n} {i}
 APPEND {k} {n}
+SETRANGE {k} {n} {i}
 RPOP {k}
 LMOVE {k} {l} LEFT RIGHT
 LREM {k} 0 {n}

@@ -81,6 +81,7 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
     kinds.Swap: _alone(apply_keys.swap),
     kinds.SetString: _alone(apply_values.set_string),
     kinds.SetStrings: _alone(apply_values.set_strings),
+    kinds.Overwrite: _alone(apply_values.overwrite),
     kinds.Push: _alone(apply_values.push),
     kinds.Pop: _alone(apply_values.pop),
     kinds.Splice: _alone(apply_values.splice),

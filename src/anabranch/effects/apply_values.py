@@ -9,6 +9,7 @@ from anabranch.keyspace.values import ListValue, SetValue, StringValue
 
 __all__ = [
     "add_members",
+    "overwrite",
     "pop",
     "push",
     "remove_items",
@@ -31,6 +32,17 @@ def set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> None:
     database = keyspace.databases[effect.db]
     keyspace.deferred_free.defer(database.put_strings(effect.keys, effect.data))
     keyspace.deferred_free.settle(database.order)
+
+
+def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:
+    """See :class:`kinds.Overwrite`."""
+    database = keyspace.databases[effect.db]
+    value = database.values.get(effect.key)
+    assert value is None or isinstance(value, StringValue)
+    old = b"" if value is None else value.data
+    at, end = effect.at, effect.at + len(effect.data)
+    data = old[:at].ljust(at, b"\0") + effect.data + old[end:]
+    bind(keyspace, effect.db, effect.key, StringValue(data), database.deadlines.get(effect.key))
 
 
 def push(keyspace: Keyspace, effect: kinds.Push) -> None:
@@ -95,6 +107,8 @@ def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
         value = SetValue()
         database.put(effect.key, value)
     assert isinstance(value, SetValue)
+    if value.order is not None:
+        value.order.add(effect.members)
     value.members.update(effect.members)
     _count_anew(keyspace, value)
     database.touch(effect.key)
@@ -104,6 +118,8 @@ def remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> None:
     """See :class:`kinds.RemoveMembers`."""
     value = keyspace.databases[effect.db].values[effect.key]
     assert isinstance(value, SetValue)
+    if value.order is not None:
+        value.order.remove(effect.members)
     value.members.difference_update(effect.members)
     _shrunk(keyspace, effect.db, effect.key)
 

@@ -199,6 +199,13 @@ def _set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> list[Event]:
     return events
 
 
+def _overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> list[Event]:
+    return [
+        *_created(keyspace, effect.db, effect.key),
+        ("$", effect.event, effect.db, effect.key),
+    ]
+
+
 def _push(keyspace: Keyspace, effect: kinds.Push) -> list[Event]:
     event = "rpush" if effect.tail else "lpush"
     return [
@@ -266,6 +273,7 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.Copy: _copy,
     kinds.Restore: _restore,
     kinds.SetString: _set_string,
+    kinds.Overwrite: _overwrite,
     kinds.SetStrings: _set_strings,
     kinds.Push: _push,
     kinds.Pop: _pop,

@@ -447,6 +447,7 @@ _PREPARE: _Prepare = {
     kinds.Swap: _refuse_swap,
     kinds.SetString: _refuse,
     kinds.SetStrings: _refuse,
+    kinds.Overwrite: _refuse,
     kinds.Push: _refuse,
     kinds.AddMembers: _refuse,
 }

@@ -58,7 +58,8 @@ def value_bytes(value: Value, samples: int = 5) -> int:
         return size + getsizeof(value.data)
     if isinstance(value, ListValue):
         return size + getsizeof(value.items) + _scaled(value.items, getsizeof, samples)
-    return size + getsizeof(value.members) + _scaled(value.members, getsizeof, samples)
+    order = 0 if value.order is None else value.order.size_bytes
+    return size + order + getsizeof(value.members) + _scaled(value.members, getsizeof, samples)
 
 
 def _scaled(items: Iterable[Any], measure: Callable[[Any], int], samples: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from anabranch.compiling import mypyc_attr
+from anabranch.keyspace.draw_order import DrawOrder
 from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
@@ -45,14 +46,15 @@ class ListValue:
 
 @mypyc_attr(acyclic=True)
 class SetValue:
-    """An unordered set."""
+    """An unordered set. ``order`` is there for random choices, after the first one."""
 
-    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "members")
+    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "members", "order")
     type_name: ClassVar = b"set"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self.members: set[bytes] = set(members)
+        self.order: DrawOrder | None = None
         self.accessed_ms = 0
         self.counted_bytes = -1  # see accounting.py
         self.is_due = False

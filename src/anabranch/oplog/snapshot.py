@@ -106,6 +106,7 @@ _UNTOUCHED: Final = frozenset(
         kinds.DropUser,
         kinds.Expire,
         kinds.Flush,
+        kinds.Overwrite,
         kinds.Restore,
         kinds.SetString,
         kinds.SetStrings,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.effects import kinds
+from anabranch.keyspace.values import SetValue
 from tests.support.region_harness import Harness
 
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -25,6 +27,26 @@ def test_set_conditions_and_old_value(h: Harness) -> None:
     assert h.do("SET", "k", "4", "XX", "GET") == b"1"
     assert h.do("SET", "new", "5", "GET") is None
     assert h.do("GET", "k") == b"4"
+
+
+def test_the_log_holds_what_append_and_setrange_add(h: Harness) -> None:
+    effects: list[kinds.Effect] = []
+    h.do("SET", "k", "x" * 10_000, "EX", "10")
+    h.region.effects.record = effects.append
+    assert h.do("APPEND", "k", "abc") == 10_003
+    assert h.do("SETRANGE", "k", "9998", "yyyyyyy") == 10_005
+    assert h.do("SETRANGE", "k", "10007", "z") == 10_008
+    assert h.do("SETRANGE", "k", "0", "w") == 10_008
+    assert h.do("APPEND", "new", "abc") == 3
+    assert effects == [
+        kinds.Overwrite(0, b"k", 10_000, b"abc", "append"),
+        kinds.Overwrite(0, b"k", 9_998, b"yyyyyyy", "setrange"),
+        kinds.Overwrite(0, b"k", 10_007, b"z", "setrange"),
+        kinds.Overwrite(0, b"k", 0, b"w", "setrange"),
+        kinds.Overwrite(0, b"new", 0, b"abc", "append"),
+    ]
+    assert h.do("GET", "k") == b"w" + b"x" * 9_997 + b"yyyyyyy\0\0z"
+    assert h.do("TTL", "k") == 10
 
 
 def test_set_and_deadlines(h: Harness) -> None:
@@ -103,6 +125,42 @@ def test_a_set_is_scanned_on_one_page(h: Harness) -> None:
         assert h.error("SSCAN", *words).startswith("ERR ")
     h.do("RPUSH", "l", "a")
     assert h.error("SSCAN", "l", "0").startswith("WRONGTYPE ")
+
+
+class Compared(bytes):
+    """A member that counts how often members are compared by their order."""
+
+    times = 0
+
+    def __lt__(self, other: bytes) -> bool:
+        Compared.times += 1
+        return super().__lt__(other)
+
+
+def test_drawing_from_a_large_set_does_not_go_through_it_each_time(h: Harness) -> None:
+    h.do("SADD", "k", "a")
+    value = h.region.keyspace.databases[0].values[b"k"]
+    assert isinstance(value, SetValue)
+    value.members = {Compared(b"%d" % number) for number in range(1_000)}
+    h.do("SPOP", "k")
+    Compared.times = 0
+    for _ in range(50):
+        h.do("SPOP", "k")
+        h.do("SRANDMEMBER", "k")
+    assert Compared.times == 0
+    assert h.do("SCARD", "k") == 1_000 - 51
+
+
+def test_random_members_follow_what_is_added_and_removed(h: Harness) -> None:
+    h.do("SADD", "k", *range(8))
+    assert len(set(h.do("SRANDMEMBER", "k", "3"))) == 3
+    h.do("SREM", "k", *range(6))
+    h.do("SADD", "k", "8", "0")
+    left = {b"0", b"6", b"7", b"8"}
+    assert set(h.do("SRANDMEMBER", "k", "100")) == left
+    assert set(h.do("SRANDMEMBER", "k", "-200")) == left
+    assert {h.do("SPOP", "k") for _ in range(4)} == left
+    assert h.do("EXISTS", "k") == 0
 
 
 # -- lists ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from anabranch.commands.request.arguments import natural, symmetric
 from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
+from anabranch.keyspace.draw_order import DrawOrder
 from anabranch.keyspace.values import SetValue
 from anabranch.resp.encode import EMPTY_ARRAY, ONE, ZERO, bulk, integer, null
 from anabranch.resp.values import SetReply
@@ -120,13 +121,28 @@ def combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
     return run
 
 
-def _drawn(ctx: Context, members: set[bytes], count: int) -> list[bytes]:
+def _drawn(ctx: Context, value: SetValue, count: int) -> list[bytes]:
     """As many different random members."""
-    left = sorted(members)
+    random_below = ctx.server.host.random_below
+    if count * 2 < len(value.members):
+        order = _order(ctx, value)
+        found: dict[bytes, None] = {}
+        while len(found) < count:
+            found[order.draw(random_below)] = None
+        return list(found)
+    left = sorted(value.members)
     for at in range(min(count, len(left))):
-        other = at + ctx.server.host.random_below(len(left) - at)
+        other = at + random_below(len(left) - at)
         left[at], left[other] = left[other], left[at]
     return left[:count]
+
+
+def _order(ctx: Context, value: SetValue) -> DrawOrder:
+    if value.order is None:
+        value.order = DrawOrder(value.members)
+        if not value.is_due:
+            ctx.keyspace.account.changed(value)
+    return value.order
 
 
 def spop(ctx: Context, args: list[bytes]) -> bytes:
@@ -139,7 +155,7 @@ def spop(ctx: Context, args: list[bytes]) -> bytes:
     value = write_as(ctx, args[1], SetValue)
     if value is None:
         return null(ctx.resp3) if count is None else ctx.reply(SetReply(()))
-    taken = _drawn(ctx, value.members, 1 if count is None else count)
+    taken = _drawn(ctx, value, 1 if count is None else count)
     _remove(ctx, args[1], taken, "spop")
     return bulk(taken[0]) if count is None else ctx.reply(SetReply(taken))
 
@@ -155,13 +171,13 @@ def srandmember(ctx: Context, args: list[bytes]) -> bytes:
     if value is None:
         return null(ctx.resp3) if count is None else EMPTY_ARRAY
     if count is None:
-        return bulk(_drawn(ctx, value.members, 1)[0])
+        return bulk(_drawn(ctx, value, 1)[0])
     if count >= 0:
-        return ctx.reply(_drawn(ctx, value.members, count))
+        return ctx.reply(_drawn(ctx, value, count))
     if -count > _REPEATED_MAX:
         raise CommandError("ERR value is out of range")
-    members = sorted(value.members)
-    return ctx.reply([members[ctx.server.host.random_below(len(members))] for _ in range(-count)])
+    order = _order(ctx, value)
+    return ctx.reply([order.draw(ctx.server.host.random_below) for _ in range(-count)])
 
 
 _REPEATED_MAX = 1_000_000

@@ -234,20 +234,21 @@ def strlen(ctx: Context, args: list[bytes]) -> bytes:
     return ZERO if value is None else integer(len(value.data))
 
 
-def _change(ctx: Context, key: bytes, data: bytes, event: str) -> bytes:
-    """Bind a grown string to its key; returns its length."""
-    if len(data) > ctx.settings.proto_max_bulk_len:
+def _overwrite(ctx: Context, key: bytes, size: int, at: int, data: bytes, event: str) -> bytes:
+    """Overwrite bytes of a string of this size; returns its new length."""
+    end = at + len(data)
+    if end > ctx.settings.proto_max_bulk_len:
         raise CommandError(_TOO_LONG)
-    effect = kinds.SetString(ctx.db.index, key, data, keeps_deadline=True, event=event)
-    ctx.emit(effect)
+    ctx.emit(kinds.Overwrite(ctx.db.index, key, at, data, event))
     ctx.changes += 1
-    return integer(len(data))
+    return integer(max(size, end))
 
 
 def append(ctx: Context, args: list[bytes]) -> bytes:
     """Append bytes to a string; returns its length."""
     value = write_as(ctx, args[1], StringValue)
-    return _change(ctx, args[1], args[2] if value is None else value.data + args[2], "append")
+    size = 0 if value is None else len(value.data)
+    return _overwrite(ctx, args[1], size, size, args[2], "append")
 
 
 def getrange(ctx: Context, args: list[bytes]) -> bytes:
@@ -270,10 +271,7 @@ def setrange(ctx: Context, args: list[bytes]) -> bytes:
     if at < 0:
         raise CommandError("ERR offset is out of range")
     value = peek_as(ctx.lookup(args[1]), StringValue)
-    old = b"" if value is None else value.data
+    size = 0 if value is None else len(value.data)
     if not args[3]:
-        return integer(len(old))
-    if at + len(args[3]) > ctx.settings.proto_max_bulk_len:
-        raise CommandError(_TOO_LONG)
-    data = old[:at].ljust(at, b"\0") + args[3] + old[at + len(args[3]) :]
-    return _change(ctx, args[1], data, "setrange")
+        return integer(size)
+    return _overwrite(ctx, args[1], size, at, args[3], "setrange")

@@ -75,6 +75,7 @@ from anabranch.effects.kinds.users import (
 )
 from anabranch.effects.kinds.values import (
     AddMembers,
+    Overwrite,
     Pop,
     Push,
     RemoveItems,
@@ -119,6 +120,7 @@ __all__ = [
     "ForgetProducers",
     "JoinFullSync",
     "OpenEpoch",
+    "Overwrite",
     "Pop",
     "Push",
     "Remember",

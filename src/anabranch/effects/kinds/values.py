@@ -6,6 +6,7 @@ from anabranch.effects.kinds.base import Effect, KeyEffect
 
 __all__ = [
     "AddMembers",
+    "Overwrite",
     "Pop",
     "Push",
     "RemoveItems",
@@ -27,6 +28,17 @@ class SetString(KeyEffect, tag=50):
     keeps_deadline: bool = False
     counted: bool = False
     event: str = ""
+
+
+class Overwrite(KeyEffect, tag=58):
+    """Replaces the bytes of a string from position ``at`` on; zeros fill a gap before it.
+
+    A new string is made if there is none. ``event`` is the keyspace event.
+    """
+
+    at: int
+    data: bytes
+    event: str
 
 
 class Push(KeyEffect, tag=51):
