@@ -61,6 +61,11 @@ def test_other_names_are_refused(port: int, host: str) -> None:
     assert ask(port, "/readyz", Host=host).status == 200, "machines ask by whatever name"
 
 
+def test_nobody_is_sent_to_another_site(port: int) -> None:
+    for path in ("/healthz/", "/v1/bdbs/", "/v1/bdbs/1/availability/"):
+        assert ask(port, path, Host="evil.example.com").status == 404
+
+
 def test_every_answer_says_what_a_browser_may_do_with_it(port: int) -> None:
     for path in ("/healthz", "/nowhere"):
         headers = ask(port, path).headers

@@ -259,6 +259,47 @@ def test_groups_are_shown_to_who_may_ask_for_them(site: Site) -> None:
         assert len(shown["groups"]) == count
 
 
+def test_the_length_is_shown_to_who_may_ask_for_it(site: Site) -> None:
+    site.client.xadd("s", {"n": "0"})
+    commands = ["+info", "+ab.read", "+xrevrange"]
+    for rules, length in ((commands, None), ([*commands, "+xinfo|stream"], 1)):
+        site.client.acl_setuser("ann", enabled=True, passwords=["+pw"], keys=["*"], commands=rules)
+        with site.events("?key=s", Authorization=basic("ann", "pw")) as feed:
+            shown = next_event(feed, "entries")
+        assert len(shown["entries"]) == 1
+        assert (shown.get("length"), shown.get("added")) == (length, length)
+
+
+def test_very_long_names_are_cut(site: Site) -> None:
+    names = [f"{number}" + "n" * 1_000_000 for number in range(5)] + ["n" * 1024]
+    for name in names:
+        site.client.xadd(name, {"f": "v"})
+        site.client.xgroup_create(name, name, "0")
+        site.client.xreadgroup(name, name, {name: ">"})
+    with site.events("?key=" + names[-1]) as feed:
+        while len((status := next_event(feed, "status"))["streams"]) < len(names):
+            pass
+        assert next_event(feed, "entries")["groups"][0]["name"] == names[-1]
+    listed = ask(site.port, "/api/streams").json["streams"]
+    for rows in (status["streams"], status["heat"], listed):
+        shown = {json.dumps(row["key"]) for row in rows}
+        assert shown >= {
+            json.dumps(names[-1]),
+            json.dumps({"cut": names[0][:100], "size": 1_000_001}),
+        }
+    assert len(json.dumps([status, listed])) < 30_000
+
+
+def test_figures_are_new_without_an_open_page(site: Site) -> None:
+    def entries() -> tuple[int, int]:
+        status, listed = (ask(site.port, path).json for path in ("/status.json", "/api/streams"))
+        return status["survey"]["entries"], sum(row["length"] for row in listed["streams"])
+
+    for count in (1, 2):
+        site.client.xadd("s", {"n": "0"})
+        wait_until(lambda count=count: entries() == (count, count), "the figures are of now")
+
+
 def test_the_feed_tells_how_far_other_regions_are() -> None:
     """The ticks of the timeline: an entry is in another region once its vector covers it."""
     port = free_port()

@@ -70,8 +70,7 @@ class Api:
         """A page of the list of the latest survey."""
         viewer = await identify(self._node, request)
         visible = may_see(self._node.region, viewer.user)
-        if not self._survey.count:
-            await self._survey.renew()
+        await self._survey.refresh()
         sort = request.query_params.get("sort", "added_rate")
         if sort not in _SORTS:
             raise bad(f"sort is one of {', '.join(_SORTS)}")

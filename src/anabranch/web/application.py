@@ -45,6 +45,7 @@ class Web:
             ],
             exception_handlers={Problem: problem, HTTPException: http_problem},
         )
+        app.router.redirect_slashes = False  # they would go to whatever Host says
         app.state.databases = region.settings.databases
         guarded = Guard(app, region.settings, lambda: region.acl.initial_user() is not None)
         self._connections = Connections(

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from anabranch.scheduling import Steps
 from anabranch.web.answers import as_json
 from anabranch.web.identity import identify
-from anabranch.web.plain import shown_bytes
+from anabranch.web.plain import shown_name
 from anabranch.web.requests import place_of
 from anabranch.web.slices import in_slices
 from anabranch.web.status import applied, status
@@ -60,6 +60,7 @@ class Feed:
         self.survey = Survey(node.region)
         self._status: dict[str, Any] = {}
         self._status_s = 0.0
+        self._turn = asyncio.Lock()
         self._seen: dict[bytes, tuple[int, dict[str, Any]]] = {}  # by the rules of a user
         self.routes = [Route("/status.json", self._one), Route("/events", self._events)]
 
@@ -70,8 +71,7 @@ class Feed:
     async def _one(self, request: Request) -> Response:
         viewer = await identify(self._node, request)
         require(self._node.region, viewer.user, b"INFO")
-        if not self.survey.count:
-            await self.survey.renew()
+        await self.survey.refresh()
         return as_json(await self._about(viewer))
 
     async def _events(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class Feed:
                 if beat % BEATS_PER_STATUS == 0:
                     yield _message("status", await self._about(viewer))
                 if watch is not None:
-                    seen = await watch.look()
+                    seen = await self._look(watch)
                     if seen["entries"] or seen.get("passed_over") or beat % BEATS_PER_STATUS == 0:
                         yield _message("entries", {**seen, "applied": applied(self._node)})
                 beat += 1
@@ -105,6 +105,12 @@ class Feed:
             self.survey.end()
             if watch is not None:
                 watch.close()
+
+    async def _look(self, watch: Watch) -> dict[str, Any]:
+        """What is new in a stream. In one turn of the event loop one page begins to look."""
+        async with self._turn:
+            await asyncio.sleep(0)
+        return await watch.look()
 
     def _may_stay(self, viewer: Viewer) -> bool:
         """Whether the user still has the permission: rules may have changed since the start."""
@@ -174,7 +180,7 @@ class Feed:
             },
             "streams": [row.described() for row in shown.values()],
             "heat": [
-                {**each, "key": shown_bytes(each["key"]), "group": shown_bytes(each["group"])}
+                {**each, "key": shown_name(each["key"]), "group": shown_name(each["group"])}
                 for each in self.survey.heat
                 if visible(each["key"])
             ],

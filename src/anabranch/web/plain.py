@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import ItemsView
-from typing import Any
+from typing import Any, Final
 
 from anabranch.scheduling import Steps
 
-__all__ = ["plain", "shown_bytes", "words_of"]
+__all__ = ["plain", "shown_bytes", "shown_name", "words_of"]
+
+NAME_BYTES_MAX: Final = 1024
+"""A longer name is cut where many names are shown."""
+
+NAME_BYTES_LEFT: Final = 100
+"""What is left of it."""
 
 
 def shown_bytes(raw: bytes) -> Any:
@@ -17,6 +23,13 @@ def shown_bytes(raw: bytes) -> Any:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return {"b64": base64.b64encode(raw).decode("ascii")}
+
+
+def shown_name(raw: bytes) -> Any:
+    """The same for a name, as it may be very long: then ``{"cut": ..., "size": ...}``."""
+    if len(raw) <= NAME_BYTES_MAX:
+        return shown_bytes(raw)
+    return {"cut": raw[:NAME_BYTES_LEFT].decode("utf-8", "replace"), "size": len(raw)}
 
 
 def plain(reply: Any) -> Steps[Any]:

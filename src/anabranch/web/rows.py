@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from anabranch.scheduling import Steps
-from anabranch.web.plain import shown_bytes
+from anabranch.web.plain import shown_name
 
 __all__ = ["Row", "Rows"]
 
@@ -51,7 +51,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     def described(self) -> dict[str, Any]:
         """The row for JSON."""
-        found = {**msgspec.structs.asdict(self), "key": shown_bytes(self.key)}
+        found = {**msgspec.structs.asdict(self), "key": shown_name(self.key)}
         del found["at_s"]
         found["regions"] = [n for n in range(self.regions.bit_length()) if self.regions >> n & 1]
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -31,6 +32,9 @@ PENDING_LOOKED_AT: Final = 10_000
 LABEL_CHARACTERS_MAX: Final = 200
 """Longer names are cut."""
 
+DIGEST_BYTES: Final = 8
+"""The length of the digest that ends a label which is not the whole name."""
+
 _KEYS_PER_STEP: Final = 200
 _PENDING_PER_STEP: Final = 1000
 _PRODUCERS_LOOKED_AT: Final = 1000
@@ -43,9 +47,15 @@ _LENGTH_BYTES: Final = 8
 
 
 def shown(name: bytes) -> str:
-    """A name as a label value: text, not too long."""
+    """A name as a label value: text, not too long, and another one for each name.
+
+    What is not the whole name ends with an ellipsis and a digest of the name.
+    """
     text = name.decode("utf-8", "backslashreplace")
-    return text if len(text) <= LABEL_CHARACTERS_MAX else text[: LABEL_CHARACTERS_MAX - 1] + "…"
+    if len(text) <= LABEL_CHARACTERS_MAX and "…" not in text and text.encode() == name:
+        return text
+    end = "…" + hashlib.blake2b(name, digest_size=DIGEST_BYTES).hexdigest()
+    return text[: LABEL_CHARACTERS_MAX - len(end)] + end
 
 
 def pages(keyspace: Keyspace) -> Iterator[list[tuple[int, bytes, Stream]]]:

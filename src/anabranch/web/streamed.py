@@ -35,10 +35,13 @@ class Streamed(Response):
         del self.headers["content-length"]
         self._pieces = pieces
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See :class:`starlette.responses.Response`."""
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
         gone = asyncio.ensure_future(_disconnected(receive))
         try:
             async for piece in self._pieces(gone):

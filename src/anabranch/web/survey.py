@@ -86,16 +86,26 @@ class Survey:
 
     async def _run(self) -> None:
         while True:
-            await self.renew()
-            await asyncio.sleep(max(EVERY_S, self.took_s * SHARE))
+            async with self._turn:
+                await self._take()
+            await asyncio.sleep(self._pause_s())
 
-    async def renew(self) -> None:
-        """Take one survey; several at a time take turns."""
+    def _pause_s(self) -> float:
+        return max(EVERY_S, self.took_s * SHARE)
+
+    async def refresh(self) -> None:
+        """Without an open page: take a survey if the latest one is old."""
+        if self.count and self._task is not None:
+            return
         async with self._turn:
-            spent = Spent()
-            await in_slices(self._steps(), spent)
-            self.took_s = spent.ns / 1e9
-            self.taken_s = monotonic()
+            if not self.count or monotonic() - self.taken_s > self._pause_s():
+                await self._take()
+
+    async def _take(self) -> None:
+        spent = Spent()
+        await in_slices(self._steps(), spent)
+        self.took_s = spent.ns / 1e9
+        self.taken_s = monotonic()
 
     # -- one survey ---------------------------------------------------------------------------
 

@@ -6,17 +6,19 @@ entry is *late* if its ID is below one that was here before it: a reader by ``XR
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.entry_id import MAX_ID, parse, text
 from anabranch.stream.stream import Stream
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, Refused, TooLarge
-from anabranch.web.plain import shown_bytes
-from anabranch.web.view import may_run
+from anabranch.web.plain import shown_bytes, shown_name
+from anabranch.web.view import may_run, may_see
 
 if TYPE_CHECKING:
     from anabranch.node.node import Node
+    from anabranch.stream.group import Group
     from anabranch.web.identity import Viewer
 
 __all__ = ["Watch"]
@@ -150,27 +152,25 @@ class Watch:
         return entry
 
     def _about(self, stream: Stream | None) -> dict[str, Any]:
-        """The stream, and the cursors of its groups if the user may see them."""
-        if stream is None:
-            return {"length": 0, "groups": []}
-        sees_groups = may_run(self._region, self._user, b"XINFO", b"GROUPS", self._key)
-        names = sorted(stream.groups) if sees_groups else []
-        return {
-            "length": stream.length,
-            "added": stream.entries_added,
-            "groups": [
-                {
-                    "name": shown_bytes(name),
-                    "at": text(group.last_delivered_id).decode(),
-                    "lag": sum(group.exact_lag(stream.logs).values()),
-                    "pending": group.pending_count,
-                    "consumers": len(group.consumers),
-                }
-                for name in names[:GROUPS_MAX]
-                if (group := stream.groups.get(name)) is not None
-            ],
-            "more_groups": max(len(names) - GROUPS_MAX, 0),
-        }
+        """The stream, and the cursors of its groups, as far as the user may see them."""
+        about: dict[str, Any] = {"groups": []}
+        if may_see(self._region, self._user)(self._key):
+            about["length"] = 0 if stream is None else stream.length
+            about["added"] = 0 if stream is None else stream.entries_added
+        if stream is not None and may_run(self._region, self._user, b"XINFO", b"GROUPS", self._key):
+            names = nsmallest(GROUPS_MAX, stream.groups)
+            about["groups"] = [_group(stream, name, stream.groups[name]) for name in names]
+        return about
+
+
+def _group(stream: Stream, name: bytes, group: Group) -> dict[str, Any]:
+    return {
+        "name": shown_name(name),
+        "at": text(group.last_delivered_id).decode(),
+        "lag": sum(group.exact_lag(stream.logs).values()),
+        "pending": group.pending_count,
+        "consumers": len(group.consumers),
+    }
 
 
 def _cut(raw: bytes) -> Any:

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.web.metric_rows import METRICS
 from anabranch.web.metrics import PREFIX, Metrics
+from anabranch.web.stream_metrics import shown
 
 LABELS = {row.name: row.labels for row in METRICS}
 
@@ -156,11 +157,19 @@ def test_commands_and_errors_are_counted(process: Process) -> None:
 
 
 def test_names_of_any_bytes_are_labels(process: Process) -> None:
-    process.streams.do("XADD", b'q"\\\n\xff', "1-1", "f", "v")
-    process.streams.do("XADD", b"k" * 1000, "1-1", "f", "v")
-    lengths = process.scrape()["stream_length"]
-    assert ("0", 'q"\\\n\\xff') in lengths
-    assert ("0", "k" * 199 + "…") in lengths
+    alike = [b"k" * 1000, b"k" * 1001, b"q\xff", rb"q\xff"]
+    alike += [shown(name).encode() for name in alike]
+    whole = ['"\\\n\r', "", "\u2028\x00", "k" * 200]
+    names = {name.encode() for name in whole} | set(alike)
+    for name in names:
+        process.streams.do("XADD", name, "1-1", "f", "v")
+        process.streams.do("XGROUP", "CREATE", name, name, "0")
+    found = process.scrape()
+    labels = {label for _, label in found["stream_length"]}
+    assert len(labels) == len(found["stream_group_lag"]) == len(names), "no two names are the same"
+    assert labels >= {*whole, r"q\xff"}
+    assert max(map(len, labels)) == 200
+    assert any(label.startswith("k" * 183 + "…") for label in labels)
 
 
 def test_the_number_of_series_is_limited(process: Process) -> None:

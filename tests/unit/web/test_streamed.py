@@ -39,7 +39,7 @@ async def test_what_a_closed_page_held_is_freed_without_the_collector() -> None:
     async def look() -> ref[Page]:
         page = Page()
         answer = Streamed(lambda gone: messages(page, gone), media_type="text/event-stream")
-        task = asyncio.ensure_future(answer({"type": "http"}, receive, send))
+        task = asyncio.ensure_future(answer({"type": "http", "method": "GET"}, receive, send))
         await asyncio.wait_for(seen.wait(), 30)
         left.set()
         await asyncio.wait_for(task, 30)
@@ -53,3 +53,14 @@ async def test_what_a_closed_page_held_is_freed_without_the_collector() -> None:
         gc.enable()
     assert sent[1:4] == [b"Page"] * 3
     assert sent[-1] == b""
+
+
+async def test_a_request_for_the_head_alone_ends() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    answer = Streamed(lambda _gone: 1 / 0, media_type="text/plain")  # type: ignore[arg-type, return-value]
+    await answer({"type": "http", "method": "HEAD"}, asyncio.Event().wait, send)  # type: ignore[arg-type]
+    assert [each.get("more_body", False) for each in sent] == [False, False]

@@ -1,0 +1,31 @@
+"""What open pages ask of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tests.unit.web.test_metrics import Process
+
+pytest.importorskip("starlette", reason="the extra web is not installed")
+
+from anabranch.web.feed import Feed
+
+
+async def test_of_many_pages_one_looks_in_a_turn() -> None:
+    turn = 0
+    turns: list[int] = []
+
+    class Watch:
+        async def look(self) -> dict[str, Any]:
+            turns.append(turn)
+            return {}
+
+    feed = Feed(cast("Any", Process()), cast("Any", None))
+    looks = [asyncio.ensure_future(feed._look(cast("Any", Watch()))) for _ in range(16)]
+    while not all(look.done() for look in looks):
+        turn += 1
+        await asyncio.sleep(0)
+    assert len(set(turns)) == len(looks)
