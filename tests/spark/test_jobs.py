@@ -130,12 +130,64 @@ def test_rows_do_not_come_among_lines_that_do_not_fit(
     given["bad_stream"] = "t"
     done = ingest(spark, [tmp_path], schema="status string, n int", **given)
     assert (done.rows, done.bad, len(entries(ours, "t"))) == (2, 1, 1)
-    (tmp_path / "a.csv").write_text("status,n\nbad,1\n")
+    (tmp_path / "a.csv").unlink()
+    (tmp_path / "a.jsonl").write_text('{"status": "bad", "n": 1}\n')
     done = ingest(spark, [tmp_path], url=url(ours), stream="u", key="status")
     assert (done.rows, done.bad, len(entries(ours, "u:bad"))) == (1, 0, 1)
+    (tmp_path / "a.jsonl").unlink()
     (tmp_path / "a.csv").write_text("status,n\nbad,x\n")  # a line, and no row
     given = {"url": url(ours), "stream": "v", "key": "status", "schema": "status string, n int"}
     assert ingest(spark, [tmp_path], **given).bad == 1
+
+
+def test_values_of_a_csv_file_are_what_is_between_the_quotes(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import ingest
+
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        b'id,ID,text\n1,2,"two\r\nlines"\n3,4,"he said ""hi, you"" \\"\n'
+        b"5,6\n7,8,x,9\n10,11,\xc3\xa4\n"
+    )
+    wanted = [
+        [b"id", b"1", b"ID", b"2", b"text", b"two\r\nlines"],
+        [b"id", b"3", b"ID", b"4", b"text", b'he said "hi, you" \\'],
+        [b"id", b"10", b"ID", b"11", b"text", "\u00e4".encode()],
+    ]
+    unfit = [[b"_corrupt_record", b"5,6"], [b"_corrupt_record", b"7,8,x,9"]]
+    for stream, schema in (("s", None), ("t", "id int, ID int, text string")):
+        done = ingest(spark, [path], url=url(ours), stream=stream, schema=schema)
+        assert (done.rows, done.bad, done.new) == (3, 2, 5)
+        assert [words for _, words in entries(ours, stream)] == wanted
+        assert [words for _, words in entries(ours, f"{stream}:bad")] == unfit
+
+
+def test_a_schema_has_the_names_of_the_header_in_their_order(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import IngestError, ingest
+
+    path = tmp_path / "a.csv"
+    path.write_text("city,people\nBonn,336000\n")
+    for schema in ("people string, city string", "city string", "city string, People int"):
+        with pytest.raises(IngestError, match="its columns are city, people, and those of the sch"):
+            ingest(spark, [path], url=url(ours), stream="s", schema=schema)
+    assert entries(ours, "s") == []
+
+
+def test_json_may_have_names_that_differ_in_case_and_nested_values(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import ingest
+
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1, "A": 2, "o": {"x": [1, null], "y": "z"}}\n{"a": 3}\n')
+    assert ingest(spark, [path], url=url(ours), stream="s").rows == 2
+    assert [dict(zip(words[::2], words[1::2], strict=True)) for _, words in entries(ours, "s")] == [
+        {b"a": b"1", b"A": b"2", b"o": b'{"x":[1,null],"y":"z"}'},
+        {b"a": b"3"},
+    ]
 
 
 def test_a_lake_gives_back_what_it_was_given(

@@ -22,9 +22,12 @@ _FORMATS: Final = {
     ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet",
 }  # fmt: skip
 _CORRUPT: Final = "_corrupt_record"
-_ONE_SPLIT: Final = {
+_SETTINGS: Final = {
+    # A file is one partition: its rows stay in order, however many cores there are.
     "spark.sql.files.maxPartitionBytes": str(1 << 50),
     "spark.sql.files.minPartitionNum": "1",
+    # Names of fields that differ in case are different.
+    "spark.sql.caseSensitive": "true",
 }
 
 
@@ -61,8 +64,9 @@ def ingest(
     """Append the rows of files, in their order, as entries with a field for each column.
 
     With `key`, rows go to ``<stream>:<value of that column>``. With a `schema` (``"n int, s
-    string"``), values have to fit it, and lines that do not go to `bad_stream` (by default
-    ``<stream>:bad``) as they are; without one, values of CSV files are text. A file is known by its
+    string"``), values have to fit it; without one, values of CSV files are text. Lines that do not
+    fit, and those of a CSV file with more or fewer values than its header, go to `bad_stream` (by
+    default ``<stream>:bad``) as they are. Nested values become JSON. A file is known by its
     path and time of change: a second run over the same files adds nothing, and a run that died is
     completed. `progress` gets each file and its rows. Raises `IngestError` and what Spark raises.
     """
@@ -74,7 +78,7 @@ def ingest(
     new: int | None = 0
     for path in (found := list(files_of(paths))):
         counts = Observation()
-        with _one_split(spark):
+        with _as_needed(spark):
             entries = _entries(_read(spark, path, schema), path, stream, key, bad_stream)
             watched = entries.observe(
                 counts,
@@ -135,7 +139,7 @@ def _entries(
     target = f.lit(stream) if key is None else f.concat(f.lit(f"{stream}:"), f.col(_quoted(key)))
     entries = table.select(
         f.when(corrupt, f.lit(bad_stream)).otherwise(target).alias("stream"),
-        *(f.when(~corrupt, f.col(_quoted(name))).alias(name) for name in names),
+        *(f.when(~corrupt, _flat(table, name)).alias(name) for name in names),
         *([f.col(_CORRUPT)] if _CORRUPT in table.columns else []),
     )
     # A blank line is no entry: entries have fields.
@@ -154,6 +158,16 @@ def _is_corrupt(table: DataFrame) -> Column:
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
     return f.col(_CORRUPT).isNotNull() if _CORRUPT in table.columns else f.lit(False)
+
+
+def _flat(table: DataFrame, name: str) -> Column:
+    """A column, or its values as JSON if they have parts."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+    from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: PLC0415 - heavy
+
+    column = f.col(_quoted(name))
+    nested = isinstance(table.schema[name].dataType, ArrayType | MapType | StructType)
+    return f.to_json(column) if nested else column
 
 
 def _quoted(name: str) -> str:
@@ -180,21 +194,33 @@ def _write(entries: DataFrame, path: Path, options: Mapping[str, str]) -> int | 
 
 def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
     kind = _FORMATS[path.suffix]
+    # Spark takes the name of a file for a pattern.
+    place = re.sub(r"([*?\[\]{}\\])", r"\\\1", str(path))
     reader = spark.read.format(kind)
+    header: list[str] = []
     if kind == "csv":
-        reader = reader.option("header", "true")
+        # As in RFC 4180: a value in quotes may have line breaks, and a quote in it is doubled.
+        reader = reader.options(header="true", multiLine="true", escape='"')
+        header = reader.load(place).columns
+        if schema is None and header:
+            schema = ", ".join(f"{_quoted(each)} string" for each in header)
     if schema is not None and kind != "parquet":
         reader = reader.schema(f"{schema}, {_CORRUPT} string")
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
-    # Spark takes the name of a file for a pattern.
-    return reader.load(re.sub(r"([*?\[\]{}\\])", r"\\\1", str(path)))
+    table = reader.load(place)
+    if header and header != (names := [each for each in table.columns if each != _CORRUPT]):
+        raise IngestError(
+            f"{path}: its columns are {', '.join(header)}, and those of the schema "
+            f"{', '.join(names)}: the schema needs all names, in their order"
+        )
+    return table
 
 
 @contextmanager
-def _one_split(spark: SparkSession) -> Iterator[None]:
-    """A file is one partition: its rows stay in order, however many cores there are."""
-    before = {name: spark.conf.get(name, None) for name in _ONE_SPLIT}
-    for name, value in _ONE_SPLIT.items():
+def _as_needed(spark: SparkSession) -> Iterator[None]:
+    """The session has the settings of this job meanwhile."""
+    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
     try:
         yield
