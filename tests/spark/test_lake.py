@@ -173,9 +173,13 @@ def test_files_are_by_stream_and_day_and_in_the_order_of_regions_and_ids(lake: L
     assert kinds(lake) == []
 
 
-def test_ids_beyond_any_calendar_have_a_place(lake: Lake) -> None:
+@pytest.mark.parametrize(
+    ("ms", "us"),
+    [(2**64 - 1, None), (253_402_300_800_000, 253_402_300_800_000_000), (9 * 10**15, 9 * 10**18)],
+)
+def test_ids_beyond_any_calendar_have_a_place(lake: Lake, ms: int, us: int | None) -> None:
     rows = table(range(2)).to_pylist()
-    rows[1] |= {"ts": None, "id": f"{2**64 - 1}-{2**64 - 1}"}
+    rows[1] |= {"ts": us, "id": f"{ms}-{2**64 - 1}"}
     odd = table([]).from_pylist(rows, schema=table([]).schema)
     for batch in range(2):
         lake.commit("q", batch, lake.write(odd))
@@ -183,6 +187,7 @@ def test_ids_beyond_any_calendar_have_a_place(lake: Lake) -> None:
     assert len(seen_by_polars(lake.root)) == len(seen_by_duckdb(lake.root)) == 4
     assert merged(lake).made == 2
     assert len(seen_by_polars(lake.root)) == len(seen_by_duckdb(lake.root)) == 4
+    assert kinds(lake) == ["overlap"] * 2  # each batch had the same positions
 
 
 def test_a_lake_that_is_none_is_refused(lake: Lake) -> None:

@@ -128,7 +128,7 @@ class Lake:
 
     def write(self, table: pa.Table) -> list[Draft]:
         """Write files with these entries, durably; they are visible after `commit`."""
-        return list(lake_files.write(self.root, table))
+        return lake_files.write(self.root, table)
 
     def commit(self, query: str, batch: int, drafts: Iterable[Draft], about: Any = None) -> bool:
         """Make files visible, as a batch of a query; False if the batch was committed before.

@@ -6,6 +6,7 @@ a random part, so that attempts of a task do not overwrite files of each other.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import os
@@ -49,6 +50,7 @@ _IN_FILES: Final = pa.schema(list(SCHEMA)[2:])
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _DIGESTED: Final = re.compile(r"([0-9a-f]{64})-[0-9a-f]{32}\.parquet")
 _GROUP_ROWS: Final = 128 << 10
+_LAST_DAY: Final = pa.scalar(dt.date(9999, 12, 31), pa.date32())
 _NAME_MAX: Final = 255 - len("stream=")  # of a directory, in bytes
 
 
@@ -88,7 +90,7 @@ class Examined:
     runs: list[Run]
 
 
-def write(root: Path, table: pa.Table) -> Iterator[tuple[LakeFile, str]]:
+def write(root: Path, table: pa.Table) -> list[tuple[LakeFile, str]]:
     """Write a file for each stream and day, durably, with its statistics as the log wants them.
 
     The files are visible after a commit. Rows are put in the order of region and ID.
@@ -96,16 +98,25 @@ def write(root: Path, table: pa.Table) -> Iterator[tuple[LakeFile, str]]:
     """
     if table.column("position").null_count:
         raise LakeError("there are entries without positions: this server counts none")
-    days = pc.cast(table.column("ts"), pa.date32())
     table = table.drop_columns([each for each in table.column_names if each == "date"])
-    table = table.append_column("date", days)
-    places = table.group_by(["stream", "date"], use_threads=False).aggregate([]).to_pylist()
-    for place in places:
-        some = table
-        for name, value in place.items():
-            column = some.column(name)
-            some = some.filter(pc.is_null(column) if value is None else pc.equal(column, value))
-        yield _write(root, _in_order(some), place["stream"] or "", place["date"])
+    table = _in_order(table.append_column("date", _days(table.column("ts"))))
+    names = ["stream", "date"]
+    places = table.group_by(names, use_threads=False).aggregate([([], "count_all")])
+    found: list[tuple[LakeFile, str]] = []
+    at = 0
+    for place in places.sort_by([(name, "ascending") for name in names]).to_pylist():
+        some = table.slice(at, place["count_all"]).select(_IN_FILES.names).cast(_IN_FILES)
+        found.append(_write(root, some, place["stream"] or "", place["date"]))
+        at += len(some)
+    for directory in {above for file, _ in found for above in Path(file.path).parents}:
+        sync_names(root / directory)
+    return found
+
+
+def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The days of times; null for those that have no date with a year of four digits."""
+    days = pc.cast(times, pa.date32())
+    return pc.if_else(pc.less_equal(days, _LAST_DAY), days, pa.scalar(None, pa.date32()))
 
 
 def has_own_name(stream: str) -> bool:
@@ -121,6 +132,8 @@ def _in_order(table: pa.Table) -> pa.Table:
     halves = pc.split_pattern(table.column("id"), "-")
     keys = pa.table(
         {
+            "stream": table.column("stream"),
+            "date": table.column("date"),
             "region": table.column("region"),
             "ms": pc.cast(pc.list_element(halves, 0), pa.uint64()),
             "seq": pc.cast(pc.list_element(halves, 1), pa.uint64()),
@@ -128,7 +141,7 @@ def _in_order(table: pa.Table) -> pa.Table:
         }
     )
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-    return table.take(order).select(_IN_FILES.names).cast(_IN_FILES)
+    return table.take(order)
 
 
 def _write(root: Path, table: pa.Table, stream: str, day: Any) -> tuple[LakeFile, str]:
@@ -143,20 +156,20 @@ def _write(root: Path, table: pa.Table, stream: str, day: Any) -> tuple[LakeFile
     path = directory / f"{digest}-{uuid.uuid4().hex}.parquet"
     (root / directory).mkdir(parents=True, exist_ok=True)
     write_synced(root / path, contents)
-    for above in (directory, *directory.parents):
-        sync_names(root / above)
     file = LakeFile(str(path), stream, date, table.num_rows, contents.size)
-    return file, json.dumps(_statistics(table))
+    # The log cannot tell times beyond any calendar.
+    bounded = ("region", "position") if date is None else ("region", "ts", "position")
+    return file, json.dumps(_statistics(table, bounded))
 
 
-def _statistics(table: pa.Table) -> dict[str, Any]:
+def _statistics(table: pa.Table, bounded: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": {}}
     least, most = found.setdefault("minValues", {}), found.setdefault("maxValues", {})
     for name in ("region", "ts", "position"):
         column = table.column(name)
         found["nullCount"][name] = column.null_count
         bounds = pc.min_max(column)
-        if bounds["min"].is_valid:
+        if bounds["min"].is_valid and name in bounded:
             least[name], most[name] = (_in_json(bounds[each]).as_py() for each in ("min", "max"))
     return found
 
@@ -201,7 +214,7 @@ def examine(root: Path, file: LakeFile) -> Examined:
         problems.append(
             ("count", f"has {table.num_rows} entries and was published with {file.rows}")
         )
-    days = pc.unique(pc.cast(table.column("ts"), pa.date32())).to_pylist()
+    days = pc.unique(_days(table.column("ts"))).to_pylist()
     if any((None if day is None else day.isoformat()) != file.date for day in days):
         problems.append(("place", f"has entries of other days than {file.date}"))
     runs = runs_of(regions, positions)
