@@ -267,6 +267,26 @@ def _of_any_year(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.add_checked(read(pa.array(near, pa.string()), kind).cast(number), further).cast(kind)
 
 
+_POWER: Final = "[eE][+-]?[0-9]+"
+_NUMBER: Final = rf"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)({_POWER})?$"
+_DATE: Final = "^[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"
+
+
+def _shape(kind: pa.DataType) -> str:
+    """What any value of a type looks like; nearly all that cannot be cast look otherwise."""
+    if pa.types.is_integer(kind):
+        return rf"^[+-]?0*[0-9]{{1,{19 if pa.types.is_int64(kind) else 10}}}$"
+    if pa.types.is_decimal(kind):
+        return rf"^[+-]?(0*[0-9]{{0,{kind.precision - kind.scale}}}(\.[0-9]*)?|[0-9.]+{_POWER})$"
+    if pa.types.is_floating(kind):
+        return rf"(?i){_NUMBER}|^[+-]?(inf|infinity|nan)$"
+    if pa.types.is_boolean(kind):
+        return "(?i)^(true|false|0|1)$"
+    if pa.types.is_date32(kind):
+        return f"{_DATE}$"
+    return _DATE if pa.types.is_timestamp(kind) else ""
+
+
 def _caster(kind: pa.DataType) -> _Cast | None:
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         return lambda values, kind: values.cast(kind)
@@ -286,7 +306,13 @@ def _cast(values: pa.Array, kind: pa.DataType, cast: _Cast) -> tuple[pa.Array, A
     try:
         return cast(values, kind), None
     except pa.ArrowInvalid:
-        result = pa.concat_arrays(_cast_what_can_be(values, kind, cast))
+        # To find a value that does not fit costs as much as to cast a thousand others.
+        coded = values.dictionary_encode()
+        words = coded.dictionary
+        if shape := _shape(kind):
+            fits = pc.match_substring_regex(words, shape)
+            words = pc.if_else(fits, words, pa.scalar(None, words.type))
+        result = pa.concat_arrays(_cast_what_can_be(words, kind, cast)).take(coded.indices)
         return result, np.asarray(result.is_null()) & ~np.asarray(values.is_null())
 
 
