@@ -151,23 +151,34 @@ def test_a_query_says_where_it_starts_and_repeats_its_first_batch_alone(
     assert second.endswith(f"(position {position}); startingOffsets ignored")
 
 
-def test_a_key_that_is_no_text_is_refused_and_named(
-    request: pytest.FixtureRequest, server: ServerProcess, tmp_path: Path
+def test_a_key_that_is_no_text_is_left_out_of_a_pattern_and_named_once(
+    request: pytest.FixtureRequest,
+    server: ServerProcess,
+    tmp_path: Path,
+    log: pytest.LogCaptureFixture,
 ) -> None:
     with talking(server) as client:
         for key in (b"k\xff", b"k\xfe", b"k", b"other\xff"):
             client.xadd(key, {"n": 1})
-    told = r"the key k\\x(ff|fe) is not UTF-8"
+    told = [rf"the key k\x{each} matches the pattern and is not read" for each in ("fe", "ff")]
+
+    def named() -> list[str]:
+        lines = [each for each in log.messages if each.startswith("the key")]
+        log.clear()
+        return sorted(line.partition(":")[0] for line in lines)
+
     options = {"url": url(server), "subscribePattern": "k*"}
-    with pytest.raises(OptionError, match=told):
-        planned_and_read(options)
+    assert planned_and_read(options) == [1]
+    assert named() == told
     growing = made(request, server, subscribe="", subscribePattern="k*")
-    with pytest.raises(OptionError, match=told):
-        growing.initialOffset()
-    for dry_run in (True, False) if server.name != "redis-server" else ():  # it has no positions
-        with pytest.raises(OptionError, match=told):
-            archive(None, tmp_path, dry_run=dry_run, options=options)
-    assert not [*tmp_path.rglob("*.parquet")]
+    begin = growing.initialOffset()
+    end = growing.latestOffset(begin, ReadAllAvailable())
+    assert [*end["s"]] == ["k"]
+    growing.latestOffset(end, ReadAllAvailable())
+    assert named() == told
+    if server.name != "redis-server":  # it has no positions
+        assert archive(None, tmp_path, options=options).entries == 1
+        assert sorted({*named()}) == told
 
 
 @pytest.mark.parametrize(
@@ -193,3 +204,14 @@ def test_what_a_pattern_finds_is_what_it_names(
         assert survey.streams() == [key]
         assert survey.subscribes(key)
         assert not survey.subscribes("other")
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+def test_offsets_of_a_stream_that_is_not_read_are_refused(server: ServerProcess, name: str) -> None:
+    fill(server, "orders", 3)
+    options = {"url": url(server), "subscribe": "orders"}
+    with pytest.raises(OptionError, match="the offsets name 'order', which is none of the streams"):
+        planned_and_read({**options, name: '{"order": "latest"}'})
+    assert len(planned_and_read({**options, name: "{}"})) == 3
+    of_pattern = {"url": url(server), "subscribePattern": "o*", name: '{"other": "latest"}'}
+    assert len(planned_and_read(of_pattern)) == 3  # it may come later

@@ -8,12 +8,14 @@ entries by position. Any other server is asked for each stream (XINFO STREAM), h
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.pattern import compile_glob
 from anabranch.spark.client import Client, facts_of, shown, stream_key
+from anabranch.spark.logs import audible
 from anabranch.spark.offsets import (
     BY_ID,
     Cursor,
@@ -30,6 +32,7 @@ from anabranch.spark.region_names import RegionNames
 
 __all__ = ["Survey", "bounds_of"]
 
+_log = logging.getLogger(__name__)
 _TRIES: Final = 10
 _BEHIND_ALL: Final = (1 << 63) - 1
 
@@ -54,6 +57,7 @@ class Survey:
         self._found_at: float | None = None
         self._finds_all = False  # the server has all keys, not only those of some slots
         self._total = 0
+        self._left_out: set[str] = set()  # keys that were logged
 
     # ------------------------------------------------------------------------------------ streams
 
@@ -76,6 +80,28 @@ class Survey:
             )
         self._finds_all = True
         return sorted(self._client.streams(pattern))
+
+    def _told_apart(self, streams: list[str]) -> list[str]:
+        """Those that the column ``stream`` can tell apart; others that a pattern finds are logged.
+
+        Raises `OptionError` if such a key is named.
+        """
+        odd = [each for each in streams if not _is_text(each)]
+        if odd and self._options.pattern is None:
+            raise OptionError(
+                f"the key {shown(stream_key(odd[0]))} is not UTF-8, and column stream is text: "
+                "rename the key"
+            )
+        for each in odd:
+            if each not in self._left_out:
+                self._left_out.add(each)
+                audible()
+                _log.warning(
+                    "the key %s matches the pattern and is not read: it is not UTF-8, and column "
+                    "stream is text",
+                    shown(stream_key(each)),
+                )
+        return [each for each in streams if each not in odd] if odd else streams
 
     def subscribes(self, stream: str) -> bool:
         """Whether the options name a stream, existing or not."""
@@ -103,8 +129,7 @@ class Survey:
         `wait_ms`: wait so long for changes since the last call, or since `known`. Those of an
         Anabranch server contain the newest entry below `known`.
         """
-        streams = self.streams()
-        _require_text(streams)
+        streams = self._told_apart(self.streams())
         if not streams:
             time.sleep(wait_ms / 1000)
             return {}
@@ -268,6 +293,12 @@ class Survey:
             raise OptionError(
                 f"offsets are earliest, latest, group:<name> or a JSON object, not {wanted!r}"
             )
+        if isinstance(wanted, Mapping):
+            for stream in wanted:
+                if not self.subscribes(stream):
+                    raise OptionError(
+                        f"the offsets name {stream!r}, which is none of the streams that are read"
+                    )
         cursors: dict[str, dict[str, Cursor]] = {}
         for stream, regions in logs.items():
             spec = wanted.get(stream, default) if isinstance(wanted, Mapping) else wanted
@@ -365,16 +396,13 @@ class Survey:
                 raise self._client.refusal(created)
 
 
-def _require_text(streams: list[str]) -> None:
-    """Refuse keys that the column ``stream`` cannot tell apart; raises `OptionError`."""
-    for stream in streams:
-        try:
-            stream.encode()
-        except UnicodeEncodeError:
-            raise OptionError(
-                f"the key {shown(stream_key(stream))} is not UTF-8, and column stream is text: "
-                "rename the key, or choose a pattern that does not match it"
-            ) from None
+def _is_text(stream: str) -> bool:
+    """Whether a key is UTF-8."""
+    try:
+        stream.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
