@@ -10,10 +10,9 @@ back (:func:`forget_epoch`).
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct, json
 
 from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of
 from anabranch.node.notes import NoteError, read_note, write_note
@@ -33,6 +32,7 @@ CLEAN: Final = "clean"
 class _Ended(Struct):
     boot: str = ""
     ended: str = ""
+    agreed: dict[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]] = {}
 
 
 def continue_or_open_epoch(
@@ -68,8 +68,21 @@ class EpochFile:
     """The file that records how the present process ends."""
 
     def __init__(self, storage: Storage) -> None:
+        """Raises :class:`OSError`."""
         self._storage = storage
-        self._written = ""
+        self._written: _Ended | None = None
+        self._before = self._read()
+        self.agreed = {} if self._before is None else dict(self._before.agreed)
+        """By replica ID of this region, how many of its effects every member had on its disk.
+
+        If the files are set back, other regions still have the same effects up to there.
+        """
+
+    def _read(self) -> _Ended | None:
+        try:
+            return read_note(self._storage, _FILE, _Ended, "")
+        except NoteError:
+            return None
 
     @property
     def exists(self) -> bool:
@@ -77,14 +90,8 @@ class EpochFile:
         return _FILE in self._storage.names()
 
     def may_continue(self) -> bool:
-        """Whether the previous process has lost nothing; a damaged file does not say so.
-
-        Raises :class:`OSError`.
-        """
-        try:
-            before = read_note(self._storage, _FILE, _Ended, "")
-        except NoteError:
-            return False
+        """Whether the previous process has lost nothing; a damaged file does not say so."""
+        before = self._before
         return before is not None and (
             before.ended in ("always", CLEAN) or before.boot == self._storage.boot != ""
         )
@@ -94,8 +101,7 @@ class EpochFile:
 
         Raises :class:`OSError`.
         """
-        if ended == self._written:
-            return
-        noted = {"boot": self._storage.boot, "ended": ended}
-        write_note(self._storage, _FILE, json.dumps(noted).encode())
-        self._written = ended
+        noted = _Ended(self._storage.boot, ended, dict(self.agreed))
+        if noted != self._written:
+            write_note(self._storage, _FILE, json.encode(noted))
+            self._written = noted

@@ -17,7 +17,7 @@ from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Dot, Member, region_of
-from anabranch.keyspace.version_vectors import covers
+from anabranch.keyspace.version_vectors import covers, maximum, raise_to
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
 from anabranch.node.identity import (
@@ -130,8 +130,7 @@ class Exchange(RegionLocal):
         self._durability.on_taken = self.taken
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
-        region = settings.region_id
-        self._began = {o: n for o, n in self.replica.vector.items() if region_of(o) == region}
+        self._began = self._own(self.replica.vector)
         policy = settings.appendfsync
         continue_or_open_epoch(self, self._epoch_file, policy, self._chance, was_cut=was_cut)
         if not self.replica.cluster_id and settings.cluster_create:
@@ -252,8 +251,23 @@ class Exchange(RegionLocal):
 
     def ended_well(self) -> None:
         """Everything is on the disk, and nothing more will be written."""
+        self._note_agreed(CLEAN)
+
+    def snapshot_finished(self, position: int) -> None:
+        """There is a snapshot of this position."""
+        self.forget_full_syncs(position)
+        self._note_agreed(self._settings.appendfsync)
+
+    def _note_agreed(self, ended: str) -> None:
+        if not self._was_set_back:
+            raise_to(self._epoch_file.agreed, self._own(self.replica.watermark))
         with suppress(OSError):
-            self._epoch_file.write(CLEAN)
+            self._epoch_file.write(ended)
+
+    def _own(self, vector: Mapping[int, int]) -> dict[int, int]:
+        """The part of a version vector that is about this region."""
+        region = self._settings.region_id
+        return {each: n for each, n in vector.items() if region_of(each) == region}
 
     # -- the log ------------------------------------------------------------------------------
 
@@ -339,8 +353,8 @@ class Exchange(RegionLocal):
         """See :class:`Local`. A file records it for a restart and ``anabranch region salvage``."""
         if not self._was_set_back:
             self._was_set_back = reason
-            watermark = self.replica.watermark
-            agreed = {o: min(n, watermark.get(o, 0)) for o, n in self._began.items()}
+            known = maximum(self.replica.watermark, self._epoch_file.agreed)
+            agreed = {each: min(n, known.get(each, 0)) for each, n in self._began.items()}
             with suppress(OSError):  # then the other regions report it again
                 write_set_back(self._storage, reason, agreed)
         super().set_back(reason)

@@ -276,7 +276,7 @@ class Persistence:
             if self.durability.log is not None:
                 self.durability.log.retire(position)
                 if self.exchange is not None:
-                    self.exchange.forget_full_syncs(position)
+                    self.exchange.snapshot_finished(position)
             elif position >= self._end:  # otherwise it is from before the log was switched off
                 for name in storage.names():
                     if first_position_of(name) is not None:
