@@ -7,6 +7,7 @@ socket, which opens in a few milliseconds.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ __all__ = ["CONNECT_SECONDS_MAX", "Address", "Refused", "ask", "is_url", "server
 
 CONNECT_SECONDS_MAX = 10.0
 _SCHEMES = {"redis", "rediss", "unix"}
+_HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 _PORT_DEFAULT = 6379
 _LINE_BYTES_MAX = 4096
 _FILE = click.Path(exists=True, dir_okay=False)
@@ -178,7 +180,9 @@ def ask(sock: socket.socket, replies: socket.SocketIO, words: Sequence[str]) -> 
 
 
 def is_url(text: str) -> bool:
-    """Whether an argument is the URL of a server."""
+    """Whether an argument is the URL of a server; ``host:port`` is refused, as it is meant so."""
+    if _HOST_AND_PORT.fullmatch(text):
+        raise click.UsageError(f"{text} is no URL: redis://{text} is that server, ./{text} a file")
     return text.partition("://")[0] in _SCHEMES and "://" in text
 
 

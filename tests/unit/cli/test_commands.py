@@ -157,6 +157,8 @@ def test_importing_the_command_line_loads_no_server(module: str) -> None:
         (["health", "-u", f"redis://{'h' * 300}"], "is no host name"),
         (["health", "--cacert", "/nonexistent"], "'/nonexistent' does not exist"),
         (["export", "-"], "does not go to standard output"),
+        (["export", "10.0.0.5:6379"], "redis://10.0.0.5:6379 is that server"),
+        (["import", "localhost:6379"], "redis://localhost:6379 is that server"),
         (["cluster", "up", "--regions", "5"], "names, with commas"),
         (["tail", "k", "--from", "-²"], "--from takes"),
         (["tail", "k", "--from", f"-{'9' * 5000}"], "--from takes"),
