@@ -3,7 +3,8 @@
 Released (NACKed) entries are pending without a consumer; ``released`` keeps the order of their
 release. ``by_age`` orders the other pending entries by (delivery time, last update). It is built by
 the first ``XREADGROUP ... CLAIM`` of a group and kept up to date afterwards, so groups without
-claims do not pay for it. ``ghosts`` keeps CLAIM from walking the same deleted entries each time.
+claims do not pay for it. ``ghosts`` keeps CLAIM from walking the same deleted entries each time,
+and ``released_living`` does so for released ones.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class GroupPending:
         "pending",
         "redeliveries",
         "released",
+        "released_living",
         "releases",
         "stamp",
     )
@@ -52,6 +54,8 @@ class GroupPending:
         self.released: dict[PendingEntry, None] = {}
         self.by_age: SortedList[Aged] | None = None
         self.ghosts: Aged | None = None  # no entry before it in ``by_age`` exists in the stream
+        # Released entries that may exist in the stream
+        self.released_living: dict[PendingEntry, None] | None = None
         self.stamp = 0
         # Counts of this process; not part of the state:
         self.acknowledgements = 0
@@ -227,6 +231,8 @@ class GroupPending:
         entry.consumer = consumer
         if consumer is None:
             self.released[entry] = None
+            if self.released_living is not None:
+                self.released_living[entry] = None
         else:
             own = consumer.pending.get(region)
             if own is None:
@@ -263,13 +269,15 @@ class GroupPending:
                 if own is None:
                     own = consumer.pending[region] = PendingList()
                 own.add(entry)
-        self.by_age = None  # made again when somebody claims
+        self.by_age = self.released_living = None  # made again when somebody claims
 
     def _detach(self, region: int, entry: PendingEntry) -> None:
         """Remove an entry from everything but the list of the group."""
         consumer = entry.consumer
         if consumer is None:
             del self.released[entry]
+            if self.released_living is not None:
+                self.released_living.pop(entry, None)
             return
         consumer.pending[region].pop(entry.entry_id)
         if self.by_age is not None:
@@ -290,6 +298,16 @@ class GroupPending:
             )
             self.ghosts = None
         return self.by_age.irange(self.ghosts)
+
+    def released_first(self) -> dict[PendingEntry, None]:
+        """Released entries, the first released one first; the caller may drop ghosts."""
+        if self.released_living is None:
+            self.released_living = self.released.copy()
+        return self.released_living
+
+    def forget_ghosts(self) -> None:
+        """Deleted entries may exist again."""
+        self.ghosts = self.released_living = None
 
     def region_of(self, entry: PendingEntry) -> int:
         """The region in whose list an entry is pending."""
@@ -313,6 +331,7 @@ class GroupPending:
                 assert self.consumers[entry.consumer.name] is entry.consumer
                 owned[entry.consumer.name].add(entry)
         assert released == set(self.released)
+        assert released.issuperset(self.released_living or ())
         for name, consumer in self.consumers.items():
             for own in consumer.pending.values():
                 own.check()

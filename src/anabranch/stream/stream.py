@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import ClassVar
 
 from anabranch.compiling import mypyc_attr
@@ -197,6 +197,14 @@ class Stream(Counted):
                 return aged[0]
         return None
 
+    def released(self, group: Group) -> Iterable[PendingEntry]:
+        """Released entries of a group in the order of release, from the first that still exists."""
+        entries = group.released_first()
+        ghosts = takewhile(lambda entry: self.find_pending(group, entry) is None, entries)
+        for ghost in list(ghosts):
+            del entries[ghost]
+        return entries
+
     def claimable(
         self, group: Group, entry_id: int
     ) -> list[tuple[tuple[int, Block, int] | None, PendingEntry | None]]:
@@ -283,7 +291,7 @@ class Stream(Counted):
             for log in self.logs.values():
                 log.reopen_at(last_id)
             for group in self.groups.values():
-                group.ghosts = None  # IDs of trimmed entries may be used again
+                group.forget_ghosts()  # IDs of trimmed entries may be used again
         self.last_id = last_id
         if entries_added is not None:
             self.entries_added = entries_added

@@ -74,6 +74,13 @@ def _wait_with_ghosts(s: Streams) -> int:
     return _calls(lambda: s.waits(_WAIT.format(1000)))
 
 
+def _claim_released_ghosts(s: Streams) -> int:
+    ids = s.ids("s")
+    s.run(f"XNACK s g FAIL IDS {len(ids)} {' '.join(ids)}", "XTRIM s MAXLEN 1")
+    s.run(_CLAIM.format(0))
+    return _calls(lambda: s.run(_CLAIM.format(0)))
+
+
 @pytest.mark.parametrize(
     "cost",
     [
@@ -82,6 +89,7 @@ def _wait_with_ghosts(s: Streams) -> int:
         _claim_one_of_many,
         _claim_only_ghosts,
         _claim_behind_ghosts,
+        _claim_released_ghosts,
         _wait_with_ghosts,
     ],
 )
@@ -97,6 +105,15 @@ def test_a_ghost_whose_id_is_used_again_can_be_claimed() -> None:
     assert s.run("XREADGROUP GROUP g d CLAIM 0 STREAMS s >") == [
         ["s", [["1-0", ["again", "v"], 10, 1]]]
     ]
+
+
+def test_a_released_ghost_whose_id_is_used_again_can_be_claimed() -> None:
+    s = _pending(2)
+    s.run("XNACK s g FAIL IDS 2 1-0 2-0", "XTRIM s MAXLEN 0")
+    assert s.run(_CLAIM.format(0)) is None
+    s.run("XSETID s 0-1", "XADD s 1-0 again v")
+    ((_, ((entry_id, fields, *_),)),) = s.run(_CLAIM.format(0))
+    assert (entry_id, fields) == ("1-0", ["again", "v"])
 
 
 @pytest.mark.parametrize(("clock_ms", "then"), [(0, "XCLAIM s g c 0 3-0 IDLE 500"), (-500, "PING")])

@@ -212,7 +212,7 @@ def _claimable(
     stream: Stream, group: Group, now_ms: int, min_idle_ms: int
 ) -> Iterator[PendingEntry]:
     """Candidates in the order in which CLAIM serves them. Nothing must change meanwhile."""
-    yield from group.released
+    yield from stream.released(group)
     oldest_ms = stream.oldest_delivery_ms(group)
     if oldest_ms is None or now_ms - oldest_ms < min_idle_ms:
         return
