@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.stream.counters import Counted
+from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group_pending import GroupPending
 from anabranch.stream.merge import limited
 from anabranch.stream.ranges import Ranges, gaps
@@ -164,6 +165,11 @@ class GroupProgress(GroupPending):
                 if any(low < number <= high for low, high in self.gaps(replica_id, log)):
                     return True
         return False
+
+    @property
+    def delivered_end(self) -> int:
+        """Nothing above this ID was delivered; what is below it may be missing."""
+        return MAX_ID
 
     def exact_lag(self, logs: Logs) -> dict[int, int]:
         """By replica ID, the count of live entries that were not delivered to the group."""

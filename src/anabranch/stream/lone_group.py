@@ -84,6 +84,11 @@ class LoneGroup(Group):
         """Whether a live entry with this ID must still be delivered."""
         return entry_id > self.last_delivered_id
 
+    @property
+    def delivered_end(self) -> int:
+        """Nothing above this ID was delivered."""
+        return self.last_delivered_id
+
     # -- entries-read and lag -----------------------------------------------------------------
 
     def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:

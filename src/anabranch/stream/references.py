@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.stream import Stream
 
 __all__ = ["ACKED", "DELREF", "KEEPREF", "Policy", "References"]
@@ -38,6 +39,11 @@ class References:
     def __init__(self, stream: Stream) -> None:
         self._logs = stream.logs
         self._groups = list(stream.groups.values())
+
+    @property
+    def end(self) -> int:
+        """Some group has read nothing above this ID: all of it is held."""
+        return min((group.delivered_end for group in self._groups), default=MAX_ID)
 
     def holds(self, entry_id: int) -> bool:
         """Whether some group has not read, or not acknowledged, this entry."""

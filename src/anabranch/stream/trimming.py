@@ -137,7 +137,8 @@ def _plan_entries(stream: Stream, rule: TrimRule) -> list[int]:
     doomed: list[int] = []
     length = stream.length
     node = None
-    for block, low, high in stream.spans(0, MAX_ID):
+    end = MAX_ID if references is None else references.end
+    for block, low, high in stream.spans(0, end):
         if block is not node:
             node = block
             if rule.approximate and rule.limit and len(doomed) + block.live > rule.limit:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.stream.references import References
+from anabranch.version import IS_COMPILED
 from tests.support.streams import INVALID_ID, NOT_INTEGER, SYNTAX, Streams
 
 NO_STRATEGY = "ERR syntax error, XTRIM must be called with a trimming strategy"
@@ -341,6 +343,25 @@ def test_trimming_with_acked_passes_over_referenced_entries() -> None:
     assert s.run("XTRIM s MAXLEN 0 ACKED") == 1
     assert s.run("XTRIM s MINID 99 ACKED") == 0
     assert s.run("XLEN s") == 46
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be replaced")
+def test_trimming_with_acked_does_not_look_at_what_no_group_has_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """§3.4: all of it is referenced."""
+    s = _fifty(node_entries=4)
+    s.run("XGROUP CREATE s g 0", "XGROUP CREATE s ahead 0", "XGROUP CREATE s new $")
+    s.run("XREADGROUP GROUP g c COUNT 5 STREAMS s >", "XACK s g 2-0")
+    s.run("XREADGROUP GROUP ahead c COUNT 30 NOACK STREAMS s >")
+    looked: list[int] = []
+    holds = References.holds
+    monkeypatch.setattr(
+        References, "holds", lambda self, each: looked.append(each) or holds(self, each)
+    )
+    assert s.run("XADD s MAXLEN 1 ACKED * f v")
+    assert s.ids("s")[:3] == ["1-0", "3-0", "4-0"]
+    assert len(looked) == 5
 
 
 def test_trimming_with_acked_without_groups_removes_everything() -> None:
