@@ -31,10 +31,12 @@ class ArgumentError(Exception):
 def number_of(args: tuple[object, ...], index: int) -> float:
     """An argument that must be a number, or the text of one."""
     value = args[index - 1] if index <= len(args) else None
-    if isinstance(value, bytes):
+    if isinstance(value, bytes) and b"_" not in value:  # which Python allows between digits
         try:
-            return int(value, 16) if b"x" in value.lower() else float(value)
-        except ValueError:
+            if b"x" in value.lower():
+                return float.fromhex(value.decode("ascii"))
+            return float(value)
+        except (ValueError, OverflowError):
             pass
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ArgumentError(index, f"number expected, got {_type_of(args, index)}")

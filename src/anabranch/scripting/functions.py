@@ -128,14 +128,16 @@ class HostFunctions:
         self._make_room()
         if len(args) < 2:
             raise Failure(b"ERR redis.log() requires two arguments or more.")
-        level = args[0]
-        if not isinstance(level, int | float):
-            raise Failure(b"ERR First argument must be a number (log level).")
+        try:
+            number_of(args, 1)
+        except ArgumentError:
+            raise Failure(b"ERR First argument must be a number (log level).") from None
+        level = _whole(args)
         if not 0 <= level <= 3:
             raise Failure(b"ERR Invalid debug level.")
         words = [_number(each) if isinstance(each, int | float) else each for each in args[1:]]
         assert self.calls is not None
-        self.calls.log(int(level), b" ".join(each for each in words if isinstance(each, bytes)))
+        self.calls.log(level, b" ".join(each for each in words if isinstance(each, bytes)))
         return ()
 
     def _set_protocol(self, *args: object) -> tuple[()]:

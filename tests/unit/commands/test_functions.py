@@ -62,7 +62,8 @@ def test_libraries_are_listed(server: Harness) -> None:
 
 
 def test_libraries_are_replaced_and_deleted(server: Harness) -> None:
-    assert server.error("FUNCTION", "LOAD", CODE) == "ERR Library 'mylib' already exists"
+    for body in (CODE, b"#!lua name=mylib\nnonsense", b"#!lua name=mylib\nerror('ran')"):
+        assert server.error("FUNCTION", "LOAD", body) == "ERR Library 'mylib' already exists"
     other = b"#!lua name=mylib\nredis.register_function('g', function() return 7 end)"
     assert server.do("FUNCTION", "LOAD", "REPLACE", other) == b"mylib"
     assert server.do("FCALL", "g", 0) == 7

@@ -145,8 +145,9 @@ def test_a_script_logs_text(server: Harness) -> None:
     for number, name in enumerate(
         ("debug", "verbose", "info", "warning")
     ):  # as the server has them
-        ev(server, f"redis.log({number}, 'x')")
-        assert server.host.logs[-1][0] == name
+        for level in (f"{number}", f"'{number}'", f"{number}.7"):
+            ev(server, f"redis.log({level}, 'x')")
+            assert server.host.logs.pop()[0] == name
 
 
 def test_scripts_without_writes(server: Harness) -> None:
@@ -213,6 +214,7 @@ def test_known_scripts() -> None:
     assert server.do("SCRIPT", "EXISTS", sha1, other) == [1, 0]
     server.do("SCRIPT", "FLUSH")
     assert server.error("EVALSHA", sha1, 0) == "NOSCRIPT No matching script. Please use EVAL."
+    assert server.error("EVALSHA", "x", "y") == "NOSCRIPT No matching script. Please use EVAL."
     assert server.error("SCRIPT", "KILL") == "NOTBUSY No scripts in execution right now."
 
 

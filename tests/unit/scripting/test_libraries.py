@@ -43,6 +43,7 @@ def server() -> Harness:
         ("{struct.unpack('dc0', struct.pack('d', 1/0) .. 'abc')}", [b"", 9]),
         ("{struct.unpack('dc0', struct.pack('d', 2.5) .. 'abc')}", [b"ab", 11]),
         ("struct.pack('>i8', -2^64)", b"\x80" + bytes(7)),
+        ("{bit.tobit('0x1F'), bit.tobit(' 0x1p3 '), bit.tobit('1e1')}", [31, 8, 10]),
         ("struct.pack('>i8', 2^64)", bytes(8)),
         ("struct.pack('>i16', -1)", bytes(8) + b"\xff" * 8),
         ("cjson.encode(nil)", b"null"),
@@ -62,6 +63,8 @@ def test_values(server: Harness, expression: str, value: Any) -> None:
     [
         ("bit.band()", "bad argument #1 to 'band' (number expected, got no value)"),
         ("bit.band(1, nil)", "bad argument #2 to 'band' (number expected, got nil)"),
+        ("bit.tobit('1_0')", "bad argument #1 to 'tobit' (number expected, got string)"),
+        ("bit.tobit('0x1_0')", "bad argument #1 to 'tobit' (number expected, got string)"),
         ("bit.tohex(1, 'x')", "bad argument #2 to 'tohex' (number expected, got string)"),
         ("cjson.decode('[-]')[1]", "Expected value but found invalid number at character 2"),
         ("math.random(0)", "bad argument #1 to 'random' (interval is empty)"),

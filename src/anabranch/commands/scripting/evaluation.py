@@ -24,6 +24,7 @@ __all__ = [
 
 _NOSCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 _SOURCE = b"@user_script"
+_SHA1_LENGTH = 40
 
 
 def evaluate(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -40,6 +41,8 @@ def evaluate(ctx: Context, args: list[bytes]) -> bytes | None:
 def evaluate_by_hash(ctx: Context, args: list[bytes]) -> bytes | None:
     """EVALSHA and EVALSHA_RO: sha1 numkeys [key ...] [arg ...]."""
     ctx.server.dispatcher.feed_monitors(ctx.session, args)
+    if len(args[1]) != _SHA1_LENGTH:
+        raise CommandError(_NOSCRIPT)
     count = count_keys(args)
     sha1 = args[1].lower()
     source = ctx.server.scripts.get(sha1)

@@ -38,9 +38,6 @@ __all__ = [
 _OPCODE: Final = 0xF5
 """The field with the source of a library in a dump, as in RDB files."""
 
-_Found = dict[bytes, tuple[Library, bytes, list[bytes]]]
-"""Functions by their name in lower case: the library, the name and the flags."""
-
 
 # -- running ----------------------------------------------------------------------------------
 
@@ -48,9 +45,7 @@ _Found = dict[bytes, tuple[Library, bytes, list[bytes]]]
 def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     """FCALL and FCALL_RO: function numkeys [key ...] [arg ...]."""
     ctx.server.dispatcher.feed_monitors(ctx.session, args)
-    found = _functions(ctx).get(args[1].lower())
-    if found is None:
-        raise CommandError("ERR Function not found")
+    library, name, words = _function(ctx, args[1].lower())
     count = integer_or_none(args[2])
     if count is None:
         raise CommandError("ERR Bad number of keys provided")
@@ -58,7 +53,6 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
         raise CommandError("ERR Number of keys can't be greater than number of args")
     if count < 0:
         raise CommandError("ERR Number of keys can't be negative")
-    library, name, words = found
     flags = frozenset(words)
     is_read_only = args[0].lower().endswith(b"_ro")
     check_flags(ctx, flags, is_read_only=is_read_only)
@@ -73,13 +67,13 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     return run_as_transaction(ctx, calls, body, args[3 : 3 + count], args[3 + count :])
 
 
-def _functions(ctx: Context) -> _Found:
-    """Every function."""
-    return {
-        name.lower(): (library, name, flags)
-        for library in ctx.keyspace.libraries.values()
-        for name, _, flags in library.functions
-    }
+def _function(ctx: Context, lower: bytes) -> tuple[Library, bytes, list[bytes]]:
+    """The library, the name and the flags of the function with this name in lower case."""
+    for library in ctx.keyspace.libraries.values():
+        for name, _, flags in library.functions:
+            if name.lower() == lower:
+                return library, name, flags
+    raise CommandError("ERR Function not found")
 
 
 def _load(machine: Machine, code: bytes) -> Registered:
@@ -97,10 +91,11 @@ def function_load(ctx: Context, args: list[bytes]) -> bytes:
     """FUNCTION LOAD [REPLACE] code."""
     if len(args) > 4 or (len(args) == 4 and args[2].lower() != b"replace"):
         raise CommandError(b"ERR Unknown option given: " + texts.shown(args[2]))
-    library, registered = _read(ctx, args[-1])
     kept = ctx.keyspace.libraries
-    if library.name in kept and len(args) == 3:
-        raise CommandError(b"ERR Library '%b' already exists" % library.name)
+    name = parse_library(args[-1]).name
+    if name in kept and len(args) == 3:
+        raise CommandError(b"ERR Library '%b' already exists" % name)
+    library, registered = _read(ctx, args[-1])
     _check_names(library, [each for each in kept.values() if each.name != library.name])
     _keep(ctx, library, registered)
     return bulk(library.name)
