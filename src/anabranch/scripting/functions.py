@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from math import copysign, isfinite, isnan
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from anabranch.errors import CommandError
 from anabranch.scripting import bits, chance, packing
@@ -135,7 +135,7 @@ class HostFunctions:
         level = _whole(args)
         if not 0 <= level <= 3:
             raise Failure(b"ERR Invalid debug level.")
-        words = [_number(each) if isinstance(each, int | float) else each for each in args[1:]]
+        words = [_number(each) if _is_number(each) else each for each in args[1:]]
         assert self.calls is not None
         self.calls.log(level, b" ".join(each for each in words if isinstance(each, bytes)))
         return ()
@@ -188,9 +188,13 @@ def _argument(value: object) -> bytes:
     """A value of Lua as an argument of a command, by the rules of Redis."""
     if isinstance(value, bytes):
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not _is_number(value):
         raise Failure(b"ERR Lua redis lib command arguments must be strings or integers")
     return _number(value)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _number(value: float) -> bytes:
@@ -214,7 +218,7 @@ def _sha1hex(*args: object) -> bytes:
     if len(args) != 1:
         raise Failure(b"ERR wrong number of arguments")
     value = args[0]
-    text = b"%.14g" % value if isinstance(value, int | float) else value
+    text = b"%.14g" % value if _is_number(value) else value
     return hashlib.sha1(text if isinstance(text, bytes) else b"").hexdigest().encode()  # noqa: S324
 
 

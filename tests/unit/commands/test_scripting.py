@@ -139,7 +139,7 @@ def test_select_in_a_script_is_for_the_script(server: Harness) -> None:
 
 
 def test_a_script_logs_text(server: Harness) -> None:
-    ev(server, "redis.log(redis.LOG_WARNING, 'h\\195\\164', 2, '\\255')")
+    ev(server, "redis.log(redis.LOG_WARNING, 'h\\195\\164', true, 2, '\\255')")
     level, event, fields = server.host.logs[-1]
     assert (level, event, fields["text"]) == ("warning", "script.log", "h\u00e4 2 \\xff")
     for number, name in enumerate(

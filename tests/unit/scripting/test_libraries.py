@@ -35,6 +35,7 @@ def server() -> Harness:
         ("{pcall(error, {err=5})}", [None, 5]),
         ("{xpcall(error, function() error('y') end)}", [None, b"error in error handling"]),
         ("{xpcall(error, function() return 1, 2 end)}", [None, 1]),
+        ("redis.sha1hex(true) == redis.sha1hex('')", 1),
         ("redis.acl_check_cmd('set', 'a')", 1),
         ("redis.acl_check_cmd('xgroup')", 1),
         ("select('#', redis.setresp('3'))", 0),
