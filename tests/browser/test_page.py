@@ -133,7 +133,8 @@ def test_streams_groups_and_acts_by_keyboard(world: World, visit: Visit) -> None
     keyboard.press("Enter")
     visitor.until("() => document.getElementById('entries').textContent.includes('by hand')")
     assert world.eu.xrevrange("readings", count=1)[0][1] == {"sensor": "by hand"}
-    assert page.locator("#log code").first.text_content() == 'XADD readings * sensor "by hand"'
+    noted = 'XADD readings * sensor "by hand"'
+    visitor.until(f"() => document.querySelector('#log code').textContent === '{noted}'")
     visitor.tab_to("INPUT line")
     keyboard.insert_text("XLEN readings")
     keyboard.press("Enter")

@@ -82,7 +82,15 @@ def site(started: Site) -> Iterator[Site]:
 
 def test_the_page_is_whole_and_small(site: Site) -> None:
     whole = 0
-    for path in ("/", "/page.css", "/page.js", "/uplot.js", "/uplot.css", "/favicon.ico"):
+    for path in (
+        "/",
+        "/page.css",
+        "/dark.css",
+        "/page.js",
+        "/uplot.js",
+        "/uplot.css",
+        "/favicon.ico",
+    ):
         answer = ask(site.port, path)
         assert answer.status == 200
         whole += len(answer.body)
@@ -205,6 +213,14 @@ def test_rules_of_a_user_hold_for_what_it_sees(site: Site) -> None:
     for path in ("/status.json", "/events", "/metrics"):
         answer = ask(site.port, path, Authorization=basic("bob", "x"))
         assert (answer.status, answer.json["error_code"]) == (403, "no_permission")
+
+
+def test_the_browser_asks_for_a_password_where_the_page_does_not(site: Site) -> None:
+    wrong = basic("nobody", "wrong")
+    for headers, scheme in (({}, "Basic"), ({"X_Anabranch_Act": "1"}, "Bearer")):
+        answer = ask(site.port, "/status.json", Authorization=wrong, **headers)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"].startswith(f"{scheme} realm=")
 
 
 def test_a_password_of_the_default_user_closes_the_page(site: Site) -> None:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["ACT_HEADER", "Guard"]
 
 ACT_HEADER: Final = "x-anabranch-act"
-"""A header of every request that changes something. A form of another site cannot send it."""
+"""A header of every request of the page, without which nothing is changed.
+
+A form of another site cannot send it.
+"""
 
 PARAMETERS_MAX: Final = 100
 
@@ -46,6 +49,9 @@ _HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+_CHALLENGE: Final = 'Bearer realm="anabranch"'
+"""For the page, which asks for passwords itself. At Basic the browser asks, and a request waits."""
 
 _PROTECTED: Final = (
     "protected-mode is on and the default user has no password, so only this machine is answered: "
@@ -72,6 +78,8 @@ class Guard:
                 for name, value in _HEADERS.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
+                if "www-authenticate" in headers and ACT_HEADER in Headers(scope=scope):
+                    headers["www-authenticate"] = _CHALLENGE
             await send(message)
 
         try:

@@ -19,6 +19,7 @@ __all__ = ["page_routes"]
 _FILES: Final = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
+    "/dark.css": ("dark.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
     "/uplot.js": ("vendor/uPlot.iife.min.js", "text/javascript"),
     "/uplot.css": ("vendor/uPlot.min.css", "text/css"),

@@ -14,6 +14,10 @@ const el = (tag, attrs, ...children) => {
   made.append(...children.flat().filter((each) => each != null && each !== false));
   return made;
 };
+const on = (id, kind, act) => $(id).addEventListener(kind, (event) => { if (kind === "submit") event.preventDefault(); act(event); });
+const tr = (...inside) => el("tr", {}, ...inside), td = (...inside) => el("td", {}, ...inside), figure = (n) => el("td", {class: "n"}, typeof n === "string" ? n : num(n)), named = (...inside) => el("th", {scope: "row"}, ...inside);
+const dimmed = (...inside) => el("span", {class: "dim"}, ...inside), button = (attrs, ...inside) => el("button", {type: "button", ...attrs}, ...inside);
+const isOff = () => document.body.classList.contains("off");
 const svg = (tag, attrs, ...children) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attrs || {})) made.setAttribute(name, value);
@@ -22,7 +26,8 @@ const svg = (tag, attrs, ...children) => {
 };
 /* Only cells that changed are replaced, so that a press of a button, the focus and a selection last.
    What a button does must follow from its text and attributes, as those are what is compared. */
-const fill = (body, rows) => {
+const fill = (table, rows) => {
+  const body = typeof table === "string" ? $(table).tBodies[0] : table;
   const old = document.activeElement && body.contains(document.activeElement) ? document.activeElement.dataset.k : null;
   rows.forEach((row, index) => {
     const before = body.rows[index];
@@ -37,26 +42,36 @@ const fill = (body, rows) => {
   while (body.rows.length > rows.length) body.deleteRow(-1);
   if (old && !body.contains(document.activeElement)) for (const each of body.querySelectorAll("[data-k]")) if (each.dataset.k === old) { each.focus({preventScroll: true}); break; }
 };
-const nothing = (columns, text) => [el("tr", {}, el("td", {colspan: columns, class: "dim"}, text))];
-const shown = (raw) => typeof raw === "object" && raw !== null ? "0x" + [...atob(raw.b64)].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("") : String(raw);
+const nothing = (columns, text) => [tr(el("td", {colspan: columns, class: "dim"}, text))];
+/* Words are text; what is no text is {b64}, and a very long name {cut, size}. */
+const bytesOf = (word) => typeof word === "object" ? Uint8Array.from(atob(word.b64), (c) => c.charCodeAt(0)) : new TextEncoder().encode(word);
+const wordOf = (bytes) => { try { return new TextDecoder("utf-8", {fatal: true, ignoreBOM: true}).decode(bytes); } catch { return {b64: btoa(String.fromCharCode(...bytes))}; } };
+const joined = (...words) => wordOf(Uint8Array.from(words.flatMap((word) => [...bytesOf(word)])));
+const hex = (word, before) => [...bytesOf(word)].map((b) => before + b.toString(16).padStart(2, "0")).join("");
+const shown = (raw) => typeof raw !== "object" || raw === null ? String(raw) : raw.size ? `${raw.cut}… (${size(raw.size)})` : "0x" + hex(raw, "");
+const brief = (raw) => { const text = shown(raw); return text.length > 300 ? text.slice(0, 300) + "…" : text; };
+const LISTED = 100;
+const first = (rows) => rows.length > LISTED ? [...rows].sort((a, b) => b.pending - a.pending || b.lag - a.lag).slice(0, LISTED) : rows;
+const others = (columns, rows) => rows.length > LISTED ? nothing(columns, `and ${rows.length - LISTED} with fewer pending`) : [];
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const num = (n) => n == null ? "–" : n >= 1e6 ? (n / 1e6).toFixed(1) + "M" : n >= 1e4 ? (n / 1e3).toFixed(n >= 1e5 ? 0 : 1) + "k" : String(n >= 100 ? Math.round(n) : Math.round(n * 10) / 10);
 const size = (n) => { let u = 0; while (n >= 1024 && u < 4) { n /= 1024; u++; } return (u ? n.toFixed(1) : Math.round(n)) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][u]; };
 const span = (ms) => ms == null ? "–" : ms < 1000 ? Math.round(ms) + " ms" : ms < 10000 ? (ms / 1000).toFixed(1) + " s" : ms < 180000 ? Math.round(ms / 1000) + " s" : ms < 3600000 ? Math.round(ms / 60000) + " min" : (ms / 3600000).toFixed(1) + " h";
 const clock = (ms) => new Date(ms).toLocaleTimeString([], {hour12: false});
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const ROOT = document.documentElement;
+const css = (name) => getComputedStyle(ROOT).getPropertyValue(name).trim();
 const say = (text) => { $("spoken").textContent = text; };
 
-/* -- who asks ------------------------------------------------------------------------------ */
+/* -- who asks -- */
 let credentials = sessionStorage.getItem("anabranch") || "";
 if (location.hash.startsWith("#token=")) {
   credentials = "Bearer " + decodeURIComponent(location.hash.slice(7));
   sessionStorage.setItem("anabranch", credentials);
   history.replaceState(null, "", location.pathname + location.search);
 }
-const headers = () => credentials ? {Authorization: credentials} : {};
-$("sign").addEventListener("click", () => $("login").showModal());
-$("login").addEventListener("close", () => {
+const headers = () => ({"X-Anabranch-Act": "1", ...(credentials ? {Authorization: credentials} : {})});
+on("sign", "click", () => $("login").showModal());
+on("login", "close", () => {
   const how = $("login").returnValue;
   if (how === "ok") {
     const bytes = new TextEncoder().encode($("user").value + ":" + $("password").value);
@@ -67,14 +82,12 @@ $("login").addEventListener("close", () => {
   credentials ? sessionStorage.setItem("anabranch", credentials) : sessionStorage.removeItem("anabranch");
   connect();
 });
-$("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+on("theme", "click", () => {
+  $("dark").media = matchMedia($("dark").media).matches ? "not all" : "all";
   makeCharts(); soon(); drawAll();
 });
 
-/* -- the feed ------------------------------------------------------------------------------ */
+/* -- the feed -- */
 let state = null, running = null, heardAt = 0, watched = null, paused = false;
 const placeQuery = (place) => "db=" + place.db + "&" + (typeof place.key === "object" ? "key64=" + encodeURIComponent(place.key.b64) : "key=" + encodeURIComponent(place.key));
 async function connect() {
@@ -86,6 +99,7 @@ async function connect() {
       if (!answer.ok) {
         const problem = await answer.json().catch(() => ({description: answer.statusText}));
         offline(problem.description, answer.status === 401);
+        if (answer.status === 401) { running = null; return; } /* each try counts as a failure of AUTH */
       } else await read(answer.body.getReader());
     } catch (problem) {
       if (mine.signal.aborted) return;
@@ -119,16 +133,23 @@ function offline(why, sign) {
   $("converged").hidden = true;
   if (sign) $("who").textContent = "not signed in";
 }
-setInterval(() => { if (heardAt && Date.now() - heardAt > 4000 && !document.body.classList.contains("off")) offline("nothing heard of this region for " + span(Date.now() - heardAt)); }, 1000);
+/* A browser has six connections to a server: a page that is hidden for a minute gives its own back. */
+let unseen = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(unseen);
+  if (document.hidden) unseen = setTimeout(() => { if (running) running.abort(); running = null; offline("not followed while hidden"); }, 60000);
+  else if (!running) connect();
+});
+setInterval(() => { if (heardAt && Date.now() - heardAt > 4000 && !isOff()) offline("nothing heard of this region for " + span(Date.now() - heardAt)); }, 1000);
 const badge = (at, kind, text) => { at.className = "badge " + kind; if (at.textContent !== text) at.textContent = text; at.hidden = false; };
 
-/* -- regions ------------------------------------------------------------------------------- */
+/* -- regions -- */
 const SHAPES = ["circle", "square", "triangle", "diamond", "cross"];
-const indexOf = (region) => Math.max(0, (state && state.regions || []).findIndex((each) => each.region === region));
+const indexOf = (region) => Math.max(0, (state?.regions || []).findIndex((each) => each.region === region));
 const colour = (region) => css("--r" + indexOf(region) % 5);
 /* The region that made an ID: a server numbers the IDs of one millisecond so that it shows. */
-const madeBy = (id) => { const number = Number(BigInt(id.split("-")[1]) % 256n); return (state && state.regions || []).some((each) => each.region === number) ? number : 0; };
-const nameOf = (region) => { const found = (state && state.regions || []).find((each) => each.region === region); return found ? found.name : region ? "region " + region : "this server"; };
+const madeBy = (id) => { const number = Number(BigInt(id.split("-")[1]) % 256n); return (state?.regions || []).some((each) => each.region === number) ? number : 0; };
+const nameOf = (region) => { const found = (state?.regions || []).find((each) => each.region === region); return found ? found.name : region ? "region " + region : "this server"; };
 function shapePath(kind, x, y, r) {
   if (kind === "square") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
   if (kind === "triangle") return `M${x} ${y - r * 1.2}L${x + r * 1.15} ${y + r}H${x - r * 1.15}z`;
@@ -139,6 +160,7 @@ function shapePath(kind, x, y, r) {
 const shapeOf = (region) => SHAPES[indexOf(region) % SHAPES.length];
 const WORDS = {in_sync: ["good", "✓ in sync"], catching_up: ["warn", "↻ catching up"], alive_via: ["warn", "⤳ by way of others"], cut: ["bad", "✂ cut"], unreachable: ["bad", "✕ unreachable"], connecting: ["warn", "… connecting"]};
 const worded = (peer) => { const known = WORDS[peer.state] || ["warn", peer.state]; return peer.delay_ms && peer.state !== "cut" ? ["warn", known[1] + ", slowed"] : known; };
+const gone = (peer) => peer.state === "cut" || peer.state === "unreachable";
 const STALE_MS = 4000;
 let spokenStates = "";
 function showRegions() {
@@ -186,13 +208,13 @@ function showRegions() {
   }
   map.replaceChildren(...parts);
   const acts = state.may_act && state.links_can_be_cut;
-  fill($("links").tBodies[0], state.peers.map((peer) => {
+  fill("links", state.peers.map((peer) => {
     const [kind, label] = worded(peer), cut = peer.state === "cut";
-    const button = (text, label, words) => el("button", {type: "button", disabled: !acts, "data-k": text + peer.region, "aria-label": label + " the link with " + peer.name, onclick: () => run(["AB.LINK", peer.name, ...words])}, text);
-    return el("tr", {"data-region": peer.name, "data-state": peer.state}, el("th", {scope: "row"}, mark(peer.region), " ", peer.name), el("td", {}, el("span", {class: "badge " + kind}, label)),
-      el("td", {}, el("span", {class: "acts in"}, cut || peer.delay_ms ? button("Heal", "Heal", ["RESUME"]) : button("Cut", "Cut", ["PAUSE"]), cut || peer.delay_ms ? null : button("Slow", "Slow down by 300 ms", ["DELAY", "300", "100"]))),
-      el("td", {class: "n"}, num(peer.lag_effects)), el("td", {class: "n"}, num(peer.receive_lag_effects)), el("td", {class: "n"}, peer.lag_s == null ? "–" : span(peer.lag_s * 1000)),
-      el("td", {class: "n"}, peer.round_trip_ms == null ? "–" : peer.round_trip_ms.toFixed(1) + " ms"), el("td", {class: "n"}, peer.heard_ms == null ? "never" : span(peer.heard_ms)));
+    const link = (text, label, words) => button({disabled: !acts, "data-k": text + peer.region, "aria-label": label + " the link with " + peer.name, onclick: () => run(["AB.LINK", peer.name, ...words])}, text);
+    return el("tr", {"data-region": peer.name, "data-state": peer.state}, named(mark(peer.region), " ", peer.name), td(el("span", {class: "badge " + kind}, label)),
+      td(el("span", {class: "acts in"}, cut || peer.delay_ms ? link("Heal", "Heal", ["RESUME"]) : link("Cut", "Cut", ["PAUSE"]), cut || peer.delay_ms ? null : link("Slow", "Slow down by 300 ms", ["DELAY", "300", "100"]))),
+      figure(peer.lag_effects), figure(peer.receive_lag_effects), figure(peer.lag_s == null ? "–" : span(peer.lag_s * 1000)),
+      figure(peer.round_trip_ms == null ? "–" : peer.round_trip_ms.toFixed(1) + " ms"), figure(peer.heard_ms == null ? "never" : span(peer.heard_ms)));
   }));
   $("isolate").disabled = !acts || state.peers.every((peer) => peer.state === "cut");
   $("heal").disabled = !acts || !state.peers.some((peer) => peer.state === "cut" || peer.delay_ms);
@@ -204,18 +226,18 @@ function showRegions() {
   spokenStates = states;
 }
 const mark = (region) => svg("svg", {width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false"}, svg("path", {d: shapePath(shapeOf(region), 8, 8, 5.5), fill: colour(region)}));
-const each = (what) => (button) => $(button).addEventListener("click", async () => { for (const peer of state.peers) await run(["AB.LINK", peer.name, what]); });
+const each = (what) => (id) => on(id, "click", async () => { for (const peer of state.peers) await run(["AB.LINK", peer.name, what]); });
 each("PAUSE")("isolate"); each("RESUME")("heal");
 
 let wholeSince = 0, wasWhole = null;
 function showMatrix(peers) {
   const regions = state.regions, ages = new Map(state.matrix.map((row) => [row.holder, row.age_ms]));
   let missing = 0, stale = null;
-  const fault = state.peers.find((peer) => peer.state === "cut" || peer.state === "unreachable");
-  const silent = new Set(state.peers.filter((peer) => peer.state === "cut" || peer.state === "unreachable").map((peer) => peer.region));
+  const fault = state.peers.find(gone);
+  const silent = new Set(state.peers.filter(gone).map((peer) => peer.region));
   const calm = state.peers.every((peer) => peer.state === "in_sync" && (peer.lag_s || 0) < 1 && (peer.receive_lag_s || 0) < 1);
-  fill($("matrix").tHead, [el("tr", {}, el("td", {}, ""), regions.map((each) => el("th", {scope: "col"}, "of ", mark(each.region), " ", each.name)))]);
-  fill($("matrix").tBodies[0], state.matrix.map((row) => el("tr", {}, el("th", {scope: "row"}, mark(row.holder), " ", nameOf(row.holder), row.holder === state.region ? " (this)" : ""), regions.map((each) => {
+  fill($("matrix").tHead, [tr(td(""), regions.map((each) => el("th", {scope: "col"}, "of ", mark(each.region), " ", each.name)))]);
+  fill("matrix", state.matrix.map((row) => tr(named(mark(row.holder), " ", nameOf(row.holder), row.holder === state.region ? " (this)" : ""), regions.map((each) => {
     const lacking = row.missing && row.missing[each.region];
     const age = Math.max(row.age_ms == null ? Infinity : row.age_ms, ages.get(each.region) == null ? Infinity : ages.get(each.region));
     const old = age > STALE_MS || [row.holder, each.region].some((region) => silent.has(region));
@@ -234,7 +256,7 @@ function showMatrix(peers) {
   $("matrix-say").textContent = whole ? missing ? "Every region has everything but what is under way now." : "Every region has everything that any region has." : missing ? "Equal effects make equal data: regions differ until these have arrived." : `What ${silent.size ? [...silent].map(nameOf).join(" and ") : "the others"} may lack is not known at present.`;
 }
 
-/* -- figures ------------------------------------------------------------------------------- */
+/* -- figures -- */
 const samples = [[], [], [], [], [], []];
 const sparks = new Map(), traffic = new Map();
 let lastSent = null, lastSurvey = -1;
@@ -258,7 +280,7 @@ function takeStatus(next) {
   if (lastSent) for (const [region, bytes] of sent) traffic.set(region, Math.max(0, bytes - (lastSent.get(region) || bytes)) / Math.max(.2, (state.now_ms - lastSent.get("now")) / 1000));
   lastSent = new Map([...sent, ["now", state.now_ms]]);
   const s = state.survey;
-  totals([[num(state.per_second.commands), "commands/s"], [num(s.added_rate), "entries added/s"], [num(s.entries), "entries"], [num(s.streams), "streams"], [num(s.groups), "groups"], [num(s.lag), "lag of groups"], [num(s.pending), "pending"], [num(state.clients), "clients"]]);
+  totals([[state.per_second.commands, "commands/s"], [s.added_rate, "entries added/s"], [s.entries, "entries"], [s.streams, "streams"], [s.groups, "groups"], [s.lag, "lag of groups"], [s.pending, "pending"], [state.clients, "clients"]]);
   $("rate-say").textContent = state.survey_age_s > 5 ? `Figures of streams were taken ${state.survey_age_s} s ago: with many streams they come less often.` : "";
   showRegions();
   if (s.count && s.count !== lastSurvey) {
@@ -276,21 +298,22 @@ function takeStatus(next) {
   }
   showDurability();
   if (first) { makeCharts(); list(); }
-  if (!watched && state.streams.length) watch(state.streams[0].db, state.streams[0].key, true);
+  const one = watched ? null : state.streams.find((row) => !row.key.size);
+  if (one) watch(one.db, one.key, true);
 }
 function totals(items) {
   const list = $("totals");
   if (list.children.length !== items.length) list.replaceChildren(...items.map(() => el("li", {}, el("b", {}, ""), el("span", {}, ""))));
-  items.forEach(([value, label], index) => { const [b, s] = list.children[index].children; if (b.textContent !== value) b.textContent = value; s.textContent = label; });
+  items.forEach(([value, label], index) => { const [b, s] = list.children[index].children; if (b.textContent !== num(value)) b.textContent = num(value); s.textContent = label; });
 }
 let rateChart = null, lagChart = null;
-const CHART_PX = 190;
+const CHART_PX = 190, wide = (id) => Math.max(240, $(id).clientWidth);
 function makeCharts() {
   const make = (id, series) => {
     $(id).replaceChildren();
     const axis = {stroke: css("--dim"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line")}};
     const latest = (u, v, index) => v ?? (u.data[index] || []).at(-1); /* where there is no cursor */
-    return new uPlot({width: Math.max(240, $(id).clientWidth), height: CHART_PX, cursor: {drag: {x: false, y: false}}, scales: {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}}, axes: [{...axis, space: 90, values: (u, v) => v.map((s) => clock(s * 1000))}, {...axis, size: 48, values: (u, v) => v.map(num)}],
+    return new uPlot({width: wide(id), height: CHART_PX, cursor: {drag: {x: false, y: false}}, scales: {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}}, axes: [{...axis, space: 90, values: (u, v) => v.map((s) => clock(s * 1000))}, {...axis, size: 48, values: (u, v) => v.map(num)}],
       series: [{label: "at", value: (u, v, i) => clock(latest(u, v, i) * 1000)}, ...series.map(([label, name, dash]) => ({label, stroke: css(name), width: 2, dash, points: {show: false}, value: (u, v, i) => num(latest(u, v, i))}))]}, [[]], $(id));
   };
   if (!window.uPlot) return;
@@ -303,39 +326,39 @@ function feedCharts() {
   if (lagChart) lagChart.setData([samples[0], samples[4], samples[5]]);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (state) { makeCharts(); drawAll(); soon(); } });
-addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: Math.max(240, $(id).clientWidth), height: CHART_PX}); });
+addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: wide(id), height: CHART_PX}); });
 const spark = (values) => {
   const high = Math.max(1, ...values), line = values.map((v, i) => (i * 120 / Math.max(1, values.length - 1)).toFixed(1) + "," + (18 - 16 * v / high).toFixed(1)).join(" ");
   return svg("svg", {width: 120, height: 20, viewBox: "0 0 120 20", role: "img", "aria-label": "at most " + num(Math.max(0, ...values)) + " a second"}, svg("polyline", {points: line, fill: "none", stroke: css("--r0"), "stroke-width": 1.5}));
 };
-const open = (row, text) => el("button", {type: "button", class: "link", "data-k": row.db + JSON.stringify(row.key), onclick: () => watch(row.db, row.key)}, text || shown(row.key) + (row.db ? ` (db ${row.db})` : ""));
+const open = (row, text) => row.key.size ? text || shown(row.key) : button({class: "link", "data-k": row.db + JSON.stringify(row.key), onclick: () => watch(row.db, row.key)}, text || shown(row.key) + (row.db ? ` (db ${row.db})` : ""));
 function drawAll() {
   if (!state) return;
   feedCharts();
   const busy = [...state.streams].sort((a, b) => b.added_rate - a.added_rate || b.lag - a.lag || b.length - a.length).slice(0, 8);
-  fill($("busy").tBodies[0], busy.length ? busy.map((row) => el("tr", {}, el("th", {scope: "row"}, open(row)), el("td", {}, spark(sparks.get(row.db + JSON.stringify(row.key)) || [])), ...[row.added_rate, row.delivered_rate, row.acknowledged_rate, row.lag].map((n) => el("td", {class: "n"}, num(n))))) : nothing(6, "There are no streams yet. Add an entry: XADD key * field value"));
-  $("known").replaceChildren(...busy.map((row) => el("option", {value: shown(row.key)})));
+  fill("busy", busy.length ? busy.map((row) => tr(named(open(row)), td(spark(sparks.get(row.db + JSON.stringify(row.key)) || [])), ...[row.added_rate, row.delivered_rate, row.acknowledged_rate, row.lag].map(figure))) : nothing(6, "There are no streams yet. Add an entry: XADD key * field value"));
+  $("known").replaceChildren(...busy.filter((row) => !row.key.size).map((row) => el("option", {value: shown(row.key)})));
   showHeat(); showProducers(); showMemory();
 }
 function showHeat() {
   const columns = ["< 1 s", "< 10 s", "< 1 min", "< 10 min", "older"];
-  fill($("heat").tHead, [el("tr", {}, el("th", {scope: "col"}, "Group"), ...columns.map((text) => el("th", {scope: "col"}, text)), el("th", {scope: "col"}, "Delivered once · twice · 3–4 · more"))]);
+  fill($("heat").tHead, [tr(el("th", {scope: "col"}, "Group"), ...columns.map((text) => el("th", {scope: "col"}, text)), el("th", {scope: "col"}, "Delivered once · twice · 3–4 · more"))]);
   const most = Math.max(1, ...state.heat.flatMap((row) => row.ages));
-  fill($("heat").tBodies[0], state.heat.length ? state.heat.map((row) => {
+  fill("heat", state.heat.length ? state.heat.map((row) => {
     const sum = Math.max(1, row.deliveries.reduce((a, b) => a + b, 0));
-    return el("tr", {}, el("th", {scope: "row"}, open(row, shown(row.key) + " / " + shown(row.group)), row.count > row.looked_at ? el("span", {class: "dim"}, ` ${num(row.looked_at)} of ${num(row.count)}`) : null),
+    return tr(named(open(row, shown(row.key) + " / " + shown(row.group)), row.count > row.looked_at ? dimmed(` ${num(row.looked_at)} of ${num(row.count)}`) : null),
       ...row.ages.map((n) => { const cell = el("td", {class: "c"}, n ? num(n) : ""); if (n) cell.style.background = `rgba(${css("--heat")},${(.08 + .3 * Math.log(1 + n) / Math.log(1 + most)).toFixed(2)})`; return cell; }),
-      el("td", {}, row.deliveries.map((n) => Math.round(100 * n / sum) + " %").join(" · ")));
+      td(row.deliveries.map((n) => Math.round(100 * n / sum) + " %").join(" · ")));
   }) : nothing(7, "Nothing is pending."));
 }
 const bar = (share) => { const inside = el("i"); inside.style.width = Math.min(100, 100 * share).toFixed(1) + "%"; return el("div", {class: "bar", "aria-hidden": "true"}, inside); };
 function showProducers() {
   const rows = state.streams.filter((row) => row.attempts).sort((a, b) => b.duplicates - a.duplicates || b.attempts - a.attempts).slice(0, 8);
-  fill($("producers").tBodies[0], rows.length ? rows.map((row) => {
+  fill("producers", rows.length ? rows.map((row) => {
     const short = row.window_ms < row.duration_s * 1000;
-    return el("tr", {}, el("th", {scope: "row"}, open(row)), el("td", {class: "n"}, `${num(row.duplicates)} / ${num(row.attempts)}`),
-      el("td", {}, bar(row.window_ms / (row.duration_s * 1000)), `${span(row.window_ms)} of ${span(row.duration_s * 1000)}` + (short ? " — too small" : "")),
-      el("td", {}, bar(row.remembered / Math.max(1, row.room)), `${num(row.remembered)} of ${num(row.room)}`));
+    return tr(named(open(row)), figure(`${num(row.duplicates)} / ${num(row.attempts)}`),
+      td(bar(row.window_ms / (row.duration_s * 1000)), `${span(row.window_ms)} of ${span(row.duration_s * 1000)}` + (short ? " — too small" : "")),
+      td(bar(row.remembered / Math.max(1, row.room)), `${num(row.remembered)} of ${num(row.room)}`));
   }) : nothing(4, "No idempotent producer. Retries are safe with XADD key IDMPAUTO producer * …"));
 }
 function showDurability() {
@@ -351,10 +374,10 @@ function showMemory() {
   const rows = [...parts.map(([cause, n]) => [cause, n * scale]), ["opened nodes", m.opened_bytes], ["held tags", m.held_tag_bytes], ["buffers of clients", m.buffer_bytes]].filter(([, n]) => n >= 1).sort((a, b) => b[1] - a[1]);
   const beside = [[m.script_bytes, "scripts"], [m.offloaded_bytes, "nodes in a file"]].filter(([n]) => n).map(([n, what]) => `${size(n)} of ${what}`).join(", ");
   $("memory-say").textContent = `${size(m.used_bytes)} in data and buffers` + (m.max_bytes ? ` of ${size(m.max_bytes)} allowed` : "") + (beside ? ", beside it " + beside : "") + `; the process has ${size(m.rss_bytes)}. Causes are estimated from the largest streams.`;
-  fill($("memory").tBodies[0], rows.map(([cause, n]) => el("tr", {}, el("th", {scope: "row"}, cause), el("td", {}, bar(n / Math.max(1, m.used_bytes))), el("td", {class: "n"}, size(n)))));
+  fill("memory", rows.map(([cause, n]) => tr(named(cause), td(bar(n / Math.max(1, m.used_bytes))), figure(size(n)))));
 }
 
-/* -- the timeline -------------------------------------------------------------------------- */
+/* -- the timeline -- */
 let points = [], arrivals = new Map(), about = {groups: []}, fresh = [], tailedAt = 0;
 const KEPT = 4000, ROWS = 100;
 /* Drawn once in a frame at most, and only where it can be seen: layout is asked for once, too. */
@@ -369,14 +392,13 @@ function watch(db, key, quietly) {
   connect();
   if (!quietly) { openStream(); $("s-stream").scrollIntoView({block: "nearest"}); $("h-stream").focus({preventScroll: true}); }
 }
-$("watch").addEventListener("submit", (event) => {
-  event.preventDefault();
+on("watch", "submit", () => {
   const text = $("watch-key").value, known = state && state.streams.find((row) => shown(row.key) === text);
   if (text) watch(known ? known.db : 0, known ? known.key : text);
 });
-const toggle = (id, act) => $(id).addEventListener("click", () => { const on = $(id).getAttribute("aria-pressed") !== "true"; $(id).setAttribute("aria-pressed", on); act(on); });
+const toggle = (id, act) => on(id, "click", () => { const on = $(id).getAttribute("aria-pressed") !== "true"; $(id).setAttribute("aria-pressed", on); act(on); });
 toggle("pause", (on) => { paused = on; if (!on) soon(); });
-$("span").addEventListener("change", soon);
+on("span", "change", soon);
 function takeEntries(seen) {
   if (!watched) return;
   if (seen.error) { $("timeline-say").textContent = seen.error; return; }
@@ -415,6 +437,7 @@ function draw() {
   const c = canvas.getContext("2d");
   c.setTransform(ratio, 0, 0, ratio, 0, 0);
   c.clearRect(0, 0, width, height);
+  const stroke = (style, x, y, u, v) => { c.strokeStyle = style; c.beginPath(); c.moveTo(x, y); c.lineTo(u, v); c.stroke(); };
   if (!state) return;
   const ink = css("--ink"), dim = css("--dim"), line = css("--line"), warn = css("--warn");
   const seconds = +$("span").value, newest = points.length ? Math.max(points[points.length - 1].ms, points[Math.max(0, points.length - 50)].ms) : 0;
@@ -424,14 +447,14 @@ function draw() {
   const step = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900].find((s) => seconds / s <= width / 110) || 1800;
   c.textAlign = "center";
   for (let t = Math.ceil(from / 1000 / step) * step; t * 1000 < end; t += step) {
-    c.strokeStyle = line; c.beginPath(); c.moveTo(x(t * 1000), 0); c.lineTo(x(t * 1000), height - 22); c.stroke();
+    stroke(line, x(t * 1000), 0, x(t * 1000), height - 22);
     c.fillStyle = dim; c.fillText(clock(t * 1000), x(t * 1000), height - 10);
   }
   c.textAlign = "left";
   const path = new Map(), dots = new Map();
   for (const each of regions) {
     const at = y(each.region), paint = colour(each.region);
-    c.strokeStyle = line; c.beginPath(); c.moveTo(left, at); c.lineTo(width - 12, at); c.stroke();
+    stroke(line, left, at, width - 12, at);
     c.fillStyle = paint; c.fill(new Path2D(shapePath(shapeOf(each.region), 12, at, 6)));
     c.fillStyle = ink; c.fillText(each.name, 24, at, left - 28);
     path.set(each.region, paint); dots.set(each.region, new Path2D(shapePath(shapeOf(each.region), 0, 0, 4)));
@@ -447,8 +470,7 @@ function draw() {
       const when = each.region === entry.region ? null : arrivals.get(entry.id + "/" + each.region);
       if (!when || dense) continue;
       const ax = Math.min(x(when), width - 12), ay = y(each.region);
-      c.strokeStyle = path.get(entry.region) || dim; c.lineWidth = 1.5;
-      c.beginPath(); c.moveTo(ax, ay - lane * .3); c.lineTo(ax, ay - lane * .12); c.stroke(); c.lineWidth = 1;
+      c.lineWidth = 1.5; stroke(path.get(entry.region) || dim, ax, ay - lane * .3, ax, ay - lane * .12); c.lineWidth = 1;
     }
     c.fillStyle = path.get(entry.region) || dim;
     c.translate(px, py); c.fill(dots.get(entry.region) || dots.values().next().value); c.translate(-px, -py);
@@ -459,49 +481,48 @@ function draw() {
   for (const group of about.groups || []) {
     const ms = +group.at.split("-")[0];
     if (ms < from || ms > end) continue;
-    c.strokeStyle = ink; c.setLineDash([4, 3]); c.beginPath(); c.moveTo(x(ms), 0); c.lineTo(x(ms), height - 22); c.stroke(); c.setLineDash([]);
-    const label = "▸ " + shown(group.name); c.fillStyle = ink; c.textAlign = x(ms) > width - 120 ? "right" : "left"; c.fillText(label, x(ms) + (x(ms) > width - 120 ? -4 : 4), 8); c.textAlign = "left";
+    c.setLineDash([4, 3]); stroke(ink, x(ms), 0, x(ms), height - 22); c.setLineDash([]);
+    const label = "▸ " + brief(group.name); c.fillStyle = ink; c.textAlign = x(ms) > width - 120 ? "right" : "left"; c.fillText(label, x(ms) + (x(ms) > width - 120 ? -4 : 4), 8); c.textAlign = "left";
   }
-  const text = !watched ? "Choose a stream." : `${shown(watched.key)}: ${num(about.length || 0)} entries; shown: ${points.length}` + (seen.size && state.regions ? " (" + [...seen].map(([region, n]) => nameOf(region) + " " + n).join(", ") + ")" : "") + (late ? `; ${late} came late: a reader by XREAD that was at the end skips them, AB.READ and groups do not` : "") + (about.passed_over ? `; ${num(about.passed_over)} passed over, too fast to show` : "");
+  const text = !watched ? "Choose a stream." : `${brief(watched.key)}: ${num(about.length)} entries; shown: ${points.length}` + (seen.size && state.regions ? " (" + [...seen].map(([region, n]) => nameOf(region) + " " + n).join(", ") + ")" : "") + (late ? `; ${late} came late: a reader by XREAD that was at the end skips them, AB.READ and groups do not` : "") + (about.passed_over ? `; ${num(about.passed_over)} passed over, too fast to show` : "");
   if ($("timeline-say").textContent !== text) { $("timeline-say").textContent = text; canvas.setAttribute("aria-label", "Timeline. " + text); }
   if (!$("legend").children.length) $("legend").append(...(state.regions ? ["shape and colour: the writing region", "tick: another region received it", "◯ ring: it came late"] : []).concat("dashed line: how far a group was given entries").map((words) => el("li", {}, words)));
 }
 setInterval(() => {
-  if (document.hidden || document.body.classList.contains("off")) return;
+  if (document.hidden || isOff()) return;
   showFresh();
   if (watched && !paused && performance.now() - drawnAt > 450) soon();
 }, 500);
 
-/* -- browsing ------------------------------------------------------------------------------ */
+/* -- browsing -- */
 let offset = 0;
 const PAGE = 20, DEEPEST = 2000;
 async function list() {
   const query = `sort=${$("sort").value}&search=${encodeURIComponent($("search").value)}&offset=${offset}&limit=${PAGE}`;
   const answer = await fetch("/api/streams?" + query, {headers: headers()}).then((r) => r.ok ? r.json() : null).catch(() => null);
   if (!answer) return;
-  fill($("streams").tBodies[0], answer.streams.length ? answer.streams.map((row) => el("tr", {}, el("th", {scope: "row"}, open(row)), el("td", {class: "of-regions", hidden: !(state && state.regions)}, state && state.regions ? row.regions.map((each) => el("span", {class: "chip"}, mark(each), " ", nameOf(each))) : null), ...[row.length, row.added_rate, row.groups, row.lag, row.pending].map((n) => el("td", {class: "n"}, num(n))), el("td", {class: "n"}, size(row.size)))) : nothing(8, "No stream has this in its name."));
+  fill("streams", answer.streams.length ? answer.streams.map((row) => tr(named(open(row)), el("td", {class: "of-regions", hidden: !state?.regions}, state?.regions ? row.regions.map((each) => el("span", {class: "chip"}, mark(each), " ", nameOf(each))) : null), ...[row.length, row.added_rate, row.groups, row.lag, row.pending].map(figure), figure(size(row.size)))) : nothing(8, "No stream has this in its name."));
   $("found").textContent = answer.count ? `${answer.offset + 1}–${answer.offset + answer.streams.length} of ${answer.count}` : "none";
   $("earlier").hidden = !offset; $("more").hidden = offset + PAGE >= Math.min(answer.count, DEEPEST);
 }
-$("find").addEventListener("submit", (event) => { event.preventDefault(); offset = 0; list(); });
-$("sort").addEventListener("change", () => { offset = 0; list(); });
-$("more").addEventListener("click", () => { offset += PAGE; list(); });
-$("earlier").addEventListener("click", () => { offset = Math.max(0, offset - PAGE); list(); });
-setInterval(() => { if (state && !document.hidden && document.activeElement !== $("search")) list(); }, 5000);
+on("find", "submit", () => { offset = 0; list(); });
+on("sort", "change", () => { offset = 0; list(); });
+on("more", "click", () => { offset += PAGE; list(); });
+on("earlier", "click", () => { offset = Math.max(0, offset - PAGE); list(); });
+setInterval(() => { if (state && !document.hidden && !isOff() && document.activeElement !== $("search")) list(); }, 5000);
 
 let tailing = true, group = null;
 function openStream() {
   $("s-stream").hidden = false;
-  $("h-stream").textContent = "Stream " + shown(watched.key);
+  $("h-stream").textContent = "Stream " + brief(watched.key);
   $("group").hidden = true; group = null;
   tailing = true; $("tail").setAttribute("aria-pressed", "true"); $("from").value = "";
-  fill($("entries").tBodies[0], []);
+  fill("entries", []);
   groups();
 }
-const pretty = (value) => { const text = shown(value); if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text)); } catch { /* it is text */ } return text; };
-const fieldsOf = ({fields, left_out: more, is_cut: cut}) => { const parts = []; for (let i = 0; i < fields.length; i += 2) parts.push(el("span", {class: "f"}, el("b", {}, shown(fields[i]) + " "), pretty(fields[i + 1]))); if (more) parts.push(el("span", {class: "dim"}, `and ${more} more `)); if (cut) parts.push(el("span", {class: "dim"}, "(long values are cut: Look shows them)")); return parts; };
+const fieldsOf = ({fields, left_out: more, is_cut: cut}) => { const parts = []; for (let i = 0; i < fields.length; i += 2) parts.push(el("span", {class: "f"}, el("b", {}, shown(fields[i]) + " "), shown(fields[i + 1]))); if (more) parts.push(dimmed(`and ${more} more `)); if (cut) parts.push(dimmed("(long values are cut: Look shows them)")); return parts; };
 const wanted = (fields) => { const [name, ...rest] = $("filter").value.split("="), value = rest.join("="); if (!name) return true; for (let i = 0; i < fields.length; i += 2) if (shown(fields[i]) === name && (!rest.length || shown(fields[i + 1]).includes(value))) return true; return false; };
-const entryRow = (entry) => el("tr", {class: entry.late ? "late" : ""}, el("td", {}, el("time", {title: new Date(entry.ms).toISOString()}, entry.id)), el("td", {}, entry.region ? [mark(entry.region), " ", nameOf(entry.region)] : ""), el("td", {}, fieldsOf(entry), entry.left_out || entry.is_cut ? null : copies(["XADD", watched.key, "*", ...entry.fields], `Copy ${entry.id} as a line of redis-cli`)));
+const entryRow = (entry) => el("tr", {class: entry.late ? "late" : ""}, td(el("time", {title: new Date(entry.ms).toISOString()}, entry.id)), td(entry.region ? [mark(entry.region), " ", nameOf(entry.region)] : ""), td(fieldsOf(entry), entry.left_out || entry.is_cut ? null : copies(["XADD", watched.key, "*", ...entry.fields], `Copy ${entry.id} as a line of redis-cli`)));
 function tail(entries) {
   const body = $("entries").tBodies[0];
   body.prepend(...entries.filter((entry) => wanted(entry.fields)).reverse().slice(0, ROWS).map(entryRow));
@@ -513,94 +534,103 @@ function showFresh() {
   tailedAt = performance.now();
   tail(fresh.splice(0));
 }
-toggle("tail", (on) => { tailing = on; if (on) { fill($("entries").tBodies[0], []); fresh = []; tail(points.slice(-ROWS)); } });
-$("filter").addEventListener("change", () => { if (tailing) { fill($("entries").tBodies[0], []); fresh = []; tail(points.slice(-ROWS)); } });
-$("range").addEventListener("submit", async (event) => {
-  event.preventDefault();
+const follow = () => { if (tailing) { fill("entries", []); fresh = []; tail(points.slice(-ROWS)); } };
+toggle("tail", (on) => { tailing = on; follow(); });
+on("filter", "change", follow);
+on("range", "submit", async () => {
   if (!watched) return;
   tailing = false; $("tail").setAttribute("aria-pressed", "false");
   const text = $("from").value.trim();
   let start = text;
   if (text && !/^\d+(-\d+)?$/.test(text)) {
     const day = new Date().toLocaleDateString("sv"), when = Date.parse(/^\d\d?:/.test(text) ? day + "T" + text : text);
-    if (isNaN(when)) { say("This is neither an ID nor a time"); $("from").setAttribute("aria-invalid", "true"); return; }
+    if (isNaN(when)) return refuse("from", "This is neither an ID nor a time");
     start = String(when);
   }
-  $("from").removeAttribute("aria-invalid");
-  const reply = await run(text ? ["XRANGE", watched.key, start, "+", "COUNT", "100"] : ["XREVRANGE", watched.key, "+", "-", "COUNT", "100"], {quiet: true});
+  const reply = await run(text ? ["XRANGE", watched.key, start, "+", "COUNT", "100"] : ["XREVRANGE", watched.key, "+", "-", "COUNT", "100"], {quiet: true, counts: [25, 6, 1]});
   if (reply == null) return;
   const known = new Map(points.map((point) => [point.id, point]));
   const rows = reply.filter(([, fields]) => wanted(fields)).map(([id, fields]) => entryRow(known.get(id) || {id, fields, ms: +id.split("-")[0], region: madeBy(id)}));
-  fill($("entries").tBodies[0], rows.length ? rows : nothing(3, "No entry there."));
+  fill("entries", rows.length ? rows : nothing(3, "No entry there."));
 });
 const pairsOf = (list) => Object.fromEntries(list.map(([name, value]) => [shown(name), value]));
 async function groups() {
   if (!watched) return;
-  const reply = await run(["XINFO", "GROUPS", watched.key], {quiet: true});
-  if (!reply) { fill($("groups").tBodies[0], nothing(5, "–")); return; }
+  const reply = await run(["XINFO", "GROUPS", watched.key], QUIET);
+  if (!reply) { fill("groups", nothing(5, "–")); return; }
   const rows = reply.map(pairsOf);
   const lags = new Map((about.groups || []).map((each) => [shown(each.name), each.lag]));
-  fill($("groups").tBodies[0], rows.length ? rows.map((row) => el("tr", {}, el("th", {scope: "row"}, el("button", {type: "button", class: "link", "data-k": "g" + shown(row.name), onclick: () => { group = row.name; inGroup(true); }}, shown(row.name))), el("td", {class: "n"}, num(row.consumers)), el("td", {class: "n"}, num(row.lag ?? lags.get(shown(row.name)))), el("td", {class: "n"}, num(row.pending)), el("td", {}, shown(row["last-delivered-id"])))) : nothing(5, "No consumer group."));
+  fill("groups", rows.length ? first(rows).map((row) => tr(named(button({class: "link", "data-k": "g" + shown(row.name), onclick: () => { group = row.name; inGroup(true); }}, brief(row.name))), figure(row.consumers), figure(row.lag ?? lags.get(shown(row.name))), figure(row.pending), td(shown(row["last-delivered-id"])))).concat(others(5, rows)) : nothing(5, "No consumer group."));
 }
 async function inGroup(focus) {
   if (group == null) return;
-  const [consumers, pending] = await Promise.all([run(["XINFO", "CONSUMERS", watched.key, group], {quiet: true}), run(["XPENDING", watched.key, group, "-", "+", "50"], {quiet: true})]);
+  const [consumers, pending] = await Promise.all([run(["XINFO", "CONSUMERS", watched.key, group], QUIET), run(["XPENDING", watched.key, group, "-", "+", "50"], QUIET)]);
   if (!consumers || !pending) { $("group").hidden = true; return; }
-  $("group").hidden = false; $("h-group").textContent = "Group " + shown(group);
+  $("group").hidden = false; $("h-group").textContent = "Group " + brief(group);
   if (focus) $("h-group").focus();
-  const rows = consumers.map(pairsOf), can = state && state.may_act, name = group, key = watched.key;
-  fill($("consumers").tBodies[0], rows.length ? rows.map((row) => el("tr", {}, el("th", {scope: "row"}, shown(row.name)), el("td", {class: "n"}, num(row.pending)), el("td", {class: "n"}, span(row.idle)))) : nothing(3, "No consumer."));
-  const others = (owner) => rows.filter((row) => !same(row.name, owner));
-  fill($("pending").tBodies[0], pending.length ? pending.map(([id, owner, idle, count]) => {
-    const act = (text, what, start) => el("button", {type: "button", disabled: !can, "data-k": text + id + JSON.stringify([key, name]), "aria-label": what, onclick: async () => { await start(); inGroup(); groups(); }}, text);
-    const to = others(owner)[0];
-    return el("tr", {}, el("td", {}, id), el("td", {}, shown(owner) || "released"), el("td", {class: "n"}, span(idle)), el("td", {class: "n"}, num(count)), el("td", {}, el("span", {class: "acts in"},
+  const rows = consumers.map(pairsOf), can = state?.may_act, name = group, key = watched.key;
+  fill("consumers", rows.length ? first(rows).map((row) => tr(named(brief(row.name)), figure(row.pending), figure(span(row.idle)))).concat(others(3, rows)) : nothing(3, "No consumer."));
+  fill("pending", pending.length ? pending.map(([id, owner, idle, count]) => {
+    const act = (text, what, start) => button({disabled: !can, "data-k": text + id + JSON.stringify([key, name]), "aria-label": what, onclick: async () => { await start(); inGroup(); groups(); }}, text);
+    const to = rows.find((row) => !same(row.name, owner));
+    return tr(td(id), td(brief(owner) || "released"), figure(span(idle)), figure(count), td(el("span", {class: "acts in"},
       act("Ack", "Ack " + id, () => run(["XACK", key, name, id], {sure: "The group will not be given this entry again."})),
-      to ? act("Claim", `Claim ${id} for ${shown(to.name)}`, () => run(["XCLAIM", key, name, to.name, "0", id])) : null,
+      to ? act("Claim", `Claim ${id} for ${brief(to.name)}`, () => run(["XCLAIM", key, name, to.name, "0", id])) : null,
       shown(owner) ? act("Release", "Release " + id, () => run(["XNACK", key, name, "FAIL", "IDS", "1", id])) : null,
-      act("Bury", `Bury ${id}: move it to the dead letters`, () => bury(key, name, id, owner, count)))));
+      act("Bury", `Bury ${id}: move it to the dead letters`, () => bury(key, name, id)))));
   }) : nothing(5, "Nothing is pending."));
 }
 /* As "anabranch pending --dead-letter" does it, so that a second try adds nothing. */
-async function bury(key, name, id, owner, count) {
-  const found = await run(["XRANGE", key, id, id], {quiet: true});
-  if (!found) return;
+async function bury(key, name, id) {
+  const [found, pending] = await Promise.all([run(["XRANGE", key, id, id], QUIET), run(["XPENDING", key, name, id, id, "1"], QUIET)]);
+  if (!found || !pending || !pending.length) return;
+  const [[, owner, , count]] = pending, dead = joined(key, ".dead");
   const origin = ["origin-key", key, "origin-id", id, "origin-group", name, "origin-consumer", owner, "origin-deliveries", String(count)];
-  const add = ["XADD", shown(key) + ".dead", "IDMPAUTO", `dead-letter:${shown(key)}:${shown(name)}`, "*", ...(found[0] ? found[0][1] : []), ...origin];
-  if (await run(add, {sure: `Moves the entry to the stream ${shown(key)}.dead and acknowledges it.`}) != null) await run(["XACK", key, name, id]);
+  const add = ["XADD", dead, "IDMPAUTO", joined("dead-letter:", key, ":", name), "*", ...(found[0] ? found[0][1] : []), ...origin];
+  if (await run(add, {sure: `Moves the entry to the stream ${brief(dead)} and acknowledges it.`}) != null) await run(["XACK", key, name, id]);
 }
-setInterval(() => { if (watched && !$("s-stream").hidden && !document.hidden && !document.body.classList.contains("off")) { groups(); if (group != null) inGroup(); } }, 3000);
+setInterval(() => { if (watched && !$("s-stream").hidden && !document.hidden && !isOff()) { groups(); if (group != null) inGroup(); } }, 3000);
 
-/* -- acting -------------------------------------------------------------------------------- */
-const quoted = (word) => { const text = shown(word); return /^[\w.:*$+@%=\/,-]+$/.test(text) ? text : JSON.stringify(text); };
-/* For a shell: bytes that are no text, and control characters, as $'...' */
-const forShell = (word) => {
-  if (typeof word === "object") return "$'" + [...atob(word.b64)].map((c) => "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0")).join("") + "'";
-  const text = String(word);
-  if (/^[\w.:+@%=/,-]+$/.test(text)) return text;
-  return /[\0-\x1f]/.test(text) ? "$'" + text.replace(/[\\']/g, "\\$&").replace(/[\0-\x1f]/g, (c) => "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0")) + "'" : "'" + text.replaceAll("'", "'\\''") + "'";
-};
+/* -- acting -- */
+/* As redis-cli reads and writes words: what cannot be seen, and what is no text, as \xff. */
+const HIDDEN = /[\0-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
+const escaped = (word) => typeof word === "object" ? hex(word, "\\x") : word.replace(HIDDEN, (c) => hex(c, "\\x"));
+const quoted = (word) => typeof word === "object" ? `"${escaped(word)}"` : /^[\w.:*$+@%=\/,-]+$/.test(word) ? word : `"${escaped(word.replace(/["\\]/g, "\\$&"))}"`;
 const asLine = (words) => words.map(quoted).join(" ");
-function words(line) {
-  const found = [];
-  for (const [, double, single, bare] of line.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|(\S+)/g)) found.push(double != null ? double.replace(/\\(.)/g, (_, c) => ({n: "\n", t: "\t", r: "\r"})[c] || c) : single ?? bare);
-  return found;
+const forShell = (text) => /^[\w.:+@%=/,-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
+const ESCAPES = {n: "\n", r: "\r", t: "\t", b: "\b", a: "\x07"};
+const unescaped = (text) => joined(...(text.match(/\\x[\da-fA-F]{2}|\\.|[^\\]+/gu) || []).map((part) => part[0] !== "\\" ? part : part[3] ? {b64: btoa(String.fromCharCode(parseInt(part.slice(2), 16)))} : ESCAPES[part[1]] || part.slice(1)));
+/* The words in a field; none if a quote is not closed. */
+function words(id) {
+  const line = $(id).value.trimEnd(), found = [];
+  let at = 0;
+  for (const [all, word] of line.matchAll(/\s*((?:[^\s"']|"(?:[^"\\]|\\.)*"(?!\S)|'(?:\\'|[^'\\]|\\(?!'))*'(?!\S))+)/gy)) {
+    at += all.length;
+    found.push(joined(...[...word.matchAll(/"((?:[^"\\]|\\.)*)"|'((?:\\'|[^'])*)'|[^"']+/g)].map(([bare, double, single]) => double != null ? unescaped(double) : single != null ? single.replaceAll("\\'", "'") : bare)));
+  }
+  if (at < line.length) refuse(id, "A quote is not closed, or text follows it");
+  return at < line.length ? [] : found;
 }
-/* Runs a command as this user; the reply, or null after an error. Each act shows its command. */
-async function run(command, {quiet = false, sure = "", db = watched ? watched.db : 0} = {}) {
+function refuse(id, why) { const field = $(id); field.setCustomValidity(why); field.reportValidity(); field.oninput = () => field.setCustomValidity(""); }
+const QUIET = {quiet: true};
+/* Runs a command as this user; the reply, or null after an error. Each act shows its command.
+   While a reply is too large, the last word becomes the next of the counts. */
+async function run(command, {quiet = false, sure = "", db = watched ? watched.db : 0, counts = []} = {}) {
   if (sure && !(await confirmed(command, sure))) return null;
   let answer;
   try {
-    const response = await fetch("/api/command", {method: "POST", headers: {...headers(), "Content-Type": "application/json", "X-Anabranch-Act": "1"}, body: JSON.stringify({command, db})});
+    const response = await fetch("/api/command", {method: "POST", headers: {...headers(), "Content-Type": "application/json"}, body: JSON.stringify({command, db})});
     answer = await response.json();
   } catch { answer = {error: "the server does not answer"}; }
   const error = answer.error || answer.description;
+  if (counts.length && /too large/.test(error)) return run([...command.slice(0, -1), String(counts[0])], {quiet, db, counts: counts.slice(1)});
   if (!quiet || (error && !/no such key/.test(error))) note(command, error, answer.reply, quiet);
   return error ? null : answer.reply;
 }
 const copies = (command, label) => {
-  const line = `redis-cli -p ${state ? state.port : 6379}${watched && watched.db ? " -n " + watched.db : ""} ` + command.map(forShell).join(" ");
-  return el("button", {type: "button", class: "link", "aria-label": label, onclick: () => { if (navigator.clipboard) navigator.clipboard.writeText(line).then(() => say("Copied")); }}, "copy");
+  const client = `redis-cli -p ${state ? state.port : 6379}${watched && watched.db ? " -n " + watched.db : ""}`;
+  const line = command.every((word) => word === escaped(word)) ? client + " " + command.map(forShell).join(" ") : `printf '%s\\n' ${forShell(asLine(command))} | ${client}`;
+  return button({class: "link", "aria-label": label, onclick: () => { if (navigator.clipboard) navigator.clipboard.writeText(line).then(() => say("Copied")); }}, "copy");
 };
 let lastNote = "";
 function note(command, error, reply, quiet) {
@@ -613,7 +643,7 @@ function note(command, error, reply, quiet) {
   say(error ? "Error: " + error : "Done: " + line);
 }
 function confirmed(command, what) {
-  const dialog = $("sure"), name = watched ? shown(watched.key) : "";
+  const dialog = $("sure"), name = watched ? escaped(shown(watched.key)) : "";
   $("sure-what").textContent = what; $("sure-command").textContent = asLine(command);
   $("sure-label").firstChild.textContent = `Type ${name} to confirm `; $("sure-name").value = "";
   const check = () => { $("sure-ok").disabled = $("sure-name").value !== name; };
@@ -621,9 +651,9 @@ function confirmed(command, what) {
   dialog.returnValue = ""; dialog.showModal();
   return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "ok"), {once: true}));
 }
-$("type").addEventListener("submit", async (event) => { event.preventDefault(); const found = words($("line").value); if (found.length) await run(found); });
-$("add").addEventListener("submit", async (event) => { event.preventDefault(); const found = words($("pairs").value); if (watched && found.length) { if (await run(["XADD", watched.key, "*", ...found]) != null) $("pairs").value = ""; } });
-$("trim").addEventListener("submit", async (event) => { event.preventDefault(); if (watched && $("keep").value !== "") await run(["XTRIM", watched.key, "MAXLEN", $("keep").value], {sure: `Deletes all but the newest ${$("keep").value} entries, in all regions.`}); });
+on("type", "submit", async () => { const found = words("line"); if (found.length) await run(found); });
+on("add", "submit", async () => { const found = words("pairs"); if (watched && found.length) { if (await run(["XADD", watched.key, "*", ...found]) != null) $("pairs").value = ""; } });
+on("trim", "submit", async () => { if (watched && $("keep").value !== "") await run(["XTRIM", watched.key, "MAXLEN", $("keep").value], {sure: `Deletes all but the newest ${$("keep").value} entries, in all regions.`}); });
 
 connect();
 })();
