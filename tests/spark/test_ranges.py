@@ -18,7 +18,7 @@ from anabranch.spark.options import ReadOptions, ServerOptions
 from anabranch.spark.ranges import read_partition
 from anabranch.spark.survey import Survey
 from tests.spark.cutting import CuttingWire, ReturningServer
-from tests.spark.reading import fill, talking
+from tests.spark.reading import fill, planned_and_read, talking, url
 from tests.support.servers import AnabranchServer
 
 ENTRIES = 3000
@@ -189,3 +189,24 @@ def test_places_are_found_among_entries_that_are_gone(
             before = [each for each in live if position[each] < found.position]
             if found.position < log.next:
                 assert found.last_id == (before[-1] if before else "0-0")
+
+
+def test_pages_of_a_server_without_positions_are_as_large_as_a_batch_at_most(plain):
+    with talking(plain) as client:
+        pipe = client.pipeline(transaction=False)
+        for number in range(2_000):
+            pipe.execute_command("XADD", "s", f"{number + 1}-0", "n", number, "v", "x" * 10_000)
+        pipe.execute()
+
+        def pages(**options):
+            client.execute_command("CONFIG", "RESETSTAT")
+            given = {"url": url(plain), "subscribe": "s", "maxBatchBytes": "1m", **options}
+            found = planned_and_read(given)
+            return len(found), client.info("commandstats")["cmdstat_xrange"]["calls"]
+
+        count, calls = pages()
+        assert count == 2_000
+        assert 20 <= calls <= 30
+        count, calls = pages(startingOffsets='{"s": "1001-0"}')  # counts what follows, then reads
+        assert count == 1_000
+        assert 20 <= calls <= 30

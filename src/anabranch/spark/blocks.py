@@ -144,6 +144,11 @@ class Block:
     def __len__(self) -> int:
         return len(self._ends)
 
+    @property
+    def nbytes(self) -> int:
+        """See `Entries`."""
+        return len(self._data)
+
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
         """See `Entries`."""
         groups = self._groups(frozenset(names))

@@ -25,6 +25,10 @@ class Entries(Protocol):
     def __len__(self) -> int:
         """How many entries."""
 
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they have."""
+
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
         """For each name a binary array: the first value of that field, null without one."""
 
@@ -74,6 +78,11 @@ class Parsed:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def nbytes(self) -> int:
+        """See `Entries`."""
+        return sum(sum(map(len, row)) for row in self._rows)
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
         """See `Entries`."""

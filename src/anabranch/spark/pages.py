@@ -21,10 +21,13 @@ from anabranch.spark.client import Client
 from anabranch.spark.entries import Entries, Parsed
 from anabranch.spark.exports import PayloadError
 
-__all__ = ["PAGE", "begin_page", "received"]
+__all__ = ["FIRST_PAGE", "begin_page", "next_page", "received"]
 
-PAGE: Final = 10_000
-"""Entries of one XRANGE; larger replies are slower, not quicker."""
+FIRST_PAGE: Final = 100
+"""Entries of the first XRANGE; values may be large."""
+
+_PAGE_MAX: Final = 10_000  # larger replies are slower, not quicker
+_GROWTH: Final = 10
 
 _CRLF: Final = b"\r\n"
 _ARRAY: Final = b"\r\n*"  # what is before ends, and an array begins
@@ -34,13 +37,18 @@ Page = tuple[list[Any] | None, Entries | None]
 """Reply of XINFO STREAM (None: there is no such stream); entries (None: there are no more)."""
 
 
-def begin_page(client: Client, key: bytes, after: str, upto: str) -> Callable[[], Page]:
-    """Ask for the state of a stream and its entries behind an ID, up to another.
+def next_page(count: int, nbytes: int, bytes_max: int) -> int:
+    """How many entries to ask for after a page of `count` that had `nbytes`."""
+    return max(1, min(count * _GROWTH, _PAGE_MAX, count * bytes_max // max(nbytes, 1)))
+
+
+def begin_page(client: Client, key: bytes, after: str, upto: str, count: int) -> Callable[[], Page]:
+    """Ask for the state of a stream and its first entries behind an ID, up to another.
 
     Returns a function that waits for them; call it before sending anything else. It raises
     `ServerRefused` and `ServerUnreachable`.
     """
-    commands = (("XINFO", "STREAM", key), ("XRANGE", key, f"({after}", upto, "COUNT", PAGE))
+    commands = (("XINFO", "STREAM", key), ("XRANGE", key, f"({after}", upto, "COUNT", count))
     replies = client.begin(commands, receive=lambda by: received(by.receive_bytes))
 
     def page() -> Page:

@@ -33,7 +33,7 @@ from anabranch.spark.losses import (
 )
 from anabranch.spark.offsets import LogBounds, Range, known_log, next_id, parse_id
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.pages import begin_page
+from anabranch.spark.pages import FIRST_PAGE, begin_page, next_page
 from anabranch.spark.survey import bounds_of
 
 __all__ = ["read_partition"]
@@ -198,7 +198,7 @@ def _is_unknown(region: str, options: ReadOptions) -> bool:
 def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:
     at, count = partition.after, 0
     key = stream_key(partition.stream)
-    page = begin_page(client, key, at, partition.upto)
+    page = begin_page(client, key, at, partition.upto, FIRST_PAGE)
     while True:
         info, entries = page()
         if info is None:
@@ -217,7 +217,8 @@ def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[E
         count += len(entries)
         at = f"{entries.ms[-1]}-{entries.seq[-1]}"
         # The server prepares and sends the next page while this one is decoded.
-        page = begin_page(client, key, at, partition.upto)
+        size = next_page(len(entries), entries.nbytes, options.max_batch_bytes)
+        page = begin_page(client, key, at, partition.upto, size)
         yield entries
 
 

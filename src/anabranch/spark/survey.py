@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from anabranch.pattern import compile_glob
@@ -27,7 +27,7 @@ from anabranch.spark.offsets import (
     previous_id,
 )
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.pages import PAGE
+from anabranch.spark.pages import FIRST_PAGE, next_page
 from anabranch.spark.region_names import RegionNames
 
 __all__ = ["Survey", "bounds_of"]
@@ -219,29 +219,34 @@ class Survey:
 
     def _counted(self, stream: str, log: LogBounds, entry_id: str) -> Cursor:
         """Without positions: count what follows, so that limits and losses are exact."""
-        count, at = 0, entry_id
-        while True:
-            page = self._client.command(
-                *("XRANGE", stream_key(stream), at, log.last_id, "COUNT", PAGE), repeatable=True
-            )
-            count += len(page)
-            if len(page) < PAGE:
-                return Cursor(BY_ID, log.next - count, previous_id(entry_id))
-            at = next_id(page[-1][0].decode())
+        before = previous_id(entry_id)
+        count = sum(map(len, self._ids(stream, before, log.last_id, log.next)))
+        return Cursor(BY_ID, log.next - count, before)
 
     def advance(self, stream: str, begin: Cursor, end: Cursor, count: int) -> Cursor:
         """By ID: the cursor `count` entries further than `begin`, but not beyond `end`."""
         left, at = count, begin.last_id
-        while left:
+        for ids in self._ids(stream, at, end.last_id, count):
+            left -= len(ids)
+            at = ids[-1].decode()
+        return end if left or at == end.last_id else Cursor(BY_ID, begin.position + count, at)
+
+    def _ids(self, stream: str, after: str, upto: str, most: int) -> Iterator[list[bytes]]:
+        """The IDs of at most so many entries behind an ID, page by page."""
+        size, at = FIRST_PAGE, after
+        while most > 0:
             page = self._client.command(
-                *("XRANGE", stream_key(stream), f"({at}", end.last_id, "COUNT", min(left, PAGE)),
+                *("XRANGE", stream_key(stream), f"({at}", upto, "COUNT", min(size, most)),
                 repeatable=True,
             )
             if not page:
-                return end
-            at = page[-1][0].decode()
-            left -= len(page)
-        return Cursor(BY_ID, begin.position + count, at) if at != end.last_id else end
+                return
+            ids = [entry_id for entry_id, _ in page]
+            yield ids
+            most -= len(ids)
+            at = ids[-1].decode()
+            nbytes = sum(sum(map(len, fields)) for _, fields in page)
+            size = next_page(len(ids), nbytes, self._options.max_batch_bytes)
 
     def reaches(
         self, cursors: Mapping[str, Mapping[str, Cursor]], limit: int
