@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import struct
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from anabranch.server.admission import FILES_MIN
 from tests.support import region_certificates
 from tests.support.inspection import has_proc, mistakes, open_files, wait_until
 from tests.support.servers import AnabranchServer, free_port
@@ -27,8 +29,9 @@ pytestmark = pytest.mark.skipif(not has_proc(), reason="looks at the process und
 class NarrowServer(AnabranchServer):
     """A region with TLS and the availability API, and few descriptors."""
 
-    def __init__(self, directory: Path, extra: list[str]) -> None:
+    def __init__(self, directory: Path, extra: list[str], files: int) -> None:
         super().__init__(directory, extra)
+        self.files = files
         self.tls_port, self.gossip_port, self.http_port = free_port(), free_port(), free_port()
 
     def command(self) -> list[str]:
@@ -36,18 +39,18 @@ class NarrowServer(AnabranchServer):
             *("--tls-port", str(self.tls_port), "--gossip-port", str(self.gossip_port)),
             *("--http-port", str(self.http_port), "--availability-api", "yes"),
         )
-        limited = f'ulimit -n {FILES}; exec "$@"'
+        limited = f'ulimit -n {self.files}; exec "$@"'
         return ["sh", "-c", limited, "sh", *super().command(), *ports]
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[NarrowServer]:
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[NarrowServer]:
     authority = trustme.CA()
     (tmp_path / "data").mkdir()
     region_certificates.write(tmp_path / "data", authority, authority, "localhost")
     tls = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-auth-clients", "no")
     region = ("--region-id", "1", "--cluster-create", "yes", "--handshake-timeout", "2")
-    with NarrowServer(tmp_path, [*tls, *region]) as started:
+    with NarrowServer(tmp_path, [*tls, *region], getattr(request, "param", FILES)) as started:
         started.wait_for_writes()
         yield started
 
@@ -149,6 +152,20 @@ def test_clients_that_fill_every_place_leave_the_server_its_own(server: NarrowSe
     wait_until(lambda: open_files(server) < 60, "their descriptors are free")
     with server.client() as welcome:
         assert welcome.call("PING") == ("+", b"PONG")
+    assert not mistakes(server)
+
+
+@pytest.mark.parametrize("server", [FILES_MIN], indirect=True)
+def test_the_fewest_descriptors_with_which_it_starts_are_enough(server: NarrowServer) -> None:
+    with server.client() as client, ExitStack() as stack:
+        assert client.call("CONFIG", "SET", "oplog-segment-bytes", "4096") == ("+", b"OK")
+        for port in (server.port, server.tls_port, server.gossip_port, server.http_port):
+            knock(stack, port, FILES_MIN)
+        for _ in range(30):
+            assert client.call("XADD", "s", "*", "f", os.urandom(500))[0] == "$"
+        assert client.call("SAVE") == ("+", b"OK")
+        assert client.call("WAITAOF", 1, 0, 0) == ("*", [(":", 1), (":", 0)])
+    assert "accept_failed" not in server.log_text()
     assert not mistakes(server)
 
 

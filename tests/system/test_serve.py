@@ -270,7 +270,7 @@ def test_maxclients_is_lowered_to_what_the_system_allows(tmp_path: Path) -> None
         pytest.skip("setpriv is needed to take privileges away")
     with server, server.client() as client:
         assert '"event": "maxclients.lowered"' in server.log_text()
-        assert client.call("CONFIG", "GET", "maxclients")[1][1] == ("$", b"67")
+        assert client.call("CONFIG", "GET", "maxclients")[1][1] == ("$", b"36")
 
 
 @pytest.mark.parametrize("where", ["logfile", "standard output"])

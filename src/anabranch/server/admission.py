@@ -16,16 +16,19 @@ from collections import Counter
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["SPARE_FILES", "SPARE_FILES_MIN", "Admission", "Kind", "Place", "spare_files"]
+__all__ = ["FILES_MIN", "SPARE_FILES", "Admission", "Kind", "Place", "spare_files"]
 
 SPARE_FILES: Final = 192
 """Descriptors reserved for the server, where the system allows enough."""
 
-SPARE_FILES_MIN: Final = 32
-"""The same where it allows only a few: listeners, log and event loop need about twenty.
+SPARE_FILES_MIN: Final = 64
+"""The same where it allows only a few.
 
-With fewer in all, the server does not start.
+Listeners, log and event loop need about twenty, other connections up to 36 of the reserve.
 """
+
+FILES_MIN: Final = SPARE_FILES_MIN + 16
+"""With fewer in all, the server does not start."""
 
 UNIDENTIFIED_SHARE: Final = 3
 """The part of the reserve for unidentified regions and for HTTP: one in so many."""
@@ -63,7 +66,7 @@ _HANDSHAKE: Final = Kind.HANDSHAKE
 
 def spare_files(files: int) -> int:
     """How many of ``files`` descriptors are reserved for the server."""
-    return min(SPARE_FILES, max(min(SPARE_FILES_MIN, files // 2), files // 3))
+    return min(SPARE_FILES, max(SPARE_FILES_MIN, files // 3))
 
 
 class Place:

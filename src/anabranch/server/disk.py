@@ -64,6 +64,7 @@ class Directory:
         self.lock: IO[bytes] | None = None
         """What :func:`lock_directory` has returned, if it was called."""
         self._boot: str | None = None
+        self._handle: int | None = None
 
     @property
     def boot(self) -> str:
@@ -124,8 +125,19 @@ class Directory:
             _close_elsewhere(last)
 
     def sync(self) -> None:
-        """See :class:`Storage`."""
-        _sync_names(self.path)
+        """See :class:`Storage`.
+
+        The directory stays open: later syncs must not fail because too many files are open.
+        """
+        if self._handle is None:
+            self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.fsync(self._handle)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
 
     def shown(self, name: str) -> str:
         """See :class:`Storage`."""
@@ -141,6 +153,7 @@ class DataDirectory:
         self._settings = settings
         self._open_directory = open_directory
         self._lock: IO[bytes] | None = None
+        self._directory: Directory | None = None
 
     @property
     def _path(self) -> Path:
@@ -158,12 +171,14 @@ class DataDirectory:
     def open(self) -> Directory:
         """See :class:`Place`."""
         self._lock = lock_directory(self._path)
-        directory = self._open_directory(self._path)
+        directory = self._directory = self._open_directory(self._path)
         directory.lock = self._lock
         return directory
 
     def close(self) -> None:
         """See :class:`Place`."""
+        if self._directory is not None:
+            self._directory.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anabranch.errors import ConfigError
-from anabranch.server.admission import SPARE_FILES, SPARE_FILES_MIN, spare_files
+from anabranch.server.admission import FILES_MIN, SPARE_FILES, spare_files
 from anabranch.version import IS_COMPILED, __version__
 
 __all__ = [
@@ -109,10 +109,10 @@ def raise_file_limit(clients: int) -> int:
             continue
         soft = soft_new
         break
-    if soft < SPARE_FILES_MIN:
+    if soft < FILES_MIN:
         raise ConfigError(
             f"the system allows this process {soft} open files, and it needs at least "
-            f"{SPARE_FILES_MIN}; raise the limit (ulimit -n, or LimitNOFILE of systemd)"
+            f"{FILES_MIN}; raise the limit (ulimit -n, or LimitNOFILE of systemd)"
         )
     return min(clients, soft - spare_files(soft))
 

@@ -31,8 +31,8 @@ def admission(files: int) -> Admission:
 
 
 def test_shares_of_the_descriptors() -> None:
-    assert [spare_files(files) for files in (40, 64, 96, 300, 576, 1024, 1 << 20)] == [
-        *(20, 32, 32, 100, 192, 192, 192)
+    assert [spare_files(files) for files in (80, 96, 300, 576, 1024, 1 << 20)] == [
+        *(64, 64, 100, 192, 192, 192)
     ]
     made = admission(1024)
     assert made.limit(Kind.CLIENT) == 1024 - 192 + 16

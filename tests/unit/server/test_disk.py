@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import threading
@@ -47,6 +48,23 @@ def test_files_get_other_names_and_go(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         disk.append("b")
     assert disk.shown("b") == str(tmp_path / "b")
+
+
+def test_a_sync_of_names_needs_no_further_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Directory(tmp_path)
+    disk.sync()
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", refused)
+    disk.sync()
+    monkeypatch.undo()
+    disk.close()
+    disk.sync()
+    disk.close()
 
 
 def test_the_contents_of_a_removed_file_are_freed_by_another_thread(

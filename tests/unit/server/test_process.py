@@ -11,7 +11,7 @@ from anabranch.server.process import raise_file_limit
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "allowed"), [(8, 8, None), (8, 31, None), (8, 32, 16), (40, 40, 20)]
+    ("soft", "hard", "allowed"), [(8, 8, None), (8, 79, None), (8, 80, 16), (96, 96, 32)]
 )
 def test_too_few_open_files_are_refused_with_the_limit_to_raise(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, allowed: int | None
@@ -25,5 +25,5 @@ def test_too_few_open_files_are_refused_with_the_limit_to_raise(
     if allowed is not None:
         assert raise_file_limit(10_000) == allowed
         return
-    with pytest.raises(ConfigError, match=rf"{hard} open files, and it needs at least 32; raise"):
+    with pytest.raises(ConfigError, match=rf"{hard} open files, and it needs at least 80; raise"):
         raise_file_limit(10_000)
