@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from anabranch.oplog.storage import ReadFile, Storage
+from anabranch.oplog.storage import Storage, StoredFile
 
 __all__ = ["Overlay"]
 
@@ -65,7 +65,7 @@ class Overlay:
         changed = self._changed.get(name)
         return self._below.size(name) if changed is None else len(changed)
 
-    def open(self, name: str) -> ReadFile:
+    def open(self, name: str) -> StoredFile:
         """See :class:`Storage`."""
         self._refuse_gone(name)
         changed = self._changed.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["LogFile", "PatchFile", "ReadFile", "Storage"]
+__all__ = ["LogFile", "PatchFile", "ReadFile", "Storage", "StoredFile"]
 
 
 class LogFile(Protocol):
@@ -56,6 +56,13 @@ class ReadFile(Protocol):
         """Let go of the file."""
 
 
+class StoredFile(ReadFile, Protocol):
+    """A file of a storage."""
+
+    def seek(self, offset: int, /) -> int:
+        """Read on at this byte, which may be behind the end; returns it."""
+
+
 class Storage(Protocol):
     """One directory."""
 
@@ -75,7 +82,7 @@ class Storage(Protocol):
     def size(self, name: str) -> int:
         """Bytes in a file."""
 
-    def open(self, name: str) -> ReadFile:
+    def open(self, name: str) -> StoredFile:
         """Read a file."""
 
     def create(self, name: str) -> LogFile:

@@ -28,12 +28,7 @@ def stored_batches(
     """
     name = segment_name(first)
     with closing(storage.open(name)) as file:
-        skip = SEGMENT_HEADER_BYTES + position - first
-        while skip:
-            skipped = len(file.read(min(skip, READ_BYTES)))
-            if not skipped:
-                raise _shorter(storage, name)
-            skip -= skipped
+        file.seek(SEGMENT_HEADER_BYTES + position - first)
         data = b""
         at = 0
         left = end - position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from io import BytesIO
 
 import pytest
 
@@ -36,6 +37,34 @@ def new_log(storage: MemoryStorage, segment_bytes: int = 1) -> OpLog:
 def logs(storage: MemoryStorage) -> list[str]:
     """The files of the log, in their order."""
     return sorted(name for name in storage.names() if first_position_of(name) is not None)
+
+
+class CountingStorage(MemoryStorage):
+    """Counts what is read."""
+
+    read = 0
+
+    def open(self, name: str) -> BytesIO:
+        storage = self
+
+        class Counted(BytesIO):
+            def read(self, count: int | None = -1, /) -> bytes:
+                data = super().read(count)
+                storage.read += len(data)
+                return data
+
+        return Counted(super().open(name).getvalue())
+
+
+def test_what_is_before_a_position_is_not_read() -> None:
+    storage = CountingStorage()
+    log = new_log(storage, segment_bytes=1 << 20)
+    batches = [batch(number, 1000) for number in range(1, 200)]
+    log.append(*batches)
+    before, last = sum(map(len, batches[:-1])), batches[-1]
+    storage.read = 0
+    assert list(log.batches_from(before)) == [(before, last)]
+    assert storage.read == len(last)
 
 
 # -- writing ----------------------------------------------------------------------------------
