@@ -23,6 +23,8 @@ clients whose replies wait for the sync are disconnected, because no reply would
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import ENOMEM
+from os import strerror
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.effects.write_set import WriteSet
@@ -74,7 +76,8 @@ class Durability:
         self.delayed_syncs = 0
         self.last_sync_s = 0.0
         self._worker = driver.worker("oplog-sync")
-        self._unwritten = b""
+        self._unwritten: list[bytes] = []
+        self._unwritten_bytes = 0
         self._holding = False  # a written effect is not as safe as appendfsync asks
         self._retry: Timer | None = None
         self._syncing: tuple[Sync, Job] | None = None
@@ -101,7 +104,7 @@ class Durability:
     def abandon(self) -> None:
         """Stop writing and answering at once, as a kill would."""
         self._syncing = None
-        self._unwritten = b""
+        self._none_waits()
         self.replies.drop(cut_off=False)
         self._holding = False
         self.stop()
@@ -120,7 +123,7 @@ class Durability:
         """The position in the log behind all effects so far."""
         if self.log is None or self.turn is None:
             return 0
-        return self.log.end + len(self._unwritten) + bool(self.turn.effects)
+        return self.log.end + self._unwritten_bytes + bool(self.turn.effects)
 
     @property
     def synced(self) -> int:
@@ -130,11 +133,11 @@ class Durability:
     @property
     def unsynced_bytes(self) -> int:
         """Bytes that may not be on the disk: written or waiting to be written."""
-        return 0 if self.log is None else self.log.end + len(self._unwritten) - self.log.synced
+        return 0 if self.log is None else self.log.end + self._unwritten_bytes - self.log.synced
 
     def unwritten_bytes(self) -> int:
         """Bytes that wait to be written."""
-        return len(self._unwritten)
+        return self._unwritten_bytes
 
     def _unsafe_end(self) -> int:
         """The position for which replies of a turn without effects wait; 0 if they need not."""
@@ -181,20 +184,18 @@ class Durability:
 
     def _write_turn(self, log: OpLog, turn: Turn) -> None:
         """Write the recorded effects behind the bytes that already wait."""
-        batches: list[bytes] = []
         if turn.effects:
             batches = turn.drain_batches(
                 self._region.clock.now_us() // 1000,
                 compress=self._region.settings.oplog_compression,
             )
             if self.on_taken is not None:
-                self.on_taken(batches, log.end + len(self._unwritten))
-            self.replies.turn_ends(log.end + len(self._unwritten) + sum(map(len, batches)))
-        waiting = [self._unwritten, *batches] if self._unwritten else batches
-        if self.is_behind:
-            self._unwritten = b"".join(waiting)
-        elif waiting:
-            self._write(log, waiting)
+                self.on_taken(batches, log.end + self._unwritten_bytes)
+            self._unwritten += batches
+            self._unwritten_bytes += sum(map(len, batches))
+            self.replies.turn_ends(log.end + self._unwritten_bytes)
+        if self._unwritten and not self.is_behind:
+            self._write(log)
 
     def append(self, data: bytes) -> int:
         """Append batches of another region behind all own effects; returns their position.
@@ -202,8 +203,9 @@ class Durability:
         The caller has committed all effects before. The batches are written with the next turn.
         """
         log = cast("OpLog", self.log)
-        position = log.end + len(self._unwritten)
-        self._unwritten = self._unwritten + data if self._unwritten else data
+        position = log.end + self._unwritten_bytes
+        self._unwritten.append(data)
+        self._unwritten_bytes += len(data)
         self.replies.end_soon()
         return position
 
@@ -212,21 +214,25 @@ class Durability:
         """Whether bytes could not be written and wait for another attempt."""
         return self.broken or self._retry is not None
 
-    def _write(self, log: OpLog, batches: list[bytes]) -> None:
+    def _write(self, log: OpLog) -> None:
         try:
-            log.append(*batches)
-        except OSError as problem:
-            self._unwritten = b"".join(batches)
+            log.append(*self._unwritten)
+        except (OSError, MemoryError) as problem:
             if isinstance(problem, SyncFailedError):
                 self._break(problem)
                 return
-            self.disk.report(problem.strerror or str(problem), len(self._unwritten))
             self._retry = self._driver.call_later(RETRY_S, self._try_again)
+            reason = problem.strerror if isinstance(problem, OSError) else strerror(ENOMEM)
+            self.disk.report(reason or str(problem), self._unwritten_bytes)
             return
-        self._unwritten = b""
+        self._none_waits()
         self.disk.end()
         if self.on_progress is not None:
             self.on_progress()
+
+    def _none_waits(self) -> None:
+        self._unwritten = []
+        self._unwritten_bytes = 0
 
     def begin_segment(self) -> int:
         """Continue in a new file; returns its position. The caller has committed all effects."""
@@ -262,7 +268,7 @@ class Durability:
             safe = log.synced
         else:
             safe = log.end
-        self._holding = safe < log.end + len(self._unwritten)
+        self._holding = safe < log.end + self._unwritten_bytes
         self.replies.release(safe)
 
     def _unsafe(self) -> WriteSet:
@@ -304,7 +310,7 @@ class Durability:
             if self.trouble == LOST and not self._unwritten:
                 self.disk.end()
             return True
-        self.disk.report(LOST, len(self._unwritten))
+        self.disk.report(LOST, self._unwritten_bytes)
         return False
 
     def begin_sync(self) -> None:
@@ -358,7 +364,7 @@ class Durability:
         self._holding = False
         # Nothing is written from now on, so no reply needs to be held.
         self._region.effects.record = None
-        self._unwritten = b""
+        self._none_waits()
         if self.turn is not None:
             self.turn.effects.clear()
 

@@ -30,17 +30,22 @@ class UnsafeEffects:
 
     def __init__(self, log: OpLog) -> None:
         self._log = log
-        self._known = (-1, -1, 0)  # safe position, end of the log, bytes behind it
+        self._known = (-1, -1, 0)  # safe position, end of the log, runs of batches behind it
         self._write_set = WriteSet()
         self._effects = 0  # count of effects read for that
 
     def write_set(
-        self, safe: int, unwritten: bytes, recorded: Sequence[kinds.Effect], *, numbered: bool
+        self,
+        safe: int,
+        unwritten: Sequence[bytes],
+        recorded: Sequence[kinds.Effect],
+        *,
+        numbered: bool,
     ) -> WriteSet:
         """The keys that effects behind the position ``safe`` have changed.
 
-        ``unwritten`` are batches that wait to be written; ``recorded`` are the effects behind them,
-        ``numbered`` if the effects for other regions have numbers.
+        ``unwritten`` are runs of batches that wait to be written; ``recorded`` are the effects
+        behind them, ``numbered`` if the effects for other regions have numbers.
         """
         log = self._log
         end = log.end
@@ -53,10 +58,11 @@ class UnsafeEffects:
                 self._read(data for _, data in log.batches_from(safe))
             self._known = safe, end, 0
         if self._known[2] < len(unwritten):
-            if len(unwritten) - self._known[2] > READ_BYTES_MAX:
+            new = unwritten[self._known[2] :]
+            if sum(map(len, new)) > READ_BYTES_MAX:
                 self._write_set.add_all()
             else:
-                self._read(_batches(unwritten, self._known[2]))
+                self._read(batch for run in new for batch in _batches(run))
             self._known = safe, end, len(unwritten)
         for effect in recorded:
             self._write_set.add(effect, numbered=numbered and not effect.local)
@@ -77,7 +83,8 @@ class UnsafeEffects:
             write_set.add_all()
 
 
-def _batches(data: bytes, at: int) -> Iterable[bytes]:
+def _batches(data: bytes) -> Iterable[bytes]:
+    at = 0
     while at < len(data):
         size = batch_size(data, at)
         assert size is not None

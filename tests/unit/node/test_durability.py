@@ -22,6 +22,7 @@ from anabranch.effects import kinds
 from anabranch.node import durability, held_replies, persistence
 from anabranch.oplog.batch import effects_in
 from anabranch.oplog.errors import SyncFailedError
+from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import first_position_of, turns_in
 from anabranch.oplog.snapshot import Snapshot, position_of
@@ -355,6 +356,28 @@ async def test_writes_are_refused_and_reads_go_on_until_it_can_be_written(
     world.check_recovery()
     assert world.events().count("oplog.write_failed") == 1, "an operator needs one line"
     assert world.events().count("oplog.writes_again") == 1
+
+
+async def test_a_turn_for_which_there_is_no_memory_is_written_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "RETRY_S", 0.01)
+    await world.start("everysec")
+    (client,) = await world.clients(1)
+    append, failures = OpLog.append, [MemoryError(), MemoryError()]
+
+    def short_of_memory(log: OpLog, *data: bytes) -> None:
+        if failures:
+            raise failures.pop()
+        append(log, *data)
+
+    monkeypatch.setattr(OpLog, "append", short_of_memory)
+    assert await client.do("SET a kept") == b"OK"
+    assert not failures
+    assert await client.do("SET b kept") == b"OK"
+    assert world.keys_on_disk() == {b"a", b"b"}
+    world.check_recovery()
+    assert "oplog.write_failed" in world.events()
 
 
 async def test_a_kill_while_the_disk_is_full_loses_nothing_that_was_answered(
