@@ -75,6 +75,6 @@ def _in_words(done: Ingested, stream: str, bad: str) -> Words:
         words += f" are in {stream}"
     if done.dry_run:
         words += "; nothing was written (dry run)"
-    unfit = [f"for {bad}, because of the schema: {counted(done.bad, 'line')}"]
-    fits = Check("every line fits the schema", unfit if done.bad else (), fails=False)
+    unfit = [f"for {bad}, because they do not fit: {counted(done.bad, 'line')}"]
+    fits = Check("every line fits", unfit if done.bad else (), fails=False)
     return Words(words, checks=[fits])
