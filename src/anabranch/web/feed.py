@@ -88,21 +88,21 @@ class Feed:
     async def _messages(
         self, viewer: Viewer, watch: Watch | None, gone: asyncio.Task[None]
     ) -> AsyncIterator[bytes]:
-        self.survey.begin()
         try:
             yield b"retry: 2000\n\n"
-            beat = 0
-            while not gone.done() and self._may_stay(viewer):
-                if beat % BEATS_PER_STATUS == 0:
-                    yield _message("status", await self._about(viewer))
-                if watch is not None:
-                    seen = await self._look(watch)
-                    if seen["entries"] or seen.get("passed_over") or beat % BEATS_PER_STATUS == 0:
-                        yield _message("entries", {**seen, "applied": applied(self._node)})
-                beat += 1
-                await asyncio.wait({gone}, timeout=BEAT_S)
+            async with self.survey.renewed():
+                beat = 0
+                while not gone.done() and self._may_stay(viewer):
+                    if beat % BEATS_PER_STATUS == 0:
+                        yield _message("status", await self._about(viewer))
+                    if watch is not None:
+                        seen = await self._look(watch)
+                        has_news = seen["entries"] or seen.get("passed_over")
+                        if has_news or beat % BEATS_PER_STATUS == 0:
+                            yield _message("entries", {**seen, "applied": applied(self._node)})
+                    beat += 1
+                    await asyncio.wait({gone}, timeout=BEAT_S)
         finally:
-            self.survey.end()
             if watch is not None:
                 watch.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from contextlib import asynccontextmanager
 from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from anabranch.web.slices import Spent, in_slices
 from anabranch.web.stream_metrics import pages, real_window_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from anabranch.region.region import Region
     from anabranch.stream.group import Group
@@ -66,17 +67,19 @@ class Survey:
 
     # -- while a page is open ------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """A page was opened; call :meth:`end` when it is closed."""
+    @asynccontextmanager
+    async def renewed(self) -> AsyncIterator[None]:
+        """While a page is open: surveys are taken all the time, and the latest is not old."""
+        await self.refresh()
         self._viewers += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-
-    def end(self) -> None:
-        """A page was closed."""
-        self._viewers -= 1
-        if not self._viewers:
-            self.stop()
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+            if not self._viewers:
+                self.stop()
 
     def stop(self) -> None:
         """Take no further surveys."""
@@ -86,9 +89,9 @@ class Survey:
 
     async def _run(self) -> None:
         while True:
+            await asyncio.sleep(self._pause_s())
             async with self._turn:
                 await self._take()
-            await asyncio.sleep(self._pause_s())
 
     def _pause_s(self) -> float:
         return max(EVERY_S, self.took_s * SHARE)

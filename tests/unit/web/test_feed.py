@@ -29,3 +29,18 @@ async def test_of_many_pages_one_looks_in_a_turn() -> None:
         turn += 1
         await asyncio.sleep(0)
     assert len(set(turns)) == len(looks)
+
+
+async def test_the_first_status_is_of_a_survey(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = Feed(cast("Any", Process()), cast("Any", None))
+    gone = asyncio.get_running_loop().create_future()
+
+    async def about(_viewer: object) -> dict[str, Any]:
+        return {"surveys": feed.survey.count}
+
+    monkeypatch.setattr(feed, "_about", about)
+    monkeypatch.setattr(feed, "_may_stay", lambda _viewer: True)
+    messages = feed._messages(cast("Any", None), None, cast("Any", gone))
+    await anext(messages)
+    assert b'"surveys":1' in await anext(messages)
+    await cast("Any", messages).aclose()
