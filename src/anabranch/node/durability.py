@@ -23,8 +23,6 @@ clients whose replies wait for the sync are disconnected, because no reply would
 from __future__ import annotations
 
 from collections.abc import Callable
-from errno import ENOMEM
-from os import strerror
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.effects.write_set import WriteSet
@@ -42,6 +40,9 @@ if TYPE_CHECKING:
     from anabranch.region.turn import Turn
 
 __all__ = ["Durability"]
+
+NO_MEMORY: Final = "not enough memory"
+"""Why a write failed that was refused before the system saw it."""
 
 RETRY_S: Final = 0.25
 """The interval between two attempts after a failed write."""
@@ -222,7 +223,7 @@ class Durability:
                 self._break(problem)
                 return
             self._retry = self._driver.call_later(RETRY_S, self._try_again)
-            reason = problem.strerror if isinstance(problem, OSError) else strerror(ENOMEM)
+            reason = problem.strerror if isinstance(problem, OSError) else NO_MEMORY
             self.disk.report(reason or str(problem), self._unwritten_bytes)
             return
         self._none_waits()
