@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import tempfile
@@ -201,7 +202,7 @@ def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
     if kind == "csv":
         # As in RFC 4180: a value in quotes may have line breaks, and a quote in it is doubled.
         reader = reader.options(header="true", multiLine="true", escape='"')
-        header = reader.load(place).columns
+        header = _header(path)
         if schema is None and header:
             schema = ", ".join(f"{_quoted(each)} string" for each in header)
     if schema is not None and kind != "parquet":
@@ -214,6 +215,19 @@ def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
             f"{', '.join(names)}: the schema needs all names, in their order"
         )
     return table
+
+
+def _header(path: Path) -> list[str]:
+    """The columns of a CSV file, with names as Spark makes them for those that lack one.
+
+    Spark itself takes the name of the file for a pattern twice when it looks for them.
+    """
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        names = next(filter(None, csv.reader(file)), [])
+    return [
+        name if name and names.count(name) == 1 else f"{name or '_c'}{at}"
+        for at, name in enumerate(names)
+    ]
 
 
 @contextmanager
