@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
 from anabranch.version import IS_COMPILED
+from tests.support.calls import calls_of
 from tests.support.mesh import Mesh, Node
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
@@ -18,21 +18,6 @@ _FEW: Final = 10
 _MANY: Final = 300
 
 _Command = tuple[Any, ...]
-
-
-def _calls(node: Node, command: _Command) -> int:
-    count = 0
-
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        node.do(*command)
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def _create_a_group(count: int) -> tuple[Node, _Command]:
@@ -54,5 +39,7 @@ def _create_a_group_after_a_removal(count: int) -> tuple[Node, _Command]:
 
 @pytest.mark.parametrize("situation", [_create_a_group, _create_a_group_after_a_removal])
 def test_the_past_costs_nothing(situation: Callable[[int], tuple[Node, _Command]]) -> None:
-    few, many = (_calls(*situation(count)) for count in (_FEW, _MANY))
+    few, many = (
+        calls_of(partial(node.do, *command)) for node, command in map(situation, (_FEW, _MANY))
+    )
     assert many < few + 30

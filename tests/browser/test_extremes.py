@@ -11,11 +11,10 @@ import redis
 
 from tests.browser.visitor import Visit, Visitor
 from tests.support.inspection import wait_until
-from tests.support.servers import AnabranchServer, free_port
+from tests.support.page_server import page_server
+from tests.support.servers import AnabranchServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-TOKEN = "a-token-of-some-length"
 
 HIDE = """
 const later = window.setTimeout;
@@ -39,8 +38,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Site]:
-    port = free_port()
-    with AnabranchServer(extra=["--http-port", str(port), "--http-token", TOKEN]) as server:
+    with page_server() as (server, port):
         site = Site(server, port)
         yield site
         site.client.close()

@@ -14,12 +14,12 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from tests.support.inspection import wait_until
+from tests.support.page_server import TOKEN
 from tests.support.servers import AnabranchServer, free_port, regions_in
 
 __all__ = ["PATIENCE_MS", "TOKEN", "Visit", "Visitor", "World", "pictures_directory"]
 
 AXE = Path(__file__).parent / "vendor/axe.min.js"
-TOKEN = "a-token-of-some-length"
 PATIENCE_MS = 60_000
 
 REFRESHES = """

@@ -163,6 +163,33 @@ def test_values_of_a_csv_file_are_what_is_between_the_quotes(
         assert [words for _, words in entries(ours, f"{stream}:bad")] == unfit
 
 
+@pytest.mark.parametrize(
+    "header", ["a,b", '"a,\n""b""",c', "a,,A,a,", "\ufeffa,b", " a ,b", "\n\na,b"]
+)
+def test_a_csv_header_is_read_as_spark_reads_it(
+    spark: SparkSession, tmp_path: Path, header: str
+) -> None:
+    from anabranch.spark.jobs.ingest import _as_needed, _header
+
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n", encoding="utf-8")
+    with _as_needed(spark):
+        columns = spark.read.csv(str(path), header=True, multiLine=True, escape='"').columns
+    assert _header(path) == columns
+
+
+def test_a_csv_header_without_an_end_is_refused(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import IngestError, ingest
+
+    path = tmp_path / "a.csv"
+    path.write_text('a,"b\n' + "1,2\n" * 100_000)
+    with pytest.raises(IngestError, match=f"{path}: the header cannot be read"):
+        ingest(spark, [path], url=url(ours), stream="s")
+    assert entries(ours, "s") == []
+
+
 def test_a_schema_has_the_names_of_the_header_in_their_order(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:

@@ -17,11 +17,11 @@ import redis
 from anabranch.testing import Cluster
 from tests.support.http import Answer, ask
 from tests.support.inspection import mistakes, wait_until
+from tests.support.page_server import TOKEN, page_server
 from tests.support.servers import REPOSITORY, AnabranchServer, free_port
 
 pytest.importorskip("starlette", reason="the extra web is not installed")
 
-TOKEN = "a-token-of-some-length"
 STATIC = REPOSITORY / "src/anabranch/web/static"
 
 
@@ -63,12 +63,10 @@ def basic(user: str, password: str) -> str:
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Site]:
-    port = free_port()
-    with AnabranchServer(extra=["--http-port", str(port), "--http-token", TOKEN]) as server:
+    with page_server() as (server, port):
         site = Site(server, port)
         yield site
         site.client.close()
-        assert not mistakes(server)
 
 
 @pytest.fixture

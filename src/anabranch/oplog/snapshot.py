@@ -96,13 +96,11 @@ _SENSELESS: Final = (
 )
 """What reading a sound record with the wrong contents raises."""
 
-_UNTOUCHED: Final = frozenset(
-    (
-        *(kinds.Copy, kinds.CreateStream, kinds.Delete, kinds.DeleteKeys, kinds.DropLibrary),
-        *(kinds.DropUser, kinds.Expire, kinds.Flush, kinds.Overwrite, kinds.Restore),
-        *(kinds.SetString, kinds.SetStrings, kinds.SetLibrary, kinds.SetUser),
-    )
-)
+_UNTOUCHED: Final = frozenset({
+    kinds.Copy, kinds.CreateStream, kinds.Delete, kinds.DeleteKeys, kinds.DropLibrary,
+    kinds.DropUser, kinds.Expire, kinds.Flush, kinds.Overwrite, kinds.Restore, kinds.SetLibrary,
+    kinds.SetString, kinds.SetStrings, kinds.SetUser,
+})  # fmt: skip
 """Effects that only bind and unbind keys: the values stay as they are."""
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Final
 
 import pytest
 
 from anabranch.version import IS_COMPILED
+from tests.support.calls import calls_of
 from tests.support.streams import Streams
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
@@ -29,56 +28,41 @@ def _pending(count: int) -> Streams:
     return s
 
 
-def _calls(act: Callable[[], object]) -> int:
-    count = 0
-
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 def _begin_to_wait(s: Streams) -> int:
-    return _calls(lambda: s.waits(_WAIT.format(1000)))
+    return calls_of(lambda: s.waits(_WAIT.format(1000)))
 
 
 def _wake_many(s: Streams) -> int:
     for _ in range(5):
         s.waits(_WAIT.format(1000))
-    return _calls(lambda: s.run("XADD s 9999-0 f v"))
+    return calls_of(lambda: s.run("XADD s 9999-0 f v"))
 
 
 def _claim_one_of_many(s: Streams) -> int:
-    return _calls(lambda: s.run(_CLAIM.format(0)))
+    return calls_of(lambda: s.run(_CLAIM.format(0)))
 
 
 def _claim_only_ghosts(s: Streams) -> int:
     s.run("XTRIM s MAXLEN 0", _CLAIM.format(0))
-    return _calls(lambda: s.run(_CLAIM.format(0)))
+    return calls_of(lambda: s.run(_CLAIM.format(0)))
 
 
 def _claim_behind_ghosts(s: Streams) -> int:
     s.run("XTRIM s MAXLEN 2", _CLAIM.format(0))
-    return _calls(lambda: s.run(_CLAIM.format(0)))
+    return calls_of(lambda: s.run(_CLAIM.format(0)))
 
 
 def _wait_with_ghosts(s: Streams) -> int:
     s.run("XTRIM s MAXLEN 0")
     s.waits(_WAIT.format(1000))
-    return _calls(lambda: s.waits(_WAIT.format(1000)))
+    return calls_of(lambda: s.waits(_WAIT.format(1000)))
 
 
 def _claim_released_ghosts(s: Streams) -> int:
     ids = s.ids("s")
     s.run(f"XNACK s g FAIL IDS {len(ids)} {' '.join(ids)}", "XTRIM s MAXLEN 1")
     s.run(_CLAIM.format(0))
-    return _calls(lambda: s.run(_CLAIM.format(0)))
+    return calls_of(lambda: s.run(_CLAIM.format(0)))
 
 
 @pytest.mark.parametrize(

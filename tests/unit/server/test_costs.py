@@ -11,7 +11,6 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Final
 
 import pytest
@@ -22,6 +21,7 @@ from anabranch.server.app import Server
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.version import IS_COMPILED
+from tests.support.calls import calls_of
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
 
@@ -80,18 +80,8 @@ class Client:
     def calls(self, requests: list[str]) -> float:
         """The calls that a request of a pipeline takes, when such a one ran before."""
         data = b"".join(map(encoded, requests))
-        count = 0
-
-        def note(_frame: FrameType, event: str, _argument: object) -> None:
-            nonlocal count
-            count += event in ("call", "c_call")
-
         receive = self.connection.data_received
-        sys.setprofile(note)
-        try:
-            receive(data)
-        finally:
-            sys.setprofile(None)
+        count = calls_of(lambda: receive(data))
         assert b"-ERR" not in self.sink.replies
         return count / len(requests)
 

@@ -220,10 +220,14 @@ def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
 def _header(path: Path) -> list[str]:
     """The columns of a CSV file, with names as Spark makes them for those that lack one.
 
-    Spark itself takes the name of the file for a pattern twice when it looks for them.
+    If values may have line breaks, Spark cannot find the header of a file like ``m[1].csv``: it
+    takes the name for a pattern.
     """
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        names = next(filter(None, csv.reader(file)), [])
+        try:
+            names = next(filter(None, csv.reader(file)), [])
+        except csv.Error as problem:
+            raise IngestError(f"{path}: the header cannot be read: {problem}") from None
     return [
         name if name and names.count(name) == 1 else f"{name or '_c'}{at}"
         for at, name in enumerate(names)
