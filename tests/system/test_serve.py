@@ -125,7 +125,7 @@ def test_a_taken_port_is_named_with_its_own_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("port", "options", "word"),
     [
-        (60_000, (), "70000 is not a port; set gossip-port"),
+        (65_000, (), "75000 is not a port; set gossip-port"),  # no port that is given at random
         (10_111, ("--gossip-port", "10111"), "gossip-port 10111 is a port for clients as well"),
     ],
 )
