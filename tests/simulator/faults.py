@@ -409,8 +409,8 @@ def lost_end_not_noticed(patch: Patch) -> None:
 
 
 def holes_are_damage(patch: Patch) -> None:
-    def is_torn(data: bytes, first_position: int, damage: Any) -> bool:
-        del first_position
+    def is_torn(data: bytes, first_position: int, damage: Any, later: Any) -> bool:
+        del first_position, later
         return sound_batch_after(data, damage.broken) is None
 
     patch.setattr(recovery, "is_unfinished", is_torn)

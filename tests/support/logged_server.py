@@ -66,6 +66,7 @@ class LoggedServer:
     def snapshot(self) -> None:
         """Take one, and sync it; the log goes on in a new file."""
         self.log.begin_segment()
+        self.sync()
         position = self.log.end
         contents = Contents(position, 0, 0, self.turn.next_number, 1)
         file = self.storage.create(snapshot_name(position))
@@ -98,7 +99,7 @@ def recovered(storage: Storage) -> tuple[Keyspace, Recovery]:
 def go_on(storage: Storage, keyspace: Keyspace, report: Recovery, name: bytes) -> None:
     """Write another turn behind what was recovered."""
     log = OpLog(
-        storage, report.segments, end=report.end, segment_bytes=1 << 20, unborn=report.unborn
+        storage, report.segments, end=report.end, segment_bytes=1 << 20, left_out=report.left_out
     )
     turn = Turn(Replica.alone())
     turn.next_number = report.next_number

@@ -62,7 +62,7 @@ class Persistence:
         self._driver = driver
         self._place = place
         self.durability = Durability(region, driver)
-        self.snapshots = Snapshots(region, driver, self._snapshot_finished)
+        self.snapshots = Snapshots(region, driver, self._snapshot_finished, self._unsynced)
         self.exchange: Exchange | None = None
         """The exchange with other regions; None in a region alone."""
         self._storage: Storage | None = None
@@ -166,7 +166,7 @@ class Persistence:
             report.segments,
             end=report.end,
             segment_bytes=self._settings.oplog_segment_bytes,
-            unborn=report.unborn,
+            left_out=report.left_out,
             manifest=self._manifest,
         )
         try:
@@ -190,6 +190,10 @@ class Persistence:
         self._place.close()
 
     # -- snapshots ----------------------------------------------------------------------------
+
+    def _unsynced(self) -> list[str]:
+        log = self.durability.log
+        return [] if log is None else log.unsynced
 
     def _contents(self) -> Contents:
         """The header data of a snapshot of now; writes all effects so far to the log first."""
@@ -397,7 +401,7 @@ class Persistence:
                     [],
                     end=self._end,
                     segment_bytes=self._settings.oplog_segment_bytes,
-                    unborn=None if self.recovered is None else self.recovered.unborn,
+                    left_out=() if self.recovered is None else self.recovered.left_out,
                     manifest=self._manifest,
                 )
                 self.durability.start(log, self._turn)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from errno import ENOMEM
 from typing import TYPE_CHECKING, Final
 
@@ -35,13 +35,23 @@ IN_FLIGHT_MAX: Final = 8
 class Snapshots:
     """The snapshots of one process, one at a time."""
 
-    def __init__(self, region: Region, driver: Driver, on_finished: Callable[[int], None]) -> None:
-        """``on_finished`` is called with the position of every snapshot that is on the disk."""
+    def __init__(
+        self,
+        region: Region,
+        driver: Driver,
+        on_finished: Callable[[int], None],
+        unsynced: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """``on_finished`` is called with the position of every snapshot that is on the disk.
+
+        ``unsynced`` returns the full files of the log that may not be on the disk.
+        """
         self.on_over: Callable[[], object] = _nothing
         """Called in a turn of its own after every snapshot, for the clients that wait for it."""
         self._region = region
         self._driver = driver
         self._on_finished = on_finished
+        self._unsynced = unsynced
         self._worker = driver.worker("snapshot")
         self._running: _Run | None = None
         self._timer: Timer | None = None
@@ -109,7 +119,7 @@ class Snapshots:
         with _needing_memory():
             self._worker.start()
             began = self._driver.now_s()
-            return _Run(self._region, storage, contents, self._worker, began)
+            return _Run(self._region, storage, contents, self._unsynced(), self._worker, began)
 
     def abandon(self) -> None:
         """Drop the snapshot in progress, if there is one."""
@@ -230,7 +240,13 @@ class _Run:
     """One snapshot that is being written to a file."""
 
     def __init__(
-        self, region: Region, storage: Storage, contents: Contents, worker: Worker, began: float
+        self,
+        region: Region,
+        storage: Storage,
+        contents: Contents,
+        unsynced: Sequence[str],
+        worker: Worker,
+        began: float,
     ) -> None:
         self.contents = contents
         self.began = began
@@ -238,6 +254,7 @@ class _Run:
         self.size = 0
         self.inquiry = Inquiry()
         self._storage = storage
+        self._unsynced = unsynced
         self._worker = worker
         self._temporary = snapshot_name(contents.position) + TEMPORARY_SUFFIX
         self.snapshot = Snapshot(region.keyspace, contents)
@@ -278,7 +295,10 @@ class _Run:
             self.size += len(data)
 
     def finish(self, then: Callable[[Job], object] | None = None) -> Job:
-        """Write the rest, and give the file its name once it is on the disk."""
+        """Write the rest, and give the file its name once it is on the disk.
+
+        The log before the snapshot is on the disk then, too: recovery does not read it.
+        """
         self._flush()
         writes = self._writes
         return self._worker.submit(lambda: self._finish(writes), then)
@@ -290,6 +310,9 @@ class _Run:
         self._file.sync()
         self._file.close()
         self._file = None
+        for name in self._unsynced:
+            with suppress(FileNotFoundError), closing(self._storage.append(name)) as file:
+                file.sync()
         self._storage.rename(self._temporary, snapshot_name(self.contents.position))
         self._storage.sync()
 

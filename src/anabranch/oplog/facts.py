@@ -27,7 +27,7 @@ class Fate(Enum):
 
     SOUND = "sound"
     CUT = "cut"
-    """It has a torn end, which the start cuts off."""
+    """It has a torn end, which the start cuts off, or lies behind one."""
     REFUSED = "refused"
     """It is damaged, or does not continue the log: the server does not start."""
     UNREAD = "unread"
@@ -90,7 +90,7 @@ class SegmentFacts(Struct):
     is_superseded: bool = False
     """A snapshot has made it superfluous: no start reads it."""
     is_torn: bool = False
-    """The file has a torn end, not damage."""
+    """The file has a torn end, not damage; if it is misplaced, a start leaves it out."""
     misplaced: str = ""
     """Why the file does not continue the files before it; empty if it does."""
     turns_behind: int = 0
@@ -110,7 +110,7 @@ class SegmentFacts(Struct):
     @property
     def problem(self) -> tuple[int, str] | None:
         """``(offset, why)`` of the first problem for a start; None without problems."""
-        if self.misplaced and not (self.damage and self.damage.offset == 0):
+        if self.misplaced and (self.is_torn or not (self.damage and self.damage.offset == 0)):
             return 0, self.misplaced
         return None if self.damage is None else (self.damage.offset, self.damage.what)
 
@@ -121,7 +121,7 @@ class SegmentFacts(Struct):
             return Fate.SOUND
         if self.is_superseded:
             return Fate.UNREAD
-        return Fate.CUT if self.is_torn and not self.misplaced else Fate.REFUSED
+        return Fate.CUT if self.is_torn else Fate.REFUSED
 
 
 class SnapshotFacts(Struct):

@@ -25,15 +25,17 @@ from anabranch.oplog.file_kind import HEADER_BYTES, glance
 from anabranch.oplog.manifest import MANIFEST, Absence, read_manifest
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import (
+    DISUSED,
     SEGMENT_HEADER_BYTES,
     Damage,
     batches_behind,
     check_segment_header,
     first_position_of,
+    is_disused,
+    is_noted,
     is_unfinished,
     segment_header,
     turns_in,
-    why_unborn,
 )
 from anabranch.oplog.snapshot import position_of, records_in
 from anabranch.oplog.storage import ReadFile, Storage
@@ -136,12 +138,13 @@ class Survey:
             return None
         if self._without_manifest is not None:
             return self._without_manifest
-        firsts = [each.first for each in self.segments if each.sound]
+        firsts = [each.first for each in self.segments if each.sound and not each.misplaced]
         return self._manifest.absence(
             self.storage.boot,
             end=self.end,
             newest=max(firsts, default=None),
             snapshot=self.base.position if self.base is not None else None,
+            names=[each.name for each in self._all()],
         )
 
     @property
@@ -179,43 +182,34 @@ class Survey:
             before += facts.size
             self.bytes_done = before
 
-    def _is_newest(self, facts: SegmentFacts) -> bool:
-        """Whether a file is the newest one with a header."""
-        last = self.segments[-1]
-        if facts is last:
-            return True
-        return facts is self.segments[-2] and bool(self._why_unborn(last))
+    def _later(self, facts: SegmentFacts) -> list[str]:
+        """The segments behind one."""
+        at = self.segments.index(facts) + 1
+        return [each.name for each in self.segments[at:] if each.first > facts.first]
 
-    def _why_unborn(self, facts: SegmentFacts) -> str:
-        with closing(self.storage.open(facts.name)) as file:
-            return self._why(file.read(), facts)
+    def _is_torn(self, facts: SegmentFacts, data: bytes) -> bool:
+        """Whether the damage is an unfinished end, which a start cuts off."""
+        damage = facts.damage
+        if damage is None or damage.is_newer or facts.is_superseded:
+            return False
+        later = map(self._contents, self._later(facts))
+        return is_unfinished(data, facts.first, damage, later)
 
-    def _why(self, data: bytes, facts: SegmentFacts) -> str:
-        """Why a segment counts as not made yet; empty if it counts."""
-        if facts is not self.segments[-1]:
-            return ""
-        before = None
-        if len(self.segments) > 1:
-            other = self.segments[-2]
-            before = other.first, self.storage.size(other.name)
-        return why_unborn(data, facts.shown, facts.first, before)
+    def _contents(self, name: str) -> bytes:
+        with closing(self.storage.open(name)) as file:
+            return file.read()
 
     def _walk_segment(self, facts: SegmentFacts) -> Iterator[SeenBatch]:
-        with closing(self.storage.open(facts.name)) as file:
-            data = file.read()
+        data = self._contents(facts.name)
         facts.size = len(data)
-        newest = self._is_newest(facts) and not facts.is_superseded
-        why = self._why(data, facts)
-        if newest and why:
-            facts.damage = Damage(0, why, 0)
-            facts.is_torn = True
-            return
         facts.version = glance(data).version
-        due = None if self.only is not None else self._place(facts)
+        due = None if self.only is not None else self._place(facts, data)
         try:
             check_segment_header(data, facts.shown, facts.first)
         except CorruptLogError as problem:
             facts.damage = Damage(problem.offset, problem.what, 0)
+            if not facts.misplaced:
+                facts.is_torn = self._is_torn(facts, data)
             self._look_behind(data, facts)
             return
         except NewerFormatError as problem:
@@ -228,9 +222,8 @@ class Survey:
             if isinstance(item, Damage):
                 facts.damage = item
                 facts.is_newer = item.is_newer
-                facts.is_torn = (
-                    newest and not item.is_newer and is_unfinished(data, facts.first, item)
-                )
+                if not facts.misplaced:
+                    facts.is_torn = self._is_torn(facts, data)
                 break
             turn = _seen(item[0], item[1], facts, due, base.position if base is not None else 0)
             if isinstance(turn, Damage):
@@ -250,14 +243,20 @@ class Survey:
         if facts.damage is not None:
             self._look_behind(data, facts)
 
-    def _place(self, facts: SegmentFacts) -> Due | None:
-        """Record if the file does not continue the one before; returns the next effect numbers."""
+    def _place(self, facts: SegmentFacts, data: bytes) -> Due | None:
+        """Record if the file does not continue the one before; returns the next effect numbers.
+
+        ``data`` is the whole file.
+        """
         if facts.is_superseded:
             return None
         base = self.base
         before = self.segments[: self.segments.index(facts)]
         read = [each for each in before if not each.is_superseded]
         if any(each.problem is not None for each in (*read, *([base] if base is not None else ()))):
+            if any(each.fate is Fate.CUT for each in read):
+                facts.misplaced = "the log ends before it"
+                facts.is_torn = True
             return None  # behind damage any number may be missing
         end = base.position if base is not None else 0
         previous = read[-1].end if read else facts.first if before else None
@@ -266,9 +265,14 @@ class Survey:
         if facts.first > end:
             snapshot = base.position if base is not None else None
             facts.misplaced = self._manifest.gap(end, facts.first, snapshot)
+            files = map(self._contents, [facts.name, *self._later(facts)])
+            facts.is_torn = bool(read) and not is_noted(end, files)
             return None
         if previous is not None and facts.first < previous:
             facts.misplaced = f"it begins at position {facts.first}, within {before[-1].name}"
+            if is_disused(data, self._later(facts)):
+                facts.misplaced = DISUSED
+                facts.is_torn = True
             return None
         for each in reversed(read):
             if each.batches:

@@ -7,7 +7,7 @@ their replies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from errno import ENOENT
 from typing import Final
 
@@ -21,6 +21,9 @@ __all__ = ["LOST", "OpLog", "Segment", "Sync"]
 
 _PIECE_BYTES: Final = 64 * 1024
 """Batches that are written together are joined up to this size."""
+
+UNSYNCED_MAX: Final = 8
+"""While so many full files wait for a sync, the newest one grows: each of them is open."""
 
 LOST: Final = "the data directory, or a file in it, was deleted or replaced below the server"
 
@@ -76,13 +79,13 @@ class OpLog:
         *,
         end: int,
         segment_bytes: int,
-        unborn: str | None = None,
+        left_out: Sequence[str] = (),
         manifest: ManifestFile | None = None,
     ) -> None:
         """Continue at position ``end``, behind the last of ``segments`` if there are any.
 
-        ``unborn`` is a file without contents, which the first write removes. ``manifest`` is that
-        of the directory, if the caller has it already.
+        ``left_out`` are files that are not part of the log: the first write removes them.
+        ``manifest`` is that of the directory, if the caller has it already.
         """
         self.storage = storage
         self.manifest = ManifestFile(storage) if manifest is None else manifest
@@ -97,7 +100,7 @@ class OpLog:
         """The oldest position that is still needed, except by recovery."""
         self._file: LogFile | None = None
         self._torn = False  # the file may end with a part of a batch
-        self._unborn = unborn
+        self._left_out = [*left_out]
         self._unsynced: list[LogFile] = []  # full files that are not closed yet
         self._running: Sync | None = None  # its files must stay open
         self._tail = b""  # the last bytes that were written to the newest file
@@ -108,6 +111,11 @@ class OpLog:
     def size(self) -> int:
         """Bytes of all batches that are kept."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def unsynced(self) -> list[str]:
+        """The full files that may not be on the disk."""
+        return [segment.name for segment in self.segments[:-1] if segment.end > self.synced]
 
     def batches_from(self, position: int) -> Iterator[tuple[int, bytes]]:
         """``(position, bytes)`` of batches from a position on; see :func:`stored_batches`."""
@@ -137,10 +145,11 @@ class OpLog:
         """Write whole batches; after an error the log is unchanged."""
         if self.is_lost:
             raise FileNotFoundError(ENOENT, LOST)
-        self._forget_unborn()
+        self._remove_left_out()
         file = self._file
         segment = self.segments[-1] if self.segments else None
-        if segment is None or segment.size >= self.segment_bytes:
+        is_full = segment is not None and segment.size >= self.segment_bytes
+        if segment is None or (is_full and len(self._unsynced) < UNSYNCED_MAX):
             segment, file = self._begin()
         elif file is None:
             file = self._file = self.storage.append(segment.name)
@@ -169,6 +178,11 @@ class OpLog:
     def secure(self) -> None:
         """Sync the files of an earlier process: they can be read, but may not be on the disk."""
         if self.segments:
+            self.manifest.make()
+            for segment in self.segments[:-1]:
+                if segment.end > self.manifest.synced:
+                    with closing(self.storage.append(segment.name)) as file:
+                        file.sync()
             self._file = self.storage.append(self.segments[-1].name)
             self._torn = True  # maybe
             self._file.sync()
@@ -185,39 +199,34 @@ class OpLog:
         self.record_end()
         self.manifest.sync()
 
-    def _forget_unborn(self) -> None:
-        if self._unborn is not None:
-            with suppress(FileNotFoundError):
-                self.storage.remove(self._unborn)
+    def _remove_left_out(self) -> None:
+        if self._left_out:
+            for name in reversed(self._left_out):
+                with suppress(FileNotFoundError):
+                    self.storage.remove(name)
             self.storage.sync()
-            self._unborn = None
+            self._left_out.clear()
 
     def _begin(self) -> tuple[Segment, LogFile]:
-        """Open the next file.
+        """Open the next file. A thread syncs the previous one, with the next sync.
 
-        The previous file is synced first, so only the newest file can lose its end in a crash.
-        Usually most of it was synced in the background before.
+        A file whose end was cut off is synced here, because recovery would find the remains.
         """
         self.manifest.make()
         if not self.check_files():
             raise FileNotFoundError(ENOENT, LOST)
-        self._forget_unborn()
-        if self._file is not None:
-            was_torn = self._torn
-            if was_torn:
-                self._file.truncate(SEGMENT_HEADER_BYTES + self.segments[-1].size)
-                self._torn = False
-            if was_torn or self.synced < self.end:
-                sync = self._everything()
-                try:
-                    sync.run()
-                except (
-                    FileNotFoundError
-                ):  # the directory is missing: the next file cannot be made either
-                    raise
-                except OSError as problem:
-                    raise SyncFailedError(problem.errno, problem.strerror) from None
-                self._sync_done(sync)
+        self._remove_left_out()
+        if self._file is not None and self._torn:
+            self._file.truncate(SEGMENT_HEADER_BYTES + self.segments[-1].size)
+            sync = self._everything()
+            try:
+                sync.run()
+            except FileNotFoundError:  # no directory: the next file cannot be made either
+                raise
+            except OSError as problem:
+                raise SyncFailedError(problem.errno, problem.strerror) from None
+            self._torn = False
+            self._sync_done(sync)
         segment = Segment(self.end)
         file = self.storage.create(segment.name)
         try:

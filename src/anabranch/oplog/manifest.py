@@ -13,6 +13,7 @@ that a manifest must exist (:data:`anabranch.oplog.segment.FORMAT_VERSION`).
 from __future__ import annotations
 
 import struct
+from collections.abc import Container
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -79,12 +80,18 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     """... this XXH3-64."""
 
     def absence(
-        self, boot: str, *, end: int, newest: int | None, snapshot: int | None
+        self,
+        boot: str,
+        *,
+        end: int,
+        newest: int | None,
+        snapshot: int | None,
+        names: Container[str],
     ) -> Absence | None:
         """The missing or short file of a directory that was read up to position ``end``, if any.
 
-        ``newest`` is the position of its newest file of the log that has a header, ``snapshot``
-        that of its newest snapshot; None without such a file.
+        ``newest`` is the position of the newest file that belongs to the log, ``snapshot`` that of
+        its newest snapshot; None without such a file. ``names`` are those of all files.
         """
         is_same_boot = boot == self.boot != ""
         due = self.written if is_same_boot else self.synced
@@ -94,7 +101,9 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
         if end >= due and not (is_same_boot and lacks_newest and not is_covered):
             return None
         if self.newest is not None and lacks_newest and (is_same_boot or due > self.newest):
-            return Absence(segment_name(self.newest), f"is missing, and {MANIFEST} names it")
+            name = segment_name(self.newest)
+            if name not in names:
+                return Absence(name, f"is missing, and {MANIFEST} names it")
         if self.snapshot is not None and (snapshot is None or snapshot < self.snapshot):
             return Absence(snapshot_name(self.snapshot), f"is missing, and {MANIFEST} names it")
         if newest is None:
@@ -194,6 +203,11 @@ class ManifestFile:
         self._noted = Manifest()
         self.snapshot: int | None = None
         """The position of the newest snapshot; None if there is none."""
+
+    @property
+    def synced(self) -> int:
+        """How far the log was on the disk at the latest record, after :meth:`make`."""
+        return self._noted.synced
 
     def make(self) -> None:
         """Make the manifest if it does not exist. Raises :class:`OSError`."""

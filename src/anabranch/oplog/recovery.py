@@ -1,15 +1,14 @@
 """From files to state: the newest snapshot, then the log after it.
 
 Files as a crash leaves them do not prevent a start: an unfinished snapshot is removed; an
-unfinished end of the log is ignored and reported. All other changed bytes are damage, and a start
-with damage is refused: the operator decides.
+unfinished end of the log is ignored and reported, with the files behind it. All other changed bytes
+are damage, and a start with damage is refused: the operator decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import NoReturn
 
 from msgspec import Struct, field
 
@@ -32,14 +31,16 @@ from anabranch.oplog.errors import (
 from anabranch.oplog.log import Segment
 from anabranch.oplog.manifest import Manifest, read_manifest
 from anabranch.oplog.segment import (
+    DISUSED,
     SEGMENT_HEADER_BYTES,
     Damage,
     check_segment_header,
     first_position_of,
+    is_disused,
+    is_noted,
     is_unfinished,
     segment_name,
     turns_in,
-    why_unborn,
 )
 from anabranch.oplog.snapshot import load_snapshot, position_of
 from anabranch.oplog.storage import Storage
@@ -66,13 +67,14 @@ _ABSENCE_ADVICE = (
 class Cut(Struct):
     """The unfinished end of a log.
 
-    Recovery does not change the file: :class:`anabranch.oplog.log.OpLog` cuts the end off before it
-    writes. If a start fails before, the next one finds the same files.
+    Recovery does not change the files: :class:`anabranch.oplog.log.OpLog` cuts the end off before
+    it writes. If a start fails before, the next one finds the same files.
     """
 
     name: str
     offset: int
     size: int
+    """Bytes from there to the end of the file, and all of the files behind it."""
     why: str
 
 
@@ -89,8 +91,8 @@ class Recovery(Struct):
     bytes_done: int = 0
     bytes_total: int = 0
     cut: Cut | None = None
-    unborn: str | None = None
-    """A newest file without contents, to be deleted before the first write."""
+    left_out: list[str] = field(default_factory=list)
+    """Newest files that are not part of the log, to be deleted before the first write."""
     removed: list[str] = field(default_factory=list)
 
     @property
@@ -111,35 +113,30 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     snapshots = [name for name in names if position_of(name) is not None]
     firsts = [first for name in names if (first := first_position_of(name)) is not None]
     report.bytes_total = sum(storage.size(segment_name(first)) for first in firsts)
-    unborn = _unborn(storage, firsts) if firsts else None
-    if unborn is not None:
-        # The crash came while the file was made: no effect in it was safe, and the file before
-        # it may have been written since.
-        firsts.pop()
     if snapshots:
         report.bytes_total += storage.size(snapshots[-1])
         with _advising(_SNAPSHOT_ADVICE):
             yield from _load_newest(storage, snapshots[-1], keyspace, report)
     for index, first in enumerate(firsts):
-        following = firsts[index + 1] if index + 1 < len(firsts) else None
-        if following is not None and following <= report.snapshot_position:
-            report.segments.append(Segment(first, following - first))  # only waits to be deleted
-        else:
-            with _advising(_LOG_ADVICE):
-                yield from _replay(storage, first, following, keyspace, report, manifest)
+        behind = firsts[index + 1 :]
+        if behind and behind[0] <= report.snapshot_position:
+            report.segments.append(Segment(first, behind[0] - first))  # only waits to be deleted
+            continue
+        with _advising(_LOG_ADVICE):
+            later = [segment_name(each) for each in behind]
+            yield from _replay(storage, first, later, keyspace, report, manifest)
+        if report.cut is not None:
+            break
     if absence is None:
         absence = manifest.absence(
             storage.boot,
             end=report.end,
-            newest=firsts[-1] if firsts else None,
+            newest=report.segments[-1].first if report.segments else None,
             snapshot=report.snapshot_position if report.snapshot is not None else None,
+            names=names,
         )
     if absence is not None:
         raise AbsentFileError(storage.shown(absence.name), absence.what, _ABSENCE_ADVICE)
-    if unborn is not None:
-        report.unborn = unborn.name
-        unborn.name = storage.shown(unborn.name)
-        report.cut = report.cut or unborn  # where the log ends
     if report.segments and report.segments[-1].end < report.snapshot_position:
         # The log was off when the snapshot was taken: it continues there in a new file.
         for segment in report.segments:
@@ -150,17 +147,6 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         storage.remove(name)
         report.removed.append(name)
     yield report
-
-
-def _unborn(storage: Storage, firsts: list[int]) -> Cut | None:
-    """The newest file, to be removed, if a crash came while it was made; otherwise None."""
-    first = firsts[-1]
-    name = segment_name(first)
-    with closing(storage.open(name)) as file:
-        data = file.read()
-    before = (firsts[-2], storage.size(segment_name(firsts[-2]))) if len(firsts) > 1 else None
-    why = why_unborn(data, storage.shown(name), first, before)
-    return Cut(name, 0, len(data), why) if why else None
 
 
 @contextmanager
@@ -198,21 +184,39 @@ def _load_newest(
 def _replay(
     storage: Storage,
     first: int,
-    following: int | None,
+    later: list[str],
     keyspace: Keyspace,
     report: Recovery,
     manifest: Manifest,
 ) -> Iterator[Recovery]:
-    """Apply one segment; ``following`` is where the next one begins, None for the newest."""
+    """Apply one segment; ``later`` are the files behind it."""
     name = segment_name(first)
     shown = storage.shown(name)
     before = report.bytes_done
-    with closing(storage.open(name)) as file:
-        data = file.read()
-    check_segment_header(data, shown, first)
-    if first > report.end:
-        _raise_gap(shown, report, first, manifest)
+    data = _contents(storage, name)
+
+    def leave_out(why: str) -> None:
+        _cut(storage, report, Cut(shown, 0, 0, why), [name, *later])
+
+    gap = _gap(report, first, manifest) if first > report.end else ""
+    if gap and report.segments and not is_noted(report.end, _all(storage, [name, *later])):
+        leave_out(gap)
+        return
+    try:
+        check_segment_header(data, shown, first)
+    except CorruptLogError as problem:
+        damage = Damage(0, problem.what, 0)
+        if gap or not is_unfinished(data, first, damage, _all(storage, later)):
+            raise
+        leave_out(problem.what)  # the crash came while the file was made
+        return
+    if gap:
+        advice = "Put the missing files back, or a whole backup of the directory"
+        raise CorruptLogError(shown, 0, gap, advice)
     if report.segments and first < report.segments[-1].end:
+        if is_disused(data, later):
+            leave_out(DISUSED)
+            return
         raise CorruptLogError(
             shown, 0, f"it begins at position {first}, within {report.segments[-1].name}"
         )
@@ -225,9 +229,10 @@ def _replay(
                     f"{shown} goes on at byte {item.offset} with what a newer server wrote "
                     f"({item.what}). Nothing was changed; start the newer version again"
                 )
-            if following is not None or not is_unfinished(data, first, item):
+            if not is_unfinished(data, first, item, _all(storage, later)):
                 raise CorruptLogError(shown, item.offset, item.what)
-            report.cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
+            cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
+            _cut(storage, report, cut, later)
             break
         at, turn = item
         position = first + at - SEGMENT_HEADER_BYTES
@@ -244,14 +249,25 @@ def _replay(
     report.bytes_done = before + len(data)
 
 
-def _raise_gap(shown: str, report: Recovery, first: int, manifest: Manifest) -> NoReturn:
+def _contents(storage: Storage, name: str) -> bytes:
+    with closing(storage.open(name)) as file:
+        return file.read()
+
+
+def _all(storage: Storage, names: list[str]) -> Iterator[bytes]:
+    return (_contents(storage, name) for name in names)
+
+
+def _cut(storage: Storage, report: Recovery, cut: Cut, left_out: list[str]) -> None:
+    """End the log there, and leave files out: no sync covered what they contain."""
+    report.cut = cut
+    report.left_out = left_out
+    cut.size += sum(storage.size(name) for name in left_out)
+
+
+def _gap(report: Recovery, first: int, manifest: Manifest) -> str:
     snapshot = report.snapshot_position if report.snapshot is not None else None
-    raise CorruptLogError(
-        shown,
-        0,
-        manifest.gap(report.end, first, snapshot),
-        "Put the missing files back, or a whole backup of the directory",
-    )
+    return manifest.gap(report.end, first, snapshot)
 
 
 def _check_databases(effect: Effect, keyspace: Keyspace, shown: str) -> None:

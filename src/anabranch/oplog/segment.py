@@ -6,7 +6,7 @@ header (see :mod:`anabranch.oplog.file_kind`) contain the position of its first 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from anabranch.effects.codec import EffectFormatError
@@ -21,21 +21,23 @@ from anabranch.oplog.batch import (
     decode_batch,
     effects_in,
 )
-from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.errors import CorruptLogError
 
 __all__ = [
+    "DISUSED",
     "FORMAT_VERSION",
     "SEGMENT_HEADER_BYTES",
     "Damage",
     "batches_behind",
     "batches_in",
     "first_position_of",
+    "is_disused",
+    "is_noted",
     "is_unfinished",
     "segment_header",
     "segment_name",
     "sound_batch_after",
     "turns_in",
-    "why_unborn",
 ]
 
 FORMAT_VERSION: Final = 2
@@ -45,6 +47,10 @@ SEGMENT_HEADER_BYTES: Final = file_kind.HEADER_BYTES
 _KIND: Final = file_kind.FileKind(
     "log file", b"ANABRLOG", "log-", ".ablog", FORMAT_VERSION, lowest_reader=1
 )
+
+
+DISUSED: Final = "the file before it was written to since it was begun"
+"""Why :func:`is_disused` leaves a segment out."""
 
 
 class Damage(NamedTuple):
@@ -108,45 +114,47 @@ def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
         yield Damage(begin, "the end of the turn is missing", len(data))
 
 
-def why_unborn(data: bytes, name: str, first_position: int, before: tuple[int, int] | None) -> str:
-    """Why the newest segment counts as not made; empty if it counts.
+def is_disused(data: bytes, later: Sequence[str]) -> bool:
+    """Whether a segment that begins within the one before it is only left over.
 
-    A crash may come while the segment is made. ``before`` is the first position and the file size
-    of the segment before it. If that one continues after the beginning of the newest, then the
-    server had failed to make the newest, and had deleted it, but the deletion was not synced.
+    The server had failed to make it and had deleted it, but the deletion was not synced.
     """
-    try:
-        _KIND.read_header(data, name)
-        if len(data) == SEGMENT_HEADER_BYTES and before is not None:
-            begin, size = before
-            if begin + size - SEGMENT_HEADER_BYTES > first_position:
-                return "the file before it was written to since it was begun"
-    except CorruptLogError as problem:
-        if is_unfinished(data, first_position, Damage(0, problem.what, 0)):
-            return problem.what
-    except NewerFormatError:
-        pass
-    return ""
+    return len(data) == SEGMENT_HEADER_BYTES and not later
 
 
-def is_unfinished(data: bytes, first_position: int, damage: Damage) -> bool:
+def is_unfinished(
+    data: bytes, first_position: int, damage: Damage, later: Iterable[bytes] = ()
+) -> bool:
     """Whether unsound bytes are an unfinished end; otherwise they are damage.
 
-    See :mod:`anabranch.oplog.sync_notes`.
+    ``later`` are the contents of the segments behind this one.
     """
     broken = first_position + max(damage.broken - SEGMENT_HEADER_BYTES, 0)
-    for _, batch in batches_behind(data, damage.broken):
+    return not _is_noted(broken, data, damage.broken) and not is_noted(broken, later)
+
+
+def is_noted(position: int, later: Iterable[bytes]) -> bool:
+    """Whether a note in these segments covers a position: the log was on the disk behind it.
+
+    See :mod:`anabranch.oplog.sync_notes`. True, too, if a note may be in a newer format.
+    """
+    return any(_is_noted(position, data, 0) for data in later)
+
+
+def _is_noted(position: int, data: bytes, offset: int) -> bool:
+    """The same for what is behind an offset of one segment."""
+    for _, batch in batches_behind(data, offset):
         if batch is None:
-            return False
+            return True
         if not batch.is_local:
             continue
         try:
             notes = [each for each in effects_in(batch) if isinstance(each, Synced)]
         except EffectFormatError:
-            return False
-        if any(note.position > broken for note in notes):
-            return False
-    return True
+            return True
+        if any(note.position > position for note in notes):
+            return True
+    return False
 
 
 def batches_behind(data: bytes, offset: int) -> Iterator[tuple[int, Batch | None]]:

@@ -24,7 +24,7 @@ from anabranch.oplog.batch import effects_in
 from anabranch.oplog.errors import SyncFailedError
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
-from anabranch.oplog.segment import first_position_of, turns_in
+from anabranch.oplog.segment import first_position_of, segment_name, turns_in
 from anabranch.oplog.snapshot import Snapshot, position_of
 from anabranch.server import connection
 from anabranch.server.stop import orderly_stop
@@ -523,22 +523,25 @@ async def test_a_sync_that_ends_well_after_another_one_failed_changes_nothing(
     world: World,
 ) -> None:
     await world.start("always")
-    first, other = await world.clients(2)
+    first, other, third = await world.clients(3)
     await first.do("SET a v")
     world.disk.hold_syncs()
     first.send("SET b v")
     await world.sync_begins()
     durable = world.server.durability
     gate, world.disk._gate = world.disk._gate, None  # the one in the thread goes on waiting
+    world.disk.faults = [Fault("write", errno.ENOSPC, keep=3, times=1)]
+    other.send("SET c v")
+    await until(lambda: durable.is_behind)
     world.disk.faults = [Fault("sync", errno.EIO, times=1)]
     with pytest.raises(SyncFailedError):
-        durable.begin_segment()
+        durable.begin_segment()  # the part of a batch is cut off, and that is synced at once
     assert durable.is_syncing
     assert gate is not None
     gate.release()
     await until(lambda: durable._syncing is None)
     assert durable.broken
-    assert "MISCONF" in str(await other.do("SET c v"))
+    assert "MISCONF" in str(await third.do("SET c v"))
 
 
 async def test_a_restart_after_a_failed_sync_takes_writes_again(
@@ -655,6 +658,37 @@ async def test_what_would_split_a_transaction_is_refused_within_it(world: World,
 
 async def snapshot_is_over(world: World) -> None:
     await until(lambda: not world.server.persistence.snapshots.in_progress)
+
+
+async def test_nobody_waits_for_the_sync_of_a_full_file(world: World) -> None:
+    await world.start("everysec")
+    (client,) = await world.clients(1)
+    log = world.server.durability.log
+    assert log is not None
+    log.segment_bytes = 1
+    world.disk.hold_syncs("log-")
+    assert await client.do("SET a v") == b"OK"
+    assert await client.do("SET b v") == b"OK"
+    assert len(log.segments) == 2
+    assert (await client.do("BGSAVE")) == b"Background saving started"
+    assert len(log.segments) == 3
+    assert await client.do("SET c v") == b"OK"
+    assert not any(position_of(name) for name in world.disk.names()), "the log is not on the disk"
+    world.disk.let_all_sync()
+    await snapshot_is_over(world)
+    world.check_recovery()
+
+
+async def test_the_log_before_a_snapshot_is_on_the_disk_with_it(world: World) -> None:
+    await world.start("no")
+    (client,) = await world.clients(1)
+    await client.do("SET a v")
+    name = segment_name(0)
+    whole = world.disk.files()[name]
+    assert await client.do("SAVE") == b"OK"
+    ends = [world.disk.crash(random.Random(seed)).files() for seed in range(20)]
+    assert all(any(position_of(each) for each in left) for left in ends)
+    assert {left[name] for left in ends if name in left} == {whole}
 
 
 @pytest.mark.parametrize(

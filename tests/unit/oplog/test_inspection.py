@@ -34,6 +34,8 @@ def a_life(seed: int, *, snapshot_after: int = 0, retire: bool = False) -> Logge
     while lines:
         count = rng.randint(1, 6)
         life.run(*lines[:count])
+        if rng.random() < 0.8:
+            life.sync()
         del lines[:count]
         number += 1
         if number == snapshot_after:

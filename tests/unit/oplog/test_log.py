@@ -11,7 +11,8 @@ import pytest
 from anabranch.effects import kinds
 from anabranch.oplog.batch import encode_batch
 from anabranch.oplog.errors import SyncFailedError
-from anabranch.oplog.log import OpLog
+from anabranch.oplog.log import UNSYNCED_MAX, OpLog
+from anabranch.oplog.manifest import MANIFEST
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
     first_position_of,
@@ -32,6 +33,12 @@ def batch(number: int, size: int = 10) -> bytes:
 def new_log(storage: MemoryStorage, segment_bytes: int = 1) -> OpLog:
     """A log that begins a file with every turn, unless told otherwise."""
     return OpLog(storage, [], end=0, segment_bytes=segment_bytes)
+
+
+def sync(log: OpLog) -> None:
+    sync = log.begin_sync()
+    sync.run()
+    log.finish_sync(sync)
 
 
 def logs(storage: MemoryStorage) -> list[str]:
@@ -201,12 +208,6 @@ def test_a_predecessors_remains_are_cut_before_anything_is_written() -> None:
 # -- syncing ----------------------------------------------------------------------------------
 
 
-def sync(log: OpLog) -> None:
-    sync = log.begin_sync()
-    sync.run()
-    log.finish_sync(sync)
-
-
 def test_a_sync_covers_what_was_written_before_it_began() -> None:
     storage = MemoryStorage()
     log = new_log(storage, segment_bytes=1 << 20)
@@ -221,19 +222,30 @@ def test_a_sync_covers_what_was_written_before_it_began() -> None:
     assert log.synced == log.end
 
 
-def test_a_full_file_is_synced_before_the_next_one_begins() -> None:
+def test_a_full_file_is_synced_with_the_next_one() -> None:
     storage = MemoryStorage()
     log = new_log(storage)
-    for number in (1, 2, 3):
-        log.append(batch(number))
-        assert log.synced >= log.segments[-1].first
-    names = [segment.name for segment in log.segments]
-    assert set(names[:-1]) <= set(storage.synced)
-    assert "." in storage.synced
+    log.append(batch(1))
+    log.append(batch(2))
+    assert storage.synced == [MANIFEST + ".new", "."], "clients would wait for the disk"
     sync(log)
+    names = [segment.name for segment in log.segments]
+    assert storage.synced[2:] == [".", *names]
+    assert log.synced == log.end
     storage.synced.clear()
     sync(log)
     assert storage.synced == [names[-1]]
+
+
+def test_while_many_full_files_are_not_synced_the_newest_one_grows() -> None:
+    log = new_log(MemoryStorage())
+    for number in range(1, UNSYNCED_MAX + 4):
+        log.append(batch(number))
+    sizes = [segment.size // len(batch(1)) for segment in log.segments]
+    assert sizes == [1] * UNSYNCED_MAX + [3]
+    sync(log)
+    log.append(batch(UNSYNCED_MAX + 4))
+    assert len(log.segments) == UNSYNCED_MAX + 2
 
 
 def test_a_file_that_became_full_during_a_sync_is_closed_after_it() -> None:
@@ -242,23 +254,25 @@ def test_a_file_that_became_full_during_a_sync_is_closed_after_it() -> None:
     log.append(batch(1))
     running = log.begin_sync()
     log.append(batch(2))
-    log.append(batch(3))
-    before = log.synced
     running.run()  # the file that it syncs must not be closed yet
     log.finish_sync(running)
-    assert log.synced == before, "an older sync took back a newer one"
+    assert log.synced == len(batch(1))
     sync(log)
     assert log.synced == log.end
 
 
-def test_a_full_file_that_cannot_be_synced_is_told_apart_from_a_full_disk() -> None:
+def test_a_cut_file_that_cannot_be_synced_is_told_apart_from_a_full_disk() -> None:
     storage = MemoryStorage()
     log = new_log(storage)
     log.append(batch(1))
-    end = log.end
-    storage.faults.append(Fault("sync", errno.EIO))
-    with pytest.raises(SyncFailedError):
+    log.segment_bytes = 1 << 20
+    storage.faults = [Fault("write", errno.ENOSPC)]
+    with pytest.raises(OSError, match="No space"):
         log.append(batch(2))
+    end = log.end
+    storage.faults = [Fault("sync", errno.EIO)]
+    with pytest.raises(SyncFailedError):
+        log.begin_segment()
     assert (log.end, log.synced) == (end, 0)
 
 
@@ -283,6 +297,23 @@ def test_what_a_predecessor_left_is_synced() -> None:
     storage.synced.clear()
     OpLog(storage, log.segments, end=log.end, segment_bytes=1).secure()
     assert storage.synced == [log.segments[0].name, "."]
+
+
+def test_both_files_that_a_predecessor_may_not_have_synced_are_synced() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    log.append(batch(2))
+    sync(log)
+    log.append(batch(3))
+    log.begin_segment()
+    log.record_end()
+    log.close()
+    storage.synced.clear()
+    names = [segment.name for segment in log.segments]
+    assert len(names) == 4
+    OpLog(storage, log.segments, end=log.end, segment_bytes=1).secure()
+    assert storage.synced == [*names[2:], "."]
 
 
 def test_the_name_of_a_file_that_was_begun_during_a_sync_is_synced_by_the_next() -> None:

@@ -184,7 +184,7 @@ def test_a_file_that_could_not_be_begun_and_whose_deletion_was_lost_is_left_out(
     storage = MemoryStorage({**files, segment_name(begin): segment_header(begin)})
     keyspace, report = recovered(storage)
     assert everything_in(keyspace) == life.everything()
-    assert report.unborn == segment_name(begin)
+    assert report.left_out == [segment_name(begin)]
     go_on(storage, keyspace, report, b"after")
     assert storage.names() == list(files)
     assert everything_in(recovered(storage)[0]) == everything_in(keyspace)
@@ -247,6 +247,7 @@ def several_files() -> LoggedServer:
     life = LoggedServer(segment_bytes=1)
     for number in range(4):
         life.run(f"SET k {number}")
+        life.sync()
     return life
 
 

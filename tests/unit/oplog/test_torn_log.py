@@ -192,6 +192,38 @@ def test_a_changed_byte_before_it_is_none_of_an_unfinished_end() -> None:
         assert made.outcome(made.changed(made.last, bytes(broken))) is None, at
 
 
+# -- two files that are not synced ------------------------------------------------------------
+
+
+def test_a_power_failure_leaves_a_state_that_was_whichever_files_were_synced() -> None:
+    seen: dict[str, int] = {"cut": 0, "gap": 0}
+    for seed in range(200):
+        rng = random.Random(seed)
+        life = LoggedServer(segment_bytes=250)
+        for number in range(rng.randrange(2, 25)):
+            life.run(f"SET k{number % 3} {'x' * rng.randrange(40)}{number}")
+            if rng.random() < 0.25:
+                life.sync()
+                life.log.record_end()
+            elif rng.random() < 0.1:
+                life.snapshot()
+        assert isinstance(life.storage, MemoryStorage)
+        storage = life.storage.crash(rng, holes=seed % 2 > 0)
+        storage.boot = "another"
+        keyspace, report = recovered(storage)
+        assert report.end >= life.log.synced, seed
+        assert everything_in(keyspace) == life.states[report.end], seed
+        if report.left_out and report.cut is not None:
+            seen["cut" if report.cut.offset else "gap"] += 1
+        for name in (b"after", b"and after"):
+            go_on(storage, keyspace, report, name)
+            again, report = recovered(storage)
+            assert everything_in(again) == everything_in(keyspace), seed
+            assert (report.cut, report.left_out) == (None, []), seed
+            keyspace = again
+    assert min(seen.values()) > 5, seen
+
+
 # -- anywhere ---------------------------------------------------------------------------------
 
 
