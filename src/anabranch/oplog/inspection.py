@@ -145,7 +145,12 @@ class Survey:
             newest=max(firsts, default=None),
             snapshot=self.base.position if self.base is not None else None,
             names=[each.name for each in self._all()],
+            cut=self._cut(),
         )
+
+    def _cut(self) -> Absence | None:
+        torn = self.torn
+        return None if torn is None or torn.problem is None else Absence(torn.name, torn.problem[1])
 
     @property
     def end(self) -> int:

@@ -87,11 +87,13 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
         newest: int | None,
         snapshot: int | None,
         names: Container[str],
+        cut: Absence | None = None,
     ) -> Absence | None:
         """The missing or short file of a directory that was read up to position ``end``, if any.
 
         ``newest`` is the position of the newest file that belongs to the log, ``snapshot`` that of
-        its newest snapshot; None without such a file. ``names`` are those of all files.
+        its newest snapshot; None without such a file. ``names`` are those of all files. ``cut`` is
+        the file within which the log ends, and why; None if the log ends with a file.
         """
         is_same_boot = boot == self.boot != ""
         due = self.written if is_same_boot else self.synced
@@ -106,12 +108,15 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
                 return Absence(name, f"is missing, and {MANIFEST} names it")
         if self.snapshot is not None and (snapshot is None or snapshot < self.snapshot):
             return Absence(snapshot_name(self.snapshot), f"is missing, and {MANIFEST} names it")
-        if newest is None:
+        if newest is None and cut is None:
             return Absence(
                 MANIFEST, f"says that there was a log up to position {due}, and none is here"
             )
-        what = f"ends at position {end}, and {MANIFEST} says that there was a log up to {due}"
-        return Absence(segment_name(newest), what)
+        name = segment_name(newest) if newest is not None else ""
+        at = f"ends at position {end}"
+        if cut is not None:
+            name, at = cut.name, f"{at} ({cut.what})"
+        return Absence(name, f"{at}, and {MANIFEST} says that there was a log up to {due}")
 
     def gap(self, begin: int, end: int, snapshot: int | None) -> str:
         """The text for a gap in the log, which may include a missing snapshot."""

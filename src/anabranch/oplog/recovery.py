@@ -29,7 +29,7 @@ from anabranch.oplog.errors import (
     too_few_databases,
 )
 from anabranch.oplog.log import Segment
-from anabranch.oplog.manifest import Manifest, read_manifest
+from anabranch.oplog.manifest import Absence, Manifest, read_manifest
 from anabranch.oplog.segment import (
     DISUSED,
     SEGMENT_HEADER_BYTES,
@@ -95,6 +95,13 @@ class Recovery(Struct):
     """Newest files that are not part of the log, to be deleted before the first write."""
     removed: list[str] = field(default_factory=list)
 
+    def cut_file(self) -> Absence | None:
+        """The file within which the log ends, and why; None if it ends with a file."""
+        if self.cut is None:
+            return None
+        name = self.segments[-1].name if self.cut.offset else self.left_out[0]
+        return Absence(name, self.cut.why)
+
     @property
     def end(self) -> int:
         """The position at which the log continues."""
@@ -134,6 +141,7 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
             newest=report.segments[-1].first if report.segments else None,
             snapshot=report.snapshot_position if report.snapshot is not None else None,
             names=names,
+            cut=report.cut_file(),
         )
     if absence is not None:
         raise AbsentFileError(storage.shown(absence.name), absence.what, _ABSENCE_ADVICE)
