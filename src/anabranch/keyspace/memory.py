@@ -30,6 +30,7 @@ _ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is 
 _OFFSET_BYTES = getsizeof(1 << 20)
 _TIME_BYTES = getsizeof(1 << 41)
 _PAIR_BYTES = getsizeof((0, 0))
+_TUPLE_BYTES = getsizeof((0,))
 _DOT_BYTES = _PAIR_BYTES + _OFFSET_BYTES
 _SLOT_BYTES = 8
 _DICT_SLOT_BYTES = 100  # an entry of a dictionary and its share of the free room
@@ -121,6 +122,8 @@ def _shared_tables_bytes(shared: Shared) -> int:
         return 0
     # Empty tables are one object, which all streams have in common.
     size = getsizeof(shared) + sum(map(getsizeof, filter(None, tables)))
+    if shared.removals is not None:
+        size += getsizeof(shared.removals) + len(shared.removals) * _TUPLE_BYTES
     return size + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
 
 

@@ -132,12 +132,12 @@ class Shared:
     contents determine whether a key exists, and regions agree on them."""
 
     __slots__ = (
-        "_removals",
         "accepted",
         "deadlines",
         "deleted_ids",
         "last_ids",
         "limits",
+        "removals",
         "surpluses",
         "tags",
         "tombstones",
@@ -154,7 +154,7 @@ class Shared:
         self.limits: dict[Dot, Limits] = _NONE
         self.tags: dict[bytes, dict[bytes, dict[Dot, Tag]]] = _NONE  # producer -> ID -> entries
         self.accepted: dict[bytes, dict[Dot, Accepted]] = _NONE  # bulk producer -> records
-        self._removals: Removals | None = None  # of the tombstones, if it was computed
+        self.removals: Removals | None = None  # of the tombstones, if it was computed
 
     @property
     def is_blank(self) -> bool:
@@ -185,22 +185,22 @@ class Shared:
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Store a tombstone for a removed key or group, until it is stable."""
         self.tombstones = with_row(self.tombstones, dot, tombstone)
-        if self._removals is not None:
-            _note_removal(self._removals, dot, tombstone)
+        if self.removals is not None:
+            _note_removal(self.removals, dot, tombstone)
         unstable.add(dot)
 
     def set_tombstones(self, tombstones: dict[Dot, Tombstone]) -> None:
         """Replace the tombstones."""
         self.tombstones = tombstones
-        self._removals = None
+        self.removals = None
 
     def beats(self, group: bytes, knows: Covered) -> bool:
         """Whether a tombstone removes a group that is created with this context."""
         if not self.tombstones:
             return False
-        removals = self._removals
+        removals = self.removals
         if removals is None:
-            removals = self._removals = newest_removals(self.tombstones)
+            removals = self.removals = newest_removals(self.tombstones)
         return not all(map(knows, removals_of(removals, group)))
 
     def clear(self, covered: Covered) -> None:
@@ -374,7 +374,7 @@ class Shared:
         counters = stream.last_id, stream.max_deleted_id, stream.added_surplus
         stream.recount()
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
-        assert self._removals in (None, newest_removals(self.tombstones))
+        assert self.removals in (None, newest_removals(self.tombstones))
 
 
 @mypyc_attr(acyclic=True)

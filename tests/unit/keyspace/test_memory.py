@@ -6,8 +6,10 @@ import tracemalloc
 
 import pytest
 
-from anabranch.keyspace.memory import key_bytes
+from anabranch.keyspace.memory import key_bytes, value_bytes
 from anabranch.keyspace.values import ListValue, SetValue, StringValue
+from anabranch.stream.shared import Dot
+from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness
 
 
@@ -52,6 +54,25 @@ def test_a_stream_costs_about_what_python_says():
 
 def test_pending_entries_are_counted():
     assert key_bytes(b"s", stream(100, groups=True)) > key_bytes(b"s", stream(100)) + 100 * 100
+
+
+def test_the_table_by_which_removals_are_found_is_counted() -> None:
+    stream = Stream.of_regions(1, 100, 100)
+    for number in range(1, 1000):
+        stream.shared.bury((1, number), b"%d" % number, _Nowhere())
+    size = value_bytes(stream)
+    tracemalloc.start()
+    try:
+        stream.shared.beats(b"g", lambda _: True)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert value_bytes(stream) - size == pytest.approx(used, rel=0.2)
+
+
+class _Nowhere:
+    def add(self, dot: Dot) -> None:
+        """Keep nothing: these are not memory of the stream."""
 
 
 def test_an_empty_stream_has_a_size():
