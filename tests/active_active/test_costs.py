@@ -1,4 +1,7 @@
-"""Commands take as long after many changes as after few. The interpreter counts the calls."""
+"""Commands take as long after many changes as after few, and beside many groups as beside few.
+
+The interpreter counts the calls.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,20 @@ def _create_a_group_after_a_removal(count: int) -> tuple[Node, _Command]:
     return node, create
 
 
-@pytest.mark.parametrize("situation", [_create_a_group, _create_a_group_after_a_removal])
+def _remove_entries(count: int) -> tuple[Node, _Command]:
+    """Groups exist that have not moved since entries were last removed."""
+    node = Mesh(2).nodes[1]
+    for _ in range(3):
+        node.do("XADD", "s", "*", "f", "v")
+    for number in range(count):
+        node.do("XGROUP", "CREATE", "s", number, "0")
+    node.do("XTRIM", "s", "MAXLEN", 2)
+    return node, ("XTRIM", "s", "MAXLEN", 1)
+
+
+@pytest.mark.parametrize(
+    "situation", [_create_a_group, _create_a_group_after_a_removal, _remove_entries]
+)
 def test_the_past_costs_nothing(situation: Callable[[int], tuple[Node, _Command]]) -> None:
     few, many = (
         calls_of(partial(node.do, *command)) for node, command in map(situation, (_FEW, _MANY))

@@ -118,6 +118,24 @@ def test_what_a_conflict_takes_away_unread_does_not_count_as_read() -> None:
     assert figures(two) == (3, 0), "nothing was read behind the one that went"
 
 
+def test_what_is_added_below_the_start_counts_as_read_when_it_is_gone() -> None:
+    one = Mesh(1, xadd_id_uniqueness_mode="liberal").nodes[1]
+    one.do("XGROUP", "CREATE", "s", "g", "50-0", "MKSTREAM")
+    for count in (1, 2):
+        one.do("XADD", "s", f"{count}-0", "f", "v")
+        one.do("XTRIM", "s", "MAXLEN", 0)
+        assert figures(one) == (count, 0)
+    one.do("XADD", "s", "60-0", "f", "v")
+    one.do("XTRIM", "s", "MAXLEN", 0)
+    assert figures(one) == (2, 0), "that one was not read"
+    read(one, 1)
+    one.do("XADD", "s", "61-0", "f", "v")
+    assert read(one, 1) == [b"61-0"]
+    one.do("XADD", "s", "62-0", "f", "v")
+    one.do("XTRIM", "s", "MAXLEN", 0)
+    assert figures(one) == (4, 0)
+
+
 @pytest.mark.parametrize("start", ["0", "$"])
 def test_a_group_begins_behind_what_is_gone(start: str) -> None:
     one = Mesh(1).nodes[1]

@@ -161,8 +161,7 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
         conflicts.resolved.append(resolved)
     if effect.removed and number:
         log = stream.log_of(replica_id)
-        for group in stream.groups.values():
-            group.keep_place(replica_id, log, number)
+        stream.keep_places(replica_id, log, number)
         log.remove_numbered(number - 1, number)
         for group in stream.groups.values():
             group.drop_between(replica_id, number - 1, number)

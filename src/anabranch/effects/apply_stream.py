@@ -205,8 +205,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
         for low, high in gone:
             if effect.trimmed:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
-            for group in stream.groups.values():
-                group.keep_place(replica_id, log, high)
+            stream.keep_places(replica_id, log, high)
             keyspace.deferred_free.defer(log.remove_numbered(low, high))
         if effect.dereferenced:
             for group in stream.groups.values():

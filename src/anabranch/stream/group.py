@@ -133,6 +133,7 @@ class Group(GroupProgress):
         ``entries_read`` is the new counter of the group.
         """
         self.see(ids[-1])
+        self.settled.pop(replica_id, None)
         if pending:
             self.deliver(replica_id, ids, consumer, now_ms)
         self._add_delivered(self.delivered.setdefault(replica_id, Ranges()), log, numbers)
@@ -242,6 +243,7 @@ class Group(GroupProgress):
     def advance(self, logs: Logs, last_id: int) -> None:
         """XCLAIM LASTID: entries up to an ID count as delivered here; entries-read stays."""
         self.see(last_id)
+        self.settled.clear()
         self._close_runs()
         for replica_id, log in logs.items():
             if place := log.number_upto(last_id):
@@ -322,6 +324,7 @@ class Group(GroupProgress):
 
     def drop_acknowledged(self, replica_id: int, numbers: Ranges) -> None:
         """Drop acknowledged entries from pending lists; do not deliver them, even after SETID."""
+        self.settled.pop(replica_id, None)
         if (hidden := self.hidden.get(replica_id)) is not None:
             self.hidden[replica_id] = hidden.without(numbers)
         self.drop_numbers(replica_id, numbers)

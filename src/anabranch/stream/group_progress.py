@@ -61,6 +61,7 @@ class GroupProgress(GroupPending):
         "offset",
         "places",
         "rewound",
+        "settled",
     )
 
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
@@ -76,6 +77,8 @@ class GroupProgress(GroupPending):
             int, None
         ] = {}  # replica IDs whose start is from SETID, not from a creation
         self.places: dict[int, Place] = {}
+        # Replica IDs whose place stays: only what clears this moves the cursor in their logs
+        self.settled: dict[int, None] = {}
         self.offset: int | None = None  # of XGROUP SETID: replaces that of the creations
 
     def see(self, entry_id: int) -> None:
@@ -97,6 +100,7 @@ class GroupProgress(GroupPending):
         """Drop a removed creation, with its acknowledgements."""
         del self.creations[dot]
         self.acknowledged.pop(dot, None)
+        self.settled.clear()
 
     # -- what is left to deliver --------------------------------------------------------------
 
@@ -221,6 +225,8 @@ class GroupProgress(GroupPending):
         Entries that were deleted right behind that place count as read. As long as no entry is
         removed, the same result can be computed later, so a delivery need not do it.
         """
+        if anew:
+            self.settled.clear()
         for replica_id, log in logs.items():
             cursor = self._cursor(replica_id, log)
             known = self.places.get(replica_id)
@@ -228,10 +234,13 @@ class GroupProgress(GroupPending):
                 self.places[replica_id] = Place(cursor, log.position_above(cursor))
 
     def keep_place(self, replica_id: int, log: RegionLog, high: int) -> None:
-        """Call this before entries up to a number are removed."""
+        """Call this before entries up to a number are removed, unless the place is settled."""
         known = self.places.get(replica_id)
         if known is None or high > known.number:
             self.place({replica_id: log})
+            # Entries up to the start of a creation may still be added; IDs of a log ascend.
+            if log.newest_id > max(creation.start or -1 for creation in self.creations.values()):
+                self.settled[replica_id] = None
 
     def unread(self, replica_id: int, log: RegionLog) -> int:
         """The count of entries of a replica ID that the group has not passed, live or deleted.

@@ -108,9 +108,10 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
 
 
 def _keep_places(stream: Stream) -> None:
-    """Call this before entries are removed."""
+    """Call this before entries are removed, and what was created or acknowledged changes."""
     for group in stream.groups.values():
         group.place(stream.logs)
+        group.settled.clear()
 
 
 def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ranges) -> None:

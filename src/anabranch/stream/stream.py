@@ -301,6 +301,15 @@ class Stream(Counted):
         if max_deleted_id is not None:
             self.max_deleted_id = max_deleted_id
 
+    def keep_places(self, replica_id: int, log: RegionLog, high: int) -> None:
+        """Call this before entries of a replica ID, up to a number, are removed.
+
+        Most groups have not moved since the last removal: nothing is computed for them.
+        """
+        for group in self.groups.values():
+            if replica_id not in group.settled:
+                group.keep_place(replica_id, log, high)
+
     def drop_references(self, ids: Sequence[int]) -> None:
         """Remove entries from the pending lists of all groups."""
         for group in self.groups.values():
