@@ -2,7 +2,7 @@
 
 Keys past their deadline, idempotent IDs and ledger records past their age, blocks to compress, the
 end of a CLIENT PAUSE: ``run`` is called ``hz`` times a second, and each call does at most one slice
-of each kind. No client waits long for it.
+of each kind. What takes longer goes on in later turns. No client waits long for it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from anabranch.region.compressing import Compressing
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from anabranch.keyspace.database import Database
     from anabranch.region.merging import Merging
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking
@@ -25,6 +26,9 @@ __all__ = ["Maintenance"]
 
 PRODUCER_KEYS_MAX = 1000
 """Keys examined for old idempotent IDs per slice; up to ten thousand keys take a second."""
+
+PRODUCERS_AT_ONCE = 100
+"""Producers examined in one step: some ten microseconds, a millisecond if all have old IDs."""
 
 RECORDS_MAX = 1000
 """Ledger records of a stream dropped per slice."""
@@ -58,6 +62,7 @@ class Maintenance:
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
         self._producers_cursor = 0
+        self._forgetting: Iterator[None] | None = None  # the steps for the keys examined last
 
     def run(self, now_ms: int) -> None:
         """Do one slice of each kind of work."""
@@ -71,8 +76,10 @@ class Maintenance:
             self._waking.unpause()
         if self._expire_keys():
             region.scheduler.schedule(self._expire_keys)
-        if now_ms >= self._producers_due_ms:
-            self._forget_producers(now_ms)
+        if now_ms >= self._producers_due_ms and self._forgetting is None:
+            self._examine_keys(now_ms)
+            if self._forget_producers():
+                region.scheduler.schedule(self._forget_producers)
         if self._absorb():
             region.scheduler.schedule(self._absorb)
         self._merging.maintain()
@@ -116,9 +123,10 @@ class Maintenance:
                 return True
         return False
 
-    def _forget_producers(self, now_ms: int) -> None:
+    def _examine_keys(self, now_ms: int) -> None:
         """Examine a page of keys; pause for a second after the last page of the last database."""
         left = PRODUCER_KEYS_MAX
+        found: list[tuple[Database, bytes, Stream]] = []
         databases = self._region.keyspace.databases
         unused_ms = self._unused_ms(now_ms)
         while left > 0:
@@ -130,10 +138,7 @@ class Maintenance:
                 if type(value) is not Stream:
                     continue
                 if value.producers.tracked:
-                    for pid, count in list(value.producers.expired(now_ms)):
-                        self._region.effects.emit(
-                            kinds.ForgetProducers(database.index, key, pid, count)
-                        )
+                    found.append((database, key, value))
                 if value.ledger.records and unused_ms:
                     pids = list(islice(value.ledger.unused_since(unused_ms), RECORDS_MAX))
                     if pids:
@@ -143,7 +148,37 @@ class Maintenance:
                 if self._producers_database == len(databases):
                     self._producers_database = 0
                     self._producers_due_ms = now_ms + 1000
-                    return
+                    break
+        self._forgetting = self._forgetting_steps(found)
+
+    def _forget_producers(self) -> bool:
+        """Forget old idempotent IDs until the slice is over; returns whether some are left.
+
+        A :data:`anabranch.scheduling.Work`: a stream may have a million producers.
+        """
+        region = self._region
+        if region.scheduler.is_exclusive:
+            return True
+        region.context.set_time(region.clock.now_us() // 1000)
+        assert self._forgetting is not None
+        for _ in self._forgetting:
+            if region.scheduler.is_over():
+                return True
+        self._forgetting = None
+        return False
+
+    def _forgetting_steps(self, found: list[tuple[Database, bytes, Stream]]) -> Iterator[None]:
+        """Forget the old idempotent IDs of some streams, of some producers in each step."""
+        region = self._region
+        for database, key, stream in found:
+            pids = iter(list(stream.producers.tables))
+            while some := list(islice(pids, PRODUCERS_AT_ONCE)):
+                if database.values.get(key) is not stream:  # removed since the last step
+                    break
+                for pid in some:
+                    if count := stream.producers.expired(pid, region.context.now_ms):
+                        region.effects.emit(kinds.ForgetProducers(database.index, key, pid, count))
+                yield
 
     def _unused_ms(self, now_ms: int) -> int:
         """Ledger records that were last used before this time are dropped; 0 drops none.

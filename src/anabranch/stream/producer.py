@@ -8,8 +8,6 @@ look-up even before :meth:`Producers.expired` has swept it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from anabranch.compiling import mypyc_attr
 
 __all__ = [
@@ -98,17 +96,15 @@ class Producers:
             self.tables.clear()
             self.tracked = 0
 
-    def expired(self, now_ms: int) -> Iterator[tuple[bytes, int]]:
-        """``(producer, count)``: how many of its oldest pairs are past their age."""
+    def expired(self, pid: bytes, now_ms: int) -> int:
+        """How many of a producer's oldest pairs are past their age."""
         oldest_ms = now_ms - self.duration_s * 1000
-        for pid, table in self.tables.items():
-            count = 0
-            for _, inserted_ms in table.values():
-                if inserted_ms > oldest_ms:
-                    break
-                count += 1
-            if count:
-                yield pid, count
+        count = 0
+        for _, inserted_ms in self.tables.get(pid, {}).values():
+            if inserted_ms > oldest_ms:
+                break
+            count += 1
+        return count
 
     def drop_oldest(self, pid: bytes, count: int) -> None:
         """Drop the ``count`` oldest pairs of a producer, and a producer without pairs."""

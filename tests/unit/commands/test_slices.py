@@ -22,6 +22,7 @@ from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import StringValue, Value
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.rdb.payload import encode_payload
+from anabranch.region.maintenance import PRODUCERS_AT_ONCE
 from anabranch.scheduling import SLICE_NS
 from anabranch.stream.group import Group
 from anabranch.stream.located import LOCATED_AT_ONCE
@@ -524,3 +525,23 @@ def test_one_wrong_id_among_very_many_changes_nothing(region: Driven) -> None:
     session = region.begin("XACK", "s", "g", *many_ids(MANY), "nonsense")
     assert str(region.end(session)).startswith("ERR Invalid stream ID")
     assert region.do("XPENDING", "s", "g", session=region.other)[0] == ENTRIES
+
+
+def test_idempotent_ids_of_many_producers_are_forgotten_in_slices() -> None:
+    s = Driven()
+    for number in range(3 * PRODUCERS_AT_ONCE):
+        s.do("XADD", "p", "IDMP", number, "i", "*", "f", "v")
+    s.clock.us += 200_000_000
+    s.region.tick()
+    producers = s.region.keyspace.databases[0].values[b"p"].producers
+    assert producers.tracked == 2 * PRODUCERS_AT_ONCE
+    s.region.tick()
+    assert producers.tracked == 2 * PRODUCERS_AT_ONCE, "another round begins only behind this one"
+    s.region.scheduler.run_turn()
+    assert producers.tracked == PRODUCERS_AT_ONCE
+    s.do("DEL", "p")
+    s.do("XADD", "p", "IDMP", 0, "i", "*", "f", "v")
+    s.region.scheduler.run_turn()
+    assert len(s.region.scheduler) == 0
+    assert s.region.keyspace.databases[0].values[b"p"].producers.tracked == 1
+    assert producers.tracked == PRODUCERS_AT_ONCE, "nothing is done for a removed key"

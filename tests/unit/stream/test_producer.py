@@ -38,8 +38,9 @@ def test_producers_agree_with_lists(
             rows = [row for row in model[pid] if row[0] != iid]
             model[pid] = [*rows, (iid, number, now)][-maxsize:]
         elif act == "sweep":
-            for producer, count in list(subject.expired(now)):
-                subject.drop_oldest(producer, count)
+            for producer in list(subject.tables):
+                if count := subject.expired(producer, now):
+                    subject.drop_oldest(producer, count)
             model = {p: [row for row in rows if row[2] > oldest] for p, rows in model.items()}
         elif act == "configure":
             changed = (duration, maxsize) != (1 + wait % 3, maxsize)
