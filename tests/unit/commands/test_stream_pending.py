@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from anabranch.stream.entry_id import SEQ_BITS
 from tests.support.streams import INVALID_ID, NOT_INTEGER, SYNTAX, WRONGTYPE, Streams
 
 MAX_DELIVERIES = 2**63 - 1
@@ -158,6 +161,18 @@ def test_a_ghost_may_be_released() -> None:
     s = _pending(1)
     s.run("XDEL s 1-0")
     assert s.run("XNACK s g FAIL IDS 1 1-0") == 1
+
+
+def test_one_effect_releases_all_entries_unless_an_id_repeats() -> None:
+    s = _pending()
+    emitted: list[Any] = []
+    s.region.effects.record = emitted.append
+    assert s.run("XNACK s g FAIL IDS 3 3-0 1-0 4-0") == 3
+    assert s.run("XNACK s g SILENT IDS 4 1-0 3-0 1-0 4-0") == 4
+    rows = [[row[0] >> SEQ_BITS for row in effect.rows] for effect in emitted]
+    assert rows == [[3, 1, 4], [1, 3], [1, 4]]
+    [[_, entries]] = s.run("XREADGROUP GROUP g d CLAIM 99999 STREAMS s >")
+    assert [entry[0] for entry in entries] == ["3-0", "1-0", "4-0"]
 
 
 def test_released_entries_queue_up_in_the_order_of_their_release() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import (
@@ -25,6 +27,7 @@ from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
 from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.stream import Stream
 
 __all__ = ["xack", "xautoclaim", "xclaim", "xnack"]
 
@@ -132,21 +135,46 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     options = _nack_options(args)
     assert options.ids is not None
     handled = 0
+    rows: dict[int, list[tuple[int, int, int, int]]] = {}  # by ID
     for entry_id in id_list(options.ids):
-        for found, entry in stream.claimable(group, entry_id):
-            if entry is not None:
-                region = group.region_of(entry)
-            elif found is not None and options.force:
-                region = found[0]
-            else:
-                continue
-            # One effect for each occurrence: a repeated ID moves to the end, and counts down,
-            # again.
-            row = (entry_id, region, 0, _nacked_count(options, entry))
-            ctx.emit(kinds.Assign(ctx.db.index, key, name, None, [row]))
-            handled += 1
+        if entry_id in rows:  # a repeated ID moves to the end, and counts down, again
+            handled += _release(ctx, key, name, rows)
+            rows = {}
+        some = [
+            (entry_id, region, 0, _nacked_count(options, entry))
+            for region, entry in _to_release(stream, group, entry_id, force=options.force)
+        ]
+        if some:
+            rows[entry_id] = some
+    handled += _release(ctx, key, name, rows)
     ctx.changes += handled
     return integer_reply(handled)
+
+
+def _to_release(
+    stream: Stream, group: Group, entry_id: int, *, force: bool
+) -> Sequence[tuple[int, PendingEntry | None]]:
+    """``(replica_id, pending entry)`` of what has an ID; None for what FORCE makes pending."""
+    known = group.pending_of(entry_id)
+    if not force and len(known) <= 1:  # nearly always, and the stream need not be searched
+        return known
+    found: list[tuple[int, PendingEntry | None]] = []
+    for live, entry in stream.claimable(group, entry_id):
+        if entry is not None:
+            found.append((group.region_of(entry), entry))
+        elif live is not None and force:
+            found.append((live[0], None))
+    return found
+
+
+def _release(
+    ctx: Context, key: bytes, name: bytes, rows: dict[int, list[tuple[int, int, int, int]]]
+) -> int:
+    """Release pending entries; returns how many."""
+    flat = [row for some in rows.values() for row in some]
+    if flat:
+        ctx.emit(kinds.Assign(ctx.db.index, key, name, None, flat))
+    return len(flat)
 
 
 # -- XCLAIM -----------------------------------------------------------------------------------
