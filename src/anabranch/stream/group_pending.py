@@ -312,11 +312,10 @@ class GroupPending:
     def region_of(self, entry: PendingEntry) -> int:
         """The region in whose list an entry is pending."""
         entry_id = entry.entry_id
-        return next(
-            region
-            for region, pending in self.pending.items()
-            if pending.entries.get(entry_id) is entry
-        )
+        for region, pending in self.pending.items():
+            if pending.entries.get(entry_id) is entry:
+                return region
+        raise AssertionError("the entry is pending")
 
     def check(self) -> None:
         """Assert every invariant of the pending entries."""

@@ -121,6 +121,8 @@ class RegionLog(BlockSequence):
 
     def find_number(self, number: int) -> tuple[Block, int] | None:
         """The live entry with this number, or None."""
+        if number < self.oldest_number:  # nearly all that are gone were trimmed
+            return None
         at, index = self._after(number - 1)
         if at == len(self.blocks):
             return None
