@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.stream.stream import Stream
 from tests.support.mesh import Mesh, Node
 
 
@@ -62,3 +63,18 @@ def test_what_was_not_acknowledged_holds_back_what_is_behind_it() -> None:
     two.do("XACK", "s", "g", ids[1])
     mesh.settle()
     assert lag(two) == 0
+
+
+def test_what_is_trimmed_is_not_kept_in_mind() -> None:
+    """Nobody acknowledges; consumers come and go."""
+    one = Mesh(1, stream_node_max_entries=3).nodes[1]
+    one.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    for consumer in range(5):
+        for value in range(6):
+            one.do("XADD", "s", "*", "f", value)
+        assert len(read(one, str(consumer))) == 6
+        one.do("XTRIM", "s", "MAXLEN", 3)
+        one.do("XGROUP", "DELCONSUMER", "s", "g", consumer)
+    stream = one.region.keyspace.databases[0].values[b"s"]
+    assert type(stream) is Stream
+    assert len(stream.groups[b"g"].discarded[one.replica_id]) == 3

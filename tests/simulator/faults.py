@@ -224,7 +224,7 @@ def runs_from_the_start(patch: Patch) -> None:
 
 
 def given_up_is_acknowledged(patch: Patch) -> None:
-    patch.setattr(Group, "discard_consumer", lambda self, name: self.remove_consumer(name))
+    patch.setattr(Group, "discard_consumer", lambda self, name, logs: self.remove_consumer(name))
 
 
 def setid_leaves_runs_open(patch: Patch) -> None:

@@ -96,8 +96,8 @@ def _see(consumer: Consumer, now_ms: int, active: bool) -> None:
 
 def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
     """See :class:`kinds.DeleteConsumer`."""
-    group = group_of(keyspace, effect.db, effect.key, effect.group)
-    group.discard_consumer(effect.consumer)
+    stream = stream_of(keyspace, effect.db, effect.key)
+    stream.groups[effect.group].discard_consumer(effect.consumer, stream.logs)
 
 
 def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:

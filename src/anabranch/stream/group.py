@@ -179,20 +179,26 @@ class Group(GroupProgress):
             else:
                 runs.append(Run(number - 1, number - 1, number))
 
-    def discard_consumer(self, name: bytes) -> None:
+    def discard_consumer(self, name: bytes, logs: Logs) -> None:
         """Delete a consumer. Its pending entries stay for other regions to deliver.
 
         Not so those that were acknowledged before, and are pending again after SETID or XCLAIM
-        FORCE: no other region would deliver them.
+        FORCE: no other region would deliver them. Nor those that do not exist any more.
         """
         consumer = self.consumers.get(name)
         if consumer is not None:
             for replica_id, pending in consumer.pending.items():
-                done = [each.get(replica_id, Ranges()) for each in self.acknowledged.values()]
-                numbers = [entry.number for entry in pending.entries.values() if entry.number]
-                self.give_up(
-                    replica_id, [each for each in numbers if not any(each in some for some in done)]
-                )
+                log = logs.get(replica_id)
+                if log is not None:
+                    done = [each.get(replica_id, Ranges()) for each in self.acknowledged.values()]
+                    live = log.live_numbers(sorted(e.number for e in pending.entries.values()))
+                    self.give_up(
+                        replica_id,
+                        [each for each in live if not any(each in some for some in done)],
+                    )
+                    given_up, oldest = self.discarded[replica_id], log.oldest_number
+                    while given_up and given_up.keys()[0] < oldest:  # given up before, and trimmed
+                        given_up.popitem(0)
             self.remove_consumer(name)
 
     def give_up(self, replica_id: int, numbers: Iterable[int]) -> None:
