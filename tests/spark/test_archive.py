@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,3 +166,43 @@ def test_the_command_says_where_it_starts_and_how_far_it_is(
     assert noise[0] == "0 entries added, of 300 in the lake"
     assert noise[-1] == "300 entries added, of 300 in the lake"
     assert "300 entries of 2 files are in new:s, IDs " in told
+
+
+def test_a_new_checkpoint_adds_nothing_that_the_lake_has(
+    ours: AnabranchServer, tmp_path: Path
+) -> None:
+    lake, new = tmp_path / "lake", tmp_path / "new"
+    fill(ours, "s", 10)
+    only_s = {"url": url(ours), "subscribe": "s"}
+    assert archive(None, lake, options=only_s).total == 10
+    for dry_run in (True, False):
+        with pytest.raises(LakeError, match=r"entries of stream s up to .* has not read them"):
+            archive(None, lake, checkpoint=new, dry_run=dry_run, options=only_s)
+    # The same for a stream that the checkpoint reads from now on.
+    fill(ours, "t", 5)
+    only_t = {"url": url(ours), "subscribe": "t"}
+    assert archive(None, lake, checkpoint=new, options=only_t).total == 15
+    with pytest.raises(LakeError, match="entries of stream t up to"):
+        archive(None, lake, options=given(ours))
+    both = given(ours, startingOffsets="latest")
+    assert archive(None, lake, checkpoint=tmp_path / "third", options=both).total == 15
+    fill(ours, "s", 2)
+    assert archive(None, lake, checkpoint=tmp_path / "third", options=both).total == 17
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_checkpoint_that_was_set_back_loses_nothing(
+    ours: AnabranchServer, tmp_path: Path, batches: int
+) -> None:
+    lake, older = tmp_path / "lake", tmp_path / "older"
+    only_s = {"url": url(ours), "subscribe": "s"}
+    fill(ours, "s", 10)
+    archive(None, lake, options=only_s)
+    shutil.copytree(lake / "_checkpoint", older)
+    for _ in range(batches):
+        fill(ours, "s", 10)
+        archive(None, lake, options=only_s)
+    fill(ours, "s", 10)
+    with pytest.raises(LakeError, match=r"repeats batch 1 with other entries.*was set back"):
+        archive(None, lake, checkpoint=older, options=only_s)
+    assert archive(None, lake, options=only_s).total == 10 * (batches + 2)

@@ -59,7 +59,8 @@ def test_a_batch_that_is_repeated_is_committed_once(lake: Lake) -> None:
     assert add(lake, 0, (0, 9))
     assert not add(lake, 0, (0, 9))
     assert add(lake, 1, (10, 19))
-    assert not add(lake, 0, (0, 9))
+    with pytest.raises(LakeError, match="batch 1 of query q, and the checkpoint repeats batch 0"):
+        add(lake, 0, (0, 9))
     assert add(lake, 0, (20, 29), query="another")
     assert positions(lake) == stay(30)
     assert lake.table().transaction_version("q") == 1

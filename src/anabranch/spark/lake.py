@@ -114,7 +114,11 @@ class Lake:
         return sorted(chosen, key=lambda each: (each.stream, each.date or "", each.path))
 
     def gaps(self, streams: Sequence[str] | None = None) -> list[Gap]:
-        """Positions that no entry has. Reads one column of all files."""
+        """Positions that no entry has. Reads two columns of all files."""
+        return gaps(self.runs(streams))
+
+    def runs(self, streams: Sequence[str] | None = None) -> Iterator[tuple[str, Run]]:
+        """The positions that entries have, with their streams. Reads two columns of all files."""
 
         def runs(file: LakeFile) -> list[tuple[str, Run]]:
             parquet = pq.ParquetFile(self.root / file.path)
@@ -124,17 +128,20 @@ class Lake:
                 for run in runs_of(some.column("region"), some.column("position"))
             ]
 
-        return gaps(run for some in in_rounds(None, self.files(streams), runs) for run in some)
+        return (run for some in in_rounds(None, self.files(streams), runs) for run in some)
 
     def write(self, table: pa.Table) -> list[Draft]:
         """Write files with these entries, durably; they are visible after `commit`."""
         return lake_files.write(self.root, table)
 
-    def commit(self, query: str, batch: int, drafts: Iterable[Draft], about: Any = None) -> bool:
+    def commit(
+        self, query: str, batch: int, drafts: Iterable[Draft], about: Sequence[PlacePart] = ()
+    ) -> bool:
         """Make files visible, as a batch of a query; False if the batch was committed before.
 
         Files of a repeated batch stay invisible, and a later `compact` removes them. `about` goes
-        into the history. Raises `LakeError`.
+        into the history. Raises `LakeError`, also for an older batch, and for one that was
+        committed with fewer entries: both would be lost.
         """
         listed = list(drafts)
         for _ in range(_ATTEMPTS):
@@ -146,6 +153,7 @@ class Lake:
                 table = found or self._made()
                 known = table.transaction_version(query)
                 if known is not None and known >= batch:
+                    self._require_same(table, query, batch, known, about)
                     return False
                 if not listed:
                     return True
@@ -155,7 +163,7 @@ class Lake:
                     Schema.from_arrow(SCHEMA),
                     PARTITIONS,
                     commit_properties=CommitProperties(
-                        custom_metadata={"query": query, "batch": batch, "parts": about or []},
+                        custom_metadata={"query": query, "batch": batch, "parts": list(about)},
                         app_transactions=[Transaction(query, batch, _now_ms())],
                     ),
                 )
@@ -167,6 +175,29 @@ class Lake:
             sync_names(self.root / "_delta_log")
             return True
         raise LakeError(f"{self.root}: a commit conflicted with those of others {_ATTEMPTS} times")
+
+    def _require_same(
+        self, table: DeltaTable, query: str, batch: int, known: int, parts: Sequence[PlacePart]
+    ) -> None:
+        """Raise `LakeError` if a batch is no repetition of the newest one of its query.
+
+        A repetition has the same entries, less those that were deleted since.
+        """
+        if known == batch:
+            committed = (
+                each["parts"]
+                for each in table.history()
+                if (each.get("query"), each.get("batch")) == (query, batch)
+            )
+            # After 30 days the commit may be missing in the log, and there is no comparison.
+            ends = _ends(next(committed, parts))
+            if all(last <= ends.get(place, -1) for place, last in _ends(parts).items()):
+                return
+        raise LakeError(
+            f"{self.root} has batch {known} of query {query}, and the checkpoint repeats batch "
+            f"{batch} with other entries: the checkpoint was set back. Nothing was added. "
+            "Archive with the newest checkpoint, or with a new one into another lake"
+        )
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -228,6 +259,14 @@ class Lake:
             name="anabranch",
             partition_by=PARTITIONS,
         )
+
+
+def _ends(parts: Iterable[PlacePart]) -> dict[tuple[str, str], int]:
+    """The last position of each stream and region."""
+    found: dict[tuple[str, str], int] = {}
+    for stream, region, _, _, last in parts:
+        found[stream, region] = max(last, found.get((stream, region), -1))
+    return found
 
 
 def drafts_of(lake: Lake, batches: Iterable[pa.RecordBatch]) -> tuple[list[Draft], list[PlacePart]]:

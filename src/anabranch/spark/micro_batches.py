@@ -74,9 +74,7 @@ def read_all(
         while (end := pending or planner.next(start, options.max_entries)) is not None:
             if pending is None:
                 number += 1
-                now_ms = time.time_ns() // 1_000_000
-                facts = {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": {}}
-                _write(checkpoint / "offsets" / str(number), facts, end.to_dict())
+                _plan(checkpoint, number, end)
             partitions = end.partitions(end.initial or start)
             rows = (
                 each
@@ -84,8 +82,11 @@ def read_all(
                 for each in read_partition(partition, options, projection)
             )
             work(Batch(query, number, rows, planner.left(end)))
-            _write(checkpoint / "commits" / str(number), {"nextBatchWatermarkMs": 0})
+            _commit(checkpoint, number)
             start, pending = end, None
+        if number < 0 and start.cursors:  # ``latest`` would be another place in the next run
+            _plan(checkpoint, 0, start)
+            _commit(checkpoint, 0)
     finally:
         planner.close()
     return query
@@ -104,6 +105,16 @@ def _query(checkpoint: Path) -> str:
     if not path.exists():
         _publish(path, json.dumps({"id": str(uuid.uuid4())}))
     return str(json.loads(path.read_text("utf-8"))["id"])
+
+
+def _plan(checkpoint: Path, batch: int, end: Vector) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    facts = {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": {}}
+    _write(checkpoint / "offsets" / str(batch), facts, end.to_dict())
+
+
+def _commit(checkpoint: Path, batch: int) -> None:
+    _write(checkpoint / "commits" / str(batch), {"nextBatchWatermarkMs": 0})
 
 
 def _write(path: Path, *lines: dict[str, Any]) -> None:

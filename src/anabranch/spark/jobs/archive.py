@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from anabranch.spark.checkpoint import ends_of_batch, newest_batch
 from anabranch.spark.client import connect
 from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.lake_files import SCHEMA
 from anabranch.spark.losses import assess
 from anabranch.spark.micro_batches import Batch, read_all
-from anabranch.spark.offsets import OffsetError, Range, Vector
+from anabranch.spark.offsets import Logs, OffsetError, Range, Vector, place_of
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.regions import committed_offsets
 from anabranch.spark.survey import Survey
@@ -102,6 +103,7 @@ def archive(
     root = Path(lake).absolute()
     place = Path(checkpoint).absolute() if checkpoint is not None else root / "_checkpoint"
     given = _given(options)
+    _require_new(Lake(root), place, ReadOptions.parse(given))
     if dry_run:
         parts = tuple(
             Part(each.stream, each.region, len(each), each.first, each.stop - 1)
@@ -195,6 +197,34 @@ def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
     )
 
 
+def _require_new(lake: Lake, checkpoint: Path, options: ReadOptions) -> None:
+    """Raise `LakeError` if a checkpoint would add entries that another one has added.
+
+    The lake recognises repeated batches of a checkpoint itself. So only streams of the lake that
+    the checkpoint has not read are examined: as a rule there are none.
+    """
+    newest = newest_batch(checkpoint, "offsets")
+    ends = [] if newest is None else ends_of_batch(checkpoint, newest)
+    foreign = {each.stream for each in lake.files()}.difference(*(each.cursors for each in ends))
+    if not foreign:
+        return
+    with connect(options.server) as client:
+        survey = Survey(options, client)
+        logs = {each: some for each, some in survey.logs().items() if each in foreign}
+        if survey.by_id or not logs:
+            return
+        start = Vector({}) if ends else _begin(survey, logs, options)
+    for stream, (region, _, last) in lake.runs(sorted(logs)):
+        log = logs[stream].get(region)
+        begin = start.get(stream, region)
+        if log is not None and last >= (log.first if begin is None else begin.position):
+            raise LakeError(
+                f"{lake.root} has entries of {place_of(stream, region)} up to position {last}, and "
+                f"{checkpoint} has not read them: they would be added again. Archive with the "
+                "checkpoint that has, begin behind them (startingOffsets), or take another lake"
+            )
+
+
 # ---------------------------------------------------------------------------------------- dry runs
 
 
@@ -216,12 +246,15 @@ def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> l
         try:
             start = committed_offsets(checkpoint)
         except OffsetError:
-            start = survey.place(
-                logs, options.starting_offsets, options.starting_timestamp, "earliest"
-            )
+            start = _begin(survey, logs, options)
         if check:
             assess(start, logs, survey).refuse(losses=options.fail_on_data_loss)
     return Vector.at_end(logs).ranges(start)
+
+
+def _begin(survey: Survey, logs: Logs, options: ReadOptions) -> Vector:
+    """Where a new checkpoint begins."""
+    return survey.place(logs, options.starting_offsets, options.starting_timestamp, "earliest")
 
 
 def _given(options: Mapping[str, str] | None) -> dict[str, str]:
