@@ -105,3 +105,8 @@ def test_servers_without_regions_have_positions_of_their_own() -> None:
     logs = [[{"": log(0, 9)}], [{"": log(100, 109, 100, incarnation=100)}]]
     pieces = _plan(["s"], logs, logs, BOTH, None)
     assert [(each.replica, each.first, each.stop) for each in pieces] == [(0, 0, 9), (1, 100, 109)]
+
+
+def test_a_bucket_is_no_wider_than_the_times_of_ids() -> None:
+    logs = [[{"1": LogBounds(1, 1, 3, f"{2**64 - 1}-0", until=Cursor(1, 2, "1-0"))}]] * 2
+    assert {each.width for each in _plan(["s"], logs, logs, BOTH, None)} == {2**64 - 1}

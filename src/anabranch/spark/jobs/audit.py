@@ -35,6 +35,7 @@ ALONE_MAX: Final = 5_000_000
 
 
 _BUCKET_ENTRIES: Final = 1_000
+_WIDTH_MAX: Final = (1 << 64) - 1  # of a bucket, in milliseconds: what IDs can tell
 _BUCKETS_MAX: Final = 100_000  # of all streams together: so many rows the driver can hold
 _COMPARED_AT_ONCE: Final = 200_000  # entries of all replicas that the driver holds
 _TASKS_PER_SHUFFLE_PARTITION: Final = 2
@@ -217,7 +218,8 @@ def _widths(logs: Sequence[_Logs], bucket_ms: int | None) -> list[int]:
         most = max((parse_id(each.last_id)[0] for each in some), default=0)
         spans.append((most - least, sum(each.next - each.first for each in some)))
     entries = max(_BUCKET_ENTRIES, sum(count for _, count in spans) // _BUCKETS_MAX)
-    return [bucket_ms or max(span * entries // max(count, 1), 1) for span, count in spans]
+    widths = [bucket_ms or max(span * entries // max(count, 1), 1) for span, count in spans]
+    return [min(each, _WIDTH_MAX) for each in widths]
 
 
 # ------------------------------------------------------------------------------------- comparing
