@@ -123,11 +123,15 @@ def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog
         reader.stop()
         set_disk_back(eu, tmp_path / "copy")
         assert epoch_of(eu) > 0
-        regions.heal()
         behind = reader_of(us, catchUpTimeout="100ms")
         with pytest.raises(ServerBehindError, match="30 fewer entries"):
             behind.latestOffset(end, ReadAllAvailable())  # nothing shows a new epoch yet
         behind.stop()
+        regions.heal()
+        wait_until(regions.converged, "all have applied the same", 300)
+        reader = reader_of(us, pollTimeoutMs="1")  # the stream has no entry of that epoch
+        assert reader.latestOffset(end, ReadAllAvailable()) is end
+        reader.stop()
         add(eu, 500, 5)
         wait_until(regions.converged, "all have applied the same", 300)
         caplog.clear()
@@ -146,6 +150,34 @@ def test_a_region_that_was_set_back_is_read_on_in_its_new_epoch(tmp_path, caplog
         reader = reader_of(us, catchUpTimeout="100ms", failOnDataLoss="false")
         assert read(reader, begin, end) == list(range(50))
         reader.stop()
+
+
+def test_a_region_that_was_lost_and_removed_is_not_waited_for(tmp_path):
+    with RegionProcesses(tmp_path, ("eu", "us")) as regions:
+        eu, us = regions.servers
+        add(eu, 0, 50)
+        wait_until(regions.converged, "all have applied the same", 300)
+        part(regions)
+        add(eu, 50, 30)
+        reader = reader_of(eu)
+        begin = reader.initialOffset()
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        assert read(reader, begin, end) == list(range(80))
+        reader.stop()
+        eu.kill()
+        add(us, 500, 5)
+        moved = reader_of(us, catchUpTimeout="100ms", failOnDataLoss="false")
+        with pytest.raises(ServerBehindError, match="ends at position"):
+            read(moved, begin, end)
+        assert regions.call(us, "AB.REGION", "REMOVE", "eu", "FORCE") == ("+", b"OK")
+        strict = reader_of(us, catchUpTimeout="100ms")
+        with pytest.raises(DataLossError, match="failOnDataLoss=false"):
+            read(strict, begin, end)
+        strict.stop()
+        assert read(moved, begin, end) == list(range(50))
+        newest = moved.latestOffset(end, ReadAllAvailable())
+        assert read(moved, end, newest) == list(range(500, 505))
+        moved.stop()
 
 
 @pytest.mark.parametrize("count", [5, 40])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from anabranch.spark.survey import Survey
 
 __all__ = [
-    "DataLossError", "Found", "LogTooShort", "ServerBehindError", "assess", "has_later_epoch",
-    "unsubscribed",
+    "DataLossError", "Found", "LogTooShort", "ServerBehindError", "assess", "unsubscribed",
 ]  # fmt: skip
 
 
@@ -64,17 +62,6 @@ class LogTooShort(DataLossError):
     )
 
 
-def has_later_epoch(region: str, present: Iterable[str]) -> bool:
-    """Whether a region has begun an epoch after the one that is named here.
-
-    A region that was set back does that. What it had not sent to others is then in no region, and
-    nothing new is added to the log of the former epoch.
-    """
-    number, _, epoch = region.partition(".")
-    others = (each.partition(".") for each in present)
-    return any(first == number and int(last or 0) > int(epoch or 0) for first, _, last in others)
-
-
 @dataclass(slots=True)
 class Found:
     """The comparison of a vector with the streams."""
@@ -86,7 +73,7 @@ class Found:
     behind: list[str] = field(default_factory=list)
     """Logs that end before the position that was read, one sentence each."""
     set_back: list[str] = field(default_factory=list)
-    """The same of epochs that are over: what was read may be in no region any more."""
+    """The same of logs that are over: what was read may be in no region any more."""
     begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
     """The positions behind the lost entries."""
 
@@ -147,7 +134,7 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
                 jump = Begin(begin.position, cursor.last_id, begin.position)
                 found.begins.setdefault(stream, {})[region] = jump
             elif log.end.behind(cursor) or log.incarnation < cursor.incarnation:
-                if has_later_epoch(region, survey.present):
+                if survey.is_over(region):
                     found.set_back.append(_set_back(place, cursor, log))
                 else:
                     found.behind.append(_behind(place, cursor, log))
@@ -186,8 +173,8 @@ def _behind(place: str, cursor: Cursor, log: LogBounds) -> str:
 def _set_back(place: str, cursor: Cursor, log: LogBounds) -> str:
     return (
         f"{place}: it ends at position {log.next}, and was read up to position {cursor.position}. "
-        "The region was set back, and has begun a new epoch: rows that were read may be in no "
-        "region any more. Nothing is read twice"
+        "The region was removed, or was set back and has begun a new epoch: rows that were read "
+        "may be in no region any more. Nothing is read twice"
     )
 
 

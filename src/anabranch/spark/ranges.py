@@ -25,15 +25,11 @@ from anabranch.spark.client import (
 from anabranch.spark.columns import ColumnError, Projection
 from anabranch.spark.entries import Entries
 from anabranch.spark.exports import Export, PayloadError, parse_export
-from anabranch.spark.losses import (
-    DataLossError,
-    LogTooShort,
-    ServerBehindError,
-    has_later_epoch,
-)
+from anabranch.spark.losses import DataLossError, LogTooShort, ServerBehindError
 from anabranch.spark.offsets import LogBounds, Range, known_log, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.pages import FIRST_PAGE, begin_page, next_page
+from anabranch.spark.region_names import is_over
 from anabranch.spark.survey import bounds_of
 
 __all__ = ["read_partition"]
@@ -149,7 +145,9 @@ def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
         if not waits or time.monotonic() > deadline:
             break
         time.sleep(_LOOK_S)
-    if log is None and not was_there and _is_unknown(partition.region, options):
+    with connect(options.server) as client:
+        over = is_over(client, partition.region, regions)
+    if log is None and not (was_there or over) and _is_unknown(partition.region, options):
         raise ServerBehindError(
             f"{partition.place} is not on this server, which has yet to receive it from another "
             "region"
@@ -162,8 +160,7 @@ def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
         f"{partition.stop}: the server lost its newest entries, was restored from a backup, or has "
         "not received them yet from another region"
     )
-    is_over = has_later_epoch(partition.region, regions)
-    if partition.region and not is_over:  # other regions will send them; reading on would skip them
+    if partition.region and not over:  # other regions will send them; reading on would skip them
         raise ServerBehindError(text)
     _lose(text, options, LogTooShort)
     return False

@@ -1,19 +1,19 @@
 """Names of regions in options: a number, as in offsets and rows, or a name.
 
 A number means one log (``1``, or ``1.7`` for a later epoch of region 1), a name all logs of a
-region.
+region. And whether a region may still add to a log.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Any, Final
 
 from anabranch.spark.client import Client, ServerRefused, facts_of
 from anabranch.spark.options import OptionError
 
-__all__ = ["RegionNames"]
+__all__ = ["RegionNames", "is_over"]
 
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
@@ -55,13 +55,7 @@ class RegionNames:
     def _listed(self) -> list[tuple[str, str]]:
         """Number and name of each member; removed regions have no name."""
         if self._members is None:
-            try:
-                rows = self._client.command("AB.REGION", "LIST", repeatable=True)
-            except ServerRefused as error:
-                if "on its own" not in str(error) and "unknown command" not in str(error):
-                    raise
-                rows = []
-            facts = map(facts_of, rows)
+            facts = _members(self._client)
             self._members = [(str(row["region"]), row["name"].decode()) for row in facts]
         return self._members
 
@@ -75,3 +69,34 @@ class RegionNames:
                 "regions; leave the name out"
             )
         return OptionError(f"no region is called {given!r}; there are {', '.join(found.values())}")
+
+
+def is_over(client: Client, region: str, present: Iterable[str]) -> bool:
+    """Whether a region adds nothing more to a log: it was removed, or writes in a later epoch.
+
+    A region that was set back does the latter. What it had not sent to others is in no region then.
+    `present` are the logs that there are; a user who may not list regions knows nothing else.
+    """
+    number, _, epoch = region.partition(".")
+    parts = (each.partition(".") for each in present)
+    if any(first == number and int(last or 0) > int(epoch or 0) for first, _, last in parts):
+        return True
+    try:
+        rows = _members(client) if region else []
+    except ServerRefused:
+        return False
+    return any(
+        str(row["region"]) == number
+        and (row["state"] == b"removed" or row["epoch"] > int(epoch or 0))
+        for row in rows
+    )
+
+
+def _members(client: Client) -> list[dict[str, Any]]:
+    """The rows of all members and of removed regions; none without regions."""
+    try:
+        return list(map(facts_of, client.command("AB.REGION", "LIST", repeatable=True)))
+    except ServerRefused as error:
+        if "on its own" not in str(error) and "unknown command" not in str(error):
+            raise
+        return []

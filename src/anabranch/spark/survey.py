@@ -28,7 +28,7 @@ from anabranch.spark.offsets import (
 )
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.pages import FIRST_PAGE, next_page
-from anabranch.spark.region_names import RegionNames
+from anabranch.spark.region_names import RegionNames, is_over
 
 __all__ = ["Survey", "bounds_of"]
 
@@ -113,6 +113,10 @@ class Survey:
         """Whether the options include a region of a stream, by its number or its name."""
         given = (self._options.assign or {}).get(stream) or self._options.regions
         return given is None or any(self._names.covers(each, region) for each in given)
+
+    def is_over(self, region: str) -> bool:
+        """Whether a region adds nothing more to its log; see `region_names.is_over`."""
+        return is_over(self._client, region, self.present)
 
     def check_regions(self) -> None:
         """Raise `OptionError` if the options name a missing region; to be called after `logs`."""

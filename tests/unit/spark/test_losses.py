@@ -14,13 +14,14 @@ from anabranch.spark.survey import Survey
 class Known:
     """A survey of one stream whose first entry is known."""
 
-    present = ("1",)
-
     def subscribes(self, _stream: str) -> bool:
         return True
 
     def selects(self, _stream: str, _region: str) -> bool:
         return True
+
+    def is_over(self, _region: str) -> bool:
+        return False
 
     def first_id(self, _stream: str, _region: str, log: LogBounds) -> str:
         return f"{log.first}-0"
