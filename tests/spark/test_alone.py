@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from anabranch.spark import micro_batches
 from anabranch.spark.jobs.archive import Archived, archive, waiting
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake import Lake
+from anabranch.spark.lake import Lake, LakeError
 from anabranch.spark.losses import DataLossError
 from anabranch.spark.micro_batches import CheckpointInUse
 from tests.spark import dying_archive
@@ -84,21 +85,36 @@ def test_a_run_that_dies_at_any_step_is_completed(ours: AnabranchServer, tmp_pat
         assert numbers(root) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("entries", [60, ROWS])
 def test_two_runs_at_a_time_are_noticed(
-    ours: AnabranchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ours: AnabranchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int
 ) -> None:
     fill(ours, "s", ROWS)
+    in_batches = {"maxEntriesPerTrigger": str(entries)}
     commit = Lake.commit
 
     def slow(lake: Lake, *given: object) -> bool:
         monkeypatch.undo()
-        alone(ours, tmp_path)
+        alone(ours, tmp_path, **in_batches)
         return commit(lake, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Lake, "commit", slow)
-    with pytest.raises(CheckpointInUse, match="another run is at work"):
-        alone(ours, tmp_path)
+    with pytest.raises((CheckpointInUse, LakeError), match="another run is at work"):
+        alone(ours, tmp_path, **in_batches)
     assert numbers(tmp_path) == list(range(ROWS))
+
+
+def test_old_batches_are_removed_from_a_checkpoint(
+    ours: AnabranchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(micro_batches, "_KEPT", 2)
+    fill(ours, "s", ROWS)
+    alone(ours, tmp_path)
+    for log in ("offsets", "commits"):
+        assert sorted(os.listdir(tmp_path / "_checkpoint" / log)) == ["2", "3"]
+    fill(ours, "s", 10)
+    assert alone(ours, tmp_path).entries == 10
+    assert numbers(tmp_path) == list(range(ROWS + 10))
 
 
 def test_losses_are_those_of_a_query(ours: AnabranchServer, tmp_path: Path) -> None:

@@ -195,8 +195,9 @@ class Lake:
                 return
         raise LakeError(
             f"{self.root} has batch {known} of query {query}, and the checkpoint repeats batch "
-            f"{batch} with other entries: the checkpoint was set back. Nothing was added. "
-            "Archive with the newest checkpoint, or with a new one into another lake"
+            f"{batch} with other entries: the checkpoint was set back, or another run is at work. "
+            "Nothing was added. Archive with the newest checkpoint, or with a new one into another "
+            "lake"
         )
 
     @contextmanager

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -28,6 +28,9 @@ from anabranch.spark.planning import Planner
 from anabranch.spark.ranges import read_partition
 
 __all__ = ["Batch", "CheckpointInUse", "read_all"]
+
+
+_KEPT: Final = 100  # batches, as many as Spark keeps
 
 
 class CheckpointInUse(AnabranchError):
@@ -115,6 +118,8 @@ def _plan(checkpoint: Path, batch: int, end: Vector) -> None:
 
 def _commit(checkpoint: Path, batch: int) -> None:
     _write(checkpoint / "commits" / str(batch), {"nextBatchWatermarkMs": 0})
+    for log in ("offsets", "commits"):
+        (checkpoint / log / str(batch - _KEPT)).unlink(missing_ok=True)
 
 
 def _write(path: Path, *lines: dict[str, Any]) -> None:
