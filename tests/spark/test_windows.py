@@ -180,6 +180,10 @@ def test_other_windows_need_another_checkpoint(
         windows(spark, "s", Windowing(), regions=["3"], **arguments)
     with pytest.raises(WindowsError, match="nothing was ever written there"):
         windows(spark, "nowhere", Windowing(), url=url(ours), lake=tmp_path / "l")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "1.parquet").touch()
+    with pytest.raises(WindowsError, match="has windows of another checkpoint than"):
+        windows(spark, "s", MINUTE, url=url(ours), lake=tmp_path / "results")
     with pytest.raises(WindowsError, match="a checkpoint directory is needed"):
         windows(spark, "s", Windowing(), url=url(ours), into="t")
     with pytest.raises(WindowsError, match="give one of"):

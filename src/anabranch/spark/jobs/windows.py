@@ -171,6 +171,13 @@ def windows(
         return _dry_run(spark, streams, windowing, names, after_ms, given)
     place = Path(checkpoint) if checkpoint is not None else Path(str(lake)) / "_checkpoint"
     place = place.absolute()
+    is_new = after_ms is None and not (place / _DEFINITION).exists()
+    if lake is not None and is_new and any(Path(lake).glob("*.parquet")):
+        raise WindowsError(
+            f"{lake} has windows of another checkpoint than {place}, and they would be written "
+            "again: go on with that checkpoint, write only windows that end after its watermark "
+            "(after_ms), or take another directory"
+        )
     names = _settled(place, streams, windowing, wanted, given)
     spark.dataSource.register(PartsSink)
     tally = _Tally(progress)
