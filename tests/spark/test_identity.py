@@ -123,3 +123,19 @@ def test_the_same_batch_in_other_partitions_is_written_once_by_content(
     for partitions in (4, 3, 1):
         save(table.repartition(partitions, "n"), ours, **job)
         assert sorted(values(ours, "t")) == sorted(words)
+
+
+def test_a_batch_that_is_repeated_with_fewer_partitions_is_refused(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    fill(ours, "s", 100)
+    reader = spark.readStream.format("anabranch").options(url=url(ours), subscribe="s")
+    reader = reader.options(startingOffsets="earliest", minPartitions="4")
+    table = reader.load().select("fields")
+    start(table, ours, tmp_path, stream="t").awaitTermination()
+    forget_last(tmp_path, "commits")
+    with pytest.raises(Exception, match="has 1 partitions, and had 4 or more"):
+        start(table.coalesce(1), ours, tmp_path, stream="t").awaitTermination()
+    fewer = {"stream": "t", "allowProducerChange": "true"}
+    start(table.coalesce(1), ours, tmp_path, **fewer).awaitTermination()
+    assert set(values(ours, "t")) == set(range(100))

@@ -37,6 +37,8 @@ class Task:
     """None outside a streaming query."""
     batch: int | None
     partition: int
+    run: str | None = None
+    """Another one in each start of the query."""
 
     @classmethod
     def running(cls) -> Self | None:
@@ -49,6 +51,7 @@ class Task:
             context.getLocalProperty("sql.streaming.queryId") or None,
             int(batch) if batch else None,
             context.partitionId(),
+            context.getLocalProperty("spark.jobGroup.id"),
         )
 
     @classmethod
@@ -74,6 +77,8 @@ class Identity:
     """The streaming query, if one writes. Each checkpoint is another one."""
     named: bool = False
     """The user gives the name of the producer."""
+    run: str | None = None
+    """See `Task`."""
 
     @property
     def task(self) -> str:
@@ -120,6 +125,7 @@ class Identity:
             options.batch_id is not None,
             task.query,
             options.producer_id is not None,
+            task.run,
         )
 
 

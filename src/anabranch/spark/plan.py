@@ -33,6 +33,8 @@ class Written(WriterCommitMessage):
     """For how long idempotent IDs are remembered; None where nothing depends on that."""
     contents: bytes = b""
     """See `adding.ByContent`."""
+    partitions: int = 0
+    """How many partitions the batch had in the stream, at least, as far as the task knows."""
 
 
 @dataclass(frozen=True, slots=True)

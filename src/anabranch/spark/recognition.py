@@ -12,29 +12,38 @@ from anabranch.spark.identity import Identity, WriteFailed
 __all__ = ["require_same_producer"]
 
 _OF_QUERY: Final = re.compile(r"spark/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
-_same: set[tuple[str, bytes, str, str]] = set()  # streams that this process has checked
+_same: set[tuple[str, bytes, str, str, str | None]] = set()  # what this process has checked
 
 
-def require_same_producer(client: Client, key: bytes, identity: Identity, way: str) -> None:
+def require_same_producer(client: Client, key: bytes, identity: Identity, way: str) -> int:
     """Refuse a query that would write to a stream under another identity than before.
+
+    Returns how many partitions the batch has in the stream, at least, as far as is known.
 
     A new checkpoint makes a new query, whose repeated rows the stream does not recognise. The same
     holds for a query with a new name or another option `idempotence`. Raises `WriteFailed`. Does
     nothing for servers without AB.PRODUCERS.
     """
-    asked = (client.address, key, identity.producer, way)
+    asked = (client.address, key, identity.producer, way, identity.run)
     if identity.query is None or asked in _same or not client.has_bulk:
-        return
+        return 0
     (reply,) = client.ask([("AB.PRODUCERS", key)])
     if reply is None:
-        return
+        return 0
+    partitions = 0
     own = f"{identity.producer}/"
     ways: set[str] = set()
     others: set[str] = set()
     for facts in map(facts_of, reply):
         name = facts["producer"].decode("utf-8", "replace")
         if name.startswith(own):
-            ways.add(_way(name.removeprefix(own), facts))
+            rest = name.removeprefix(own)
+            ways.add(_way(rest, facts))
+            number = rest.partition("/")[0]
+            if number.isdigit() and identity.batch in (
+                batch for _, _, batch, *_ in facts["batches"]
+            ):
+                partitions = max(partitions, int(number) + 1)
         elif match := _OF_QUERY.match(name):
             others.add(match[1])
     stream = shown(key)
@@ -60,6 +69,7 @@ def require_same_producer(client: Client, key: bytes, identity: Identity, way: s
             f"stream. {advice}. A producerId names a query, whatever its checkpoint"
         )
     _same.add(asked)
+    return partitions
 
 
 def _way(rest: str, facts: Mapping[str, Any]) -> str:

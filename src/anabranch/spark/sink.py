@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def commit(self, messages: list[Any]) -> None:
         """Rows are committed already; check that equal rows were in one task."""
         _require_met(messages)
+        _require_partitions(messages)
         if self.plan.options.result_file is not None:
             done = [each for each in messages if each is not None]
             known = [each.known for each in done]
@@ -109,6 +110,7 @@ class _StreamWriter(_Writer, DataSourceStreamArrowWriter):
                 "numbers batches otherwise, and repeated rows would not be recognised"
             )
         _require_met(messages)
+        _require_partitions(messages)
         memories = [
             (each.memory_s, each.waited_s)
             for each in messages
@@ -151,4 +153,18 @@ def _require_met(messages: Iterable[Written | None]) -> None:
             "a batch of %d rows was written with idempotence=content: servers remember %d of them, "
             "so rows may be there twice if it is repeated; take smaller batches",
             *(rows, CONTENT_ROWS_MAX),
+        )
+
+
+def _require_partitions(messages: Sequence[Written | None]) -> None:
+    """Check that a repeated batch has not fewer partitions than before.
+
+    Each partition recognises its own rows. Rows of one that is missing now are in others, too.
+    """
+    had = max((each.partitions for each in messages if each is not None), default=0)
+    if had > len(messages):
+        raise WriteFailed(
+            f"a batch that is repeated has {len(messages)} partitions, and had {had} or more: rows "
+            "of it may be there twice, because a batch needs the same number of partitions in each "
+            "attempt. To continue with what was written, give allowProducerChange=true"
         )

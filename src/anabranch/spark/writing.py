@@ -32,14 +32,14 @@ _SORTED_ROWS: Final = 10_000
 def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
     """Write all rows of one task."""
     identity = Identity.of_task(plan.options, plan.job)
-    rows = 0
+    rows = partitions = 0
     with connect(plan.options.server) as client:
         way = _way(plan.options, client)
         target = _target(way, plan.options, client, identity)
         asked = not plan.options.allow_producer_change and way not in ("id", "none")
         single = None if plan.layout.has_stream else plan.options.stream
         if asked and single is not None:
-            require_same_producer(client, single.encode(), identity, way)
+            partitions = require_same_producer(client, single.encode(), identity, way)
         if plan.options.deterministic_order == "sort":
             iterator = _sorted(iterator, plan.layout)
         if plan.options.speed:
@@ -52,12 +52,12 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
                 for key, run in runs_by_stream(encoded, plan.options.stream):
                     if asked and single is None:
                         with connect(plan.options.server) as another:  # replies are still expected
-                            require_same_producer(another, key, identity, way)
+                            found = require_same_producer(another, key, identity, way)
+                        partitions = max(partitions, found)
                     target.append(key, run)
         target.finish(None if single is None else single.encode())
-    return Written(
-        identity.batch, rows, target.known, plan.waited_s, target.memory_s, target.contents
-    )
+    about = (target.known, plan.waited_s, target.memory_s, target.contents)
+    return Written(identity.batch, rows, *about, partitions)
 
 
 def _way(options: WriteOptions, client: Client) -> str:
