@@ -14,7 +14,7 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from anabranch.cli import main
+from anabranch.cli import group
 from anabranch.testing import Cluster, Server
 from tests.conftest import require_redis
 from tests.guides.reader import Reader, same
@@ -45,7 +45,7 @@ def run(line: str, names: Names, given: bytes | None = None) -> tuple[int, str]:
         line = line.replace(shown, real)
     words = shlex.split(line, comments=True)
     assert words[0] == "anabranch", line
-    result = CliRunner().invoke(main.command, words[1:], input=given)
+    result = CliRunner().invoke(group.command, words[1:], input=given)
     printed = result.output
     for shown, real in names.items():
         printed = printed.replace(real, shown)

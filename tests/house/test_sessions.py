@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from anabranch.cli import main
+from anabranch.cli import group
 from anabranch.config.load import load
 from anabranch.testing import Server
 from tests.house.markdown import code_spans, fences, pages
@@ -153,7 +153,7 @@ def test_commands_and_options_that_are_shown_exist() -> None:
         words = words[words.index("anabranch") + 1 :]
         if words[0] in {"serve", "config"}:  # they take directives: see the next test
             continue
-        command: click.Command = main.command
+        command: click.Command = group.command
         while isinstance(command, click.Group) and words and not words[0].startswith("-"):
             name = words.pop(0)
             found = command.get_command(click.Context(command), name)
@@ -213,7 +213,7 @@ def test_the_settings_of_the_example_are_shown_as_they_are(tmp_path: Path) -> No
     command, _, expected = shown.partition("\n")
     arguments = shlex.split(command.replace("my.conf", str(path)))
     assert arguments[:4] == ["$", "ANABRANCH_HZ=20", "anabranch", "config"]
-    result = CliRunner().invoke(main.command, arguments[3:], env={"ANABRANCH_HZ": "20"})
+    result = CliRunner().invoke(group.command, arguments[3:], env={"ANABRANCH_HZ": "20"})
     assert result.output.replace(f"{path}:", "my.conf:") == expected
 
 
@@ -243,6 +243,6 @@ def example(folder: Path) -> Path:
     ],
 )
 def test_help_is_there(arguments: list[str]) -> None:
-    result = CliRunner().invoke(main.command, [*arguments, "--help"], prog_name="anabranch")
+    result = CliRunner().invoke(group.command, [*arguments, "--help"], prog_name="anabranch")
     assert result.exit_code == 0
     assert result.output.startswith("Usage: anabranch")

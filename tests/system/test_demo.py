@@ -15,7 +15,7 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from tests.support.inspection import has_proc, processes_that_name, wait_until
 from tests.support.servers import AnabranchServer
 from tests.support.terminal import Terminal

@@ -20,7 +20,7 @@ import redis
 import trustme
 from click.testing import CliRunner, Result
 
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from anabranch.rdb.file import RdbFile
 from tests.conftest import require_redis
 from tests.support.inspection import info, wait_until

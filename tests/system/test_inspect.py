@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from tests.support.servers import AnabranchServer
 from tests.support.terminal import Terminal
 

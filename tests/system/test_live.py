@@ -16,8 +16,8 @@ import redis
 from click.testing import CliRunner, Result
 
 from anabranch.cli.address import Address
+from anabranch.cli.group import command
 from anabranch.cli.live.tail import _Follower
-from anabranch.cli.main import command
 from anabranch.cli.transfer.client import connect
 from anabranch.testing import Cluster, Server
 from tests.support.inspection import wait_until

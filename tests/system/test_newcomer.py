@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from tests.support.inspection import wait_until
 from tests.support.region_processes import dict_of
 from tests.support.servers import AnabranchServer, free_port

@@ -11,7 +11,7 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from anabranch.oplog.manifest import read_manifest
 from anabranch.server.disk import Directory
 from tests.support.inspection import mistakes, wait_until

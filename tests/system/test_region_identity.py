@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from tests.support.inspection import info, wait_until
 from tests.support.servers import AnabranchServer, ServerFailed, free_port, regions_in, server_in
 from tests.support.wire import Reply

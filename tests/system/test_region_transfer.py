@@ -15,7 +15,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from anabranch.rdb.file import RdbFile
 from anabranch.rdb.payload import decode_body
 from anabranch.rdb.values import Value

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["INTERRUPTED", "end_as_ctrl_c", "undisturbed"]
+__all__ = ["INTERRUPTED", "end_as_ctrl_c", "ended_by_ctrl_c", "undisturbed"]
 
 INTERRUPTED: Final = 130
 """The exit code of a command that was interrupted before it had done its work."""
@@ -18,6 +18,21 @@ def end_as_ctrl_c() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, signal.default_int_handler)
+
+
+@contextmanager
+def ended_by_ctrl_c() -> Iterator[None]:
+    """In a block, Ctrl-C ends the process at once and without a word, as SIGTERM does.
+
+    For imports: a :class:`KeyboardInterrupt` in the middle of one shows a traceback, or is lost.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.cli.interrupts import ended_by_ctrl_c
 from anabranch.config.load import load
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.errors import ConfigError
@@ -113,7 +114,8 @@ def command(ctx: click.Context) -> None:
         print(f"anabranch: {problem}", file=sys.stderr)
         ctx.exit(1)
     try:
-        status = import_module("anabranch.server.app").run_server(loaded)
+        with ended_by_ctrl_c():  # until the server handles the signal itself
+            status = import_module("anabranch.server.app").run_server(loaded)
     except ConfigError as problem:
         print(f"anabranch: {loaded.located(str(problem))}", file=sys.stderr)
         status = 1

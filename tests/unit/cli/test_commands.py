@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from anabranch.cli import serve
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from anabranch.config.settings import ROWS
 from anabranch.simulator.cases import CASES, RARE_CASES, meaning
 from anabranch.version import REDIS_VERSION, __version__
@@ -135,7 +135,7 @@ def test_simulate_explains_what_it_counted() -> None:
     assert all(meaning(name) for name in (*CASES, *RARE_CASES))
 
 
-@pytest.mark.parametrize("module", ["anabranch", "anabranch.cli.main", "anabranch.cli.serve"])
+@pytest.mark.parametrize("module", ["anabranch", "anabranch.cli.group", "anabranch.cli.serve"])
 def test_importing_the_command_line_loads_no_server(module: str) -> None:
     heavy = "{'asyncio', 'uvloop', 'ssl'}"
     code = f"import sys, {module}; print(sorted({heavy}.intersection(sys.modules)))"

@@ -13,7 +13,7 @@ import redis
 from click.testing import CliRunner
 
 from anabranch.cli.address import Address
-from anabranch.cli.main import command
+from anabranch.cli.group import command
 from anabranch.cli.transfer.carry import carry, select
 from anabranch.cli.transfer.client import message, rdb_version_of
 from anabranch.cli.transfer.record import Counts, Item, Record, Selection, TransferFailed

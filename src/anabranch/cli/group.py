@@ -1,0 +1,78 @@
+"""The ``anabranch`` command as a group of sub-commands.
+
+A sub-command's module is imported only when it is called, so that the others do not pay for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from anabranch.cli.interrupts import ended_by_ctrl_c
+from anabranch.version import __version__
+
+__all__ = ["command"]
+
+_SUBCOMMANDS = {
+    "serve": "Run the server.",
+    "demo": "See several regions diverge and converge, with live traffic.",
+    "cluster": "Run several regions on this machine; cut, kill and heal them.",
+    "top": "Show regions and the busiest streams, live.",
+    "tail": "Follow entries of all regions; none are left out.",
+    "groups": "Show consumer groups: lag, pending entries, age of the oldest.",
+    "pending": "Show, release or move pending entries of a group.",
+    "load": "Make traffic of a given shape and measure it.",
+    "region": "Salvage the data that only a removed region had.",
+    "config": "Show the settings that a start would have, and their sources.",
+    "health": "Check that a server answers; exit with 0 or 1.",
+    "import": "Import keys from an RDB file or a running Redis into a server.",
+    "export": "Write the keys of a server to an RDB file or another server.",
+    "inspect": "Inspect the files of a log, also when the server is down; cut damaged ones.",
+    "restore": "Mark files that were put back from a backup, for a region to start from.",
+    "simulate": "Run clusters in virtual time with faults, and check invariants.",
+    "spark": "Pipelines on Apache Spark, and a check of the installation.",
+    "version": "Show versions.",
+}
+_MODULES = {
+    "import": "import_",
+    "top": "live.top",
+    "tail": "live.tail",
+    "groups": "live.groups",
+    "pending": "live.pending",
+    "load": "live.load",
+}
+"""Modules whose name differs from that of their sub-command."""
+
+
+class _Lazy(click.Group):
+    """Sub-commands by module name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order for newcomers."""
+        return list(_SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import the module of the sub-command."""
+        if name not in _SUBCOMMANDS:
+            return None
+        with ended_by_ctrl_c():
+            module = import_module(f"anabranch.cli.{_MODULES.get(name, name)}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list above, without imports."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUBCOMMANDS.items()))
+
+
+@click.group(
+    cls=_Lazy,
+    help="A stream server that speaks the Redis protocol.",
+    epilog="'anabranch COMMAND --help' describes a command.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, "-v", "--version", prog_name="anabranch")
+def command() -> None:
+    """The group itself has nothing to do."""
