@@ -436,6 +436,22 @@ def test_databases_that_the_target_does_not_have(ours: AnabranchServer, tmp_path
     assert all("out of range" in one["reason"] for one in facts["refused"])
 
 
+def test_a_database_that_an_end_lacks_is_an_error(
+    ours: AnabranchServer, theirs: RedisServer, tmp_path: Path
+) -> None:
+    for words in (
+        ["import", saved(theirs), "--db", 99, "-p", ours.port],
+        ["import", url(theirs, 99), "-p", ours.port],
+        ["export", tmp_path / "out.rdb", "--db", 99, "-p", ours.port],
+        ["export", url(theirs), "--db", 99, "-p", ours.port],
+    ):
+        result = run(*words)
+        assert result.exit_code == 1, result.output
+        assert "database 99: DB index is out of range" in result.stderr
+        assert "'databases'" in result.stderr
+    assert not (tmp_path / "out.rdb").exists()
+
+
 def test_a_damaged_file_changes_nothing(
     ours: AnabranchServer, theirs: RedisServer, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import click
 
 from anabranch.cli.address import Address, is_url, server_options
 from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
+from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_target import FileTarget
 from anabranch.cli.transfer.live_target import LiveTarget
 from anabranch.cli.transfer.scan import ScanSource
@@ -81,6 +82,8 @@ def command(
     summary = Summary("exported", str(here), shown, dry_run=dry_run)
 
     def transfer() -> None:
+        for server in filter(None, (here, there)):
+            require_databases(server, selection.databases)
         source = ScanSource(here, selection)
         if there is None:
             version = rdb_version or RDB_VERSION_MIN

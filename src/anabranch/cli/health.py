@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from anabranch.cli.address import Address, Refused, ask, server_options
+from anabranch.cli.remedies import message
 
 __all__ = ["command"]
 
@@ -38,7 +39,7 @@ def command(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     try:
         reply = _ping(address)
     except (OSError, Refused) as problem:
-        reason = str(problem) or type(problem).__name__
+        reason = message(problem, address)
         if as_json:
             print(json.dumps({"healthy": False, "reason": reason}))
         else:
@@ -53,11 +54,17 @@ def _ping(address: Address) -> str:
     with address.open() as sock, sock.makefile("rb", buffering=0) as replies:
         answer = ask(sock, replies, ["PING"])
         if answer != "+PONG":
-            raise Refused(answer.lstrip("-") or "the connection was closed")
+            raise Refused(_meaning(answer))
         awaited = _awaited(sock, replies)
     if awaited:
         raise Refused(f"this region is new to its cluster and waits for {awaited}")
     return "PONG"
+
+
+def _meaning(answer: str) -> str:
+    if answer and answer[0] not in "-+":
+        return f"what answers does not speak the Redis protocol: {answer}"
+    return answer.lstrip("-") or "the connection was closed"
 
 
 def _awaited(sock: socket.socket, replies: socket.SocketIO) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 import click
 
 from anabranch.cli.address import Address, Refused, is_url, server_options
+from anabranch.cli.remedies import message
 from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
+from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_source import file_source
 from anabranch.cli.transfer.live_target import LiveTarget
 from anabranch.cli.transfer.record import Selection, Source, TransferFailed
@@ -89,6 +91,8 @@ def command(
             opened: Source | None = None
             if there is None:
                 opened = open_ends.enter_context(closing(file_source(source)))
+            for server in filter(None, (there, here)):
+                require_databases(server, selection.databases)
             target = open_ends.enter_context(
                 closing(
                     LiveTarget(
@@ -116,4 +120,4 @@ def _live(address: Address, selection: Selection, *, scan: bool) -> Source:
     try:
         return ScanSource(address, selection)
     except OSError as problem:
-        raise TransferFailed(f"{address}: {problem}") from None
+        raise TransferFailed(f"{address}: {message(problem, address)}") from None

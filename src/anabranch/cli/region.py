@@ -12,8 +12,8 @@ import redis
 
 from anabranch.cli.address import Address
 from anabranch.cli.inspect_files import Failed, lines_of_failure
+from anabranch.cli.remedies import message
 from anabranch.cli.salvage import Cluster, Lost, bring_back, lost_in, noted, remember_done
-from anabranch.cli.transfer.client import message
 from anabranch.errors import AnabranchError
 
 __all__ = ["command"]

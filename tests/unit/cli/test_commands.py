@@ -17,6 +17,7 @@ from anabranch.cli.group import command
 from anabranch.config.settings import ROWS
 from anabranch.simulator.cases import CASES, RARE_CASES, meaning
 from anabranch.version import REDIS_VERSION, __version__
+from tests.unit.cli.test_address import answering
 
 
 @pytest.fixture(autouse=True)
@@ -117,10 +118,19 @@ def test_config_ends_with_1_when_a_start_would_be_refused() -> None:
 def test_health_says_why_not(unused_port: int) -> None:
     result = run("health", "-p", str(unused_port))
     assert result.exit_code == 1
-    assert f"127.0.0.1:{unused_port}" in result.stderr
-    assert "refused" in result.stderr.lower()
+    assert result.stderr == (
+        f"anabranch: 127.0.0.1:{unused_port}: Connection refused: no server listens there, "
+        "-h and -p name another one\n"
+    )
     result = run("health", "-p", str(unused_port), "--json")
     assert json.loads(result.stdout)["healthy"] is False
+
+
+def test_health_tells_a_server_of_another_protocol() -> None:
+    with answering([b"HTTP/1.1 400 Bad Request\r\n"]) as (port, _):
+        result = run("health", "-p", str(port))
+    assert result.exit_code == 1
+    assert "does not speak the Redis protocol: HTTP/1.1 400 Bad Request" in result.stderr
 
 
 def test_simulate_explains_what_it_counted() -> None:

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from anabranch.cli.address import Address
 from anabranch.cli.group import command
+from anabranch.cli.remedies import message
 from anabranch.cli.transfer.carry import carry, select
-from anabranch.cli.transfer.client import message, rdb_version_of
+from anabranch.cli.transfer.client import rdb_version_of
 from anabranch.cli.transfer.record import Counts, Item, Record, Selection, TransferFailed
 from anabranch.cli.transfer.summary import Summary, safe, shown
 from anabranch.rdb.payload import decode_body, encode_body

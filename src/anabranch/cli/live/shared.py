@@ -16,7 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from anabranch.cli.address import Address, server_options
-from anabranch.cli.transfer.client import connect, message
+from anabranch.cli.remedies import message
+from anabranch.cli.transfer.client import connect
 
 __all__ = [
     "BYTES", "Regions", "age", "fields_of", "fitting", "json_option", "on_server", "print_json",

@@ -28,7 +28,7 @@ from anabranch.cli.live.shared import (
     running,
     shown,
 )
-from anabranch.cli.transfer.client import message
+from anabranch.cli.remedies import message
 from anabranch.keyspace.replica import ALONE, region_of
 from anabranch.keyspace.vector_token import read_token
 from anabranch.stream.entry_id import parse

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from anabranch.cli.address import CONNECT_SECONDS_MAX, Address
+from anabranch.cli.remedies import message
 from anabranch.cli.transfer.record import TransferFailed
 from anabranch.rdb.payload import RDB_VERSION
 
-__all__ = ["connect", "message", "payload_bytes_max", "rdb_version_of"]
+__all__ = ["connect", "payload_bytes_max", "rdb_version_of", "require_databases"]
 
 _BULK_BYTES_DEFAULT = 512 << 20
 
@@ -52,37 +54,6 @@ def connect(address: Address, db: int) -> Any:
     return redis.Redis(host=address.host, port=address.port, **options)
 
 
-_CONNECTING: Final = re.compile(r"^Error -?\d+ connecting to \S+ ")
-"""The text that redis-py puts before the reason of the system; the address is named anyway."""
-
-_CURES: Final = (
-    ("Authentication required", "give -a PASSWORD, and --user NAME, or set REDISCLI_AUTH"),
-    ("invalid username-password pair", "check -a, --user and REDISCLI_AUTH"),
-    ("has no permissions", "ACL SETUSER on the server allows more, --user names another user"),
-    ("Connection refused", "no server listens there, -h and -p name another one"),
-    ("Name or service not known", "-h names another host"),
-    ("unknown command 'AB.", "this is another server, and the command needs Anabranch"),
-)
-
-_CURES_OF_OTHER: Final = (
-    ("Authentication required", "put user:password@ into its URL, or set ANABRANCH_OTHER_AUTH"),
-    ("invalid username-password pair", "check its URL and ANABRANCH_OTHER_AUTH"),
-    ("has no permissions", "ACL SETUSER on the server allows more, its URL names the user"),
-    ("Connection refused", "no server listens where the URL says"),
-    ("Name or service not known", "check the host of the URL"),
-)
-"""For the side of a transfer that a URL names."""
-
-
-def message(problem: Exception, address: Address | None = None) -> str:
-    """The error and, if there is one, its remedy, on one line."""
-    cures = _CURES_OF_OTHER if address is not None and address.is_other else _CURES
-    text = " ".join(str(problem).split()) or type(problem).__name__
-    text = _CONNECTING.sub("cannot connect: ", text)
-    cure = next((cure for sign, cure in cures if sign in text), None)
-    return text if cure is None else f"{text.rstrip('.')}: {cure}"
-
-
 def rdb_version_of(client: Any, address: Address) -> int:
     """The newest RDB version that the server reads, by the Redis version it claims."""
     try:
@@ -106,3 +77,15 @@ def payload_bytes_max(client: Any) -> int:
         return int(client.config_get("proto-max-bulk-len")["proto-max-bulk-len"])
     except (redis.ResponseError, KeyError, ValueError):
         return _BULK_BYTES_DEFAULT
+
+
+def require_databases(address: Address, databases: Iterable[int]) -> None:
+    """Raise :class:`TransferFailed` if a server lacks one of these databases."""
+    for db in sorted(databases):
+        try:
+            with connect(address, db) as client:
+                client.ping()
+        except redis.exceptions.NoPermissionError:
+            continue  # for PING: the database was selected
+        except redis.RedisError as problem:
+            raise TransferFailed(f"{address}: database {db}: {message(problem, address)}") from None

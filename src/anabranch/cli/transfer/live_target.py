@@ -7,7 +7,8 @@ from typing import Any, Final
 import redis
 
 from anabranch.cli.address import Address
-from anabranch.cli.transfer.client import connect, message, payload_bytes_max, rdb_version_of
+from anabranch.cli.remedies import message
+from anabranch.cli.transfer.client import connect, payload_bytes_max, rdb_version_of
 from anabranch.cli.transfer.record import Item, TransferFailed
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import frame

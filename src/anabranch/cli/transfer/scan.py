@@ -14,7 +14,8 @@ from typing import Any
 import redis
 
 from anabranch.cli.address import Address
-from anabranch.cli.transfer.client import connect, message
+from anabranch.cli.remedies import message
+from anabranch.cli.transfer.client import connect
 from anabranch.cli.transfer.record import Record, Selection, TransferFailed
 from anabranch.rdb.errors import PayloadChecksumError
 from anabranch.rdb.kinds import SUPPORTED

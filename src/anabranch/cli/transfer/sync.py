@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from anabranch.cli.address import Address, Refused, ask
 from anabranch.cli.progress import Progress
+from anabranch.cli.remedies import message
 from anabranch.cli.transfer.file_source import FileSource, verified
 from anabranch.cli.transfer.record import TransferFailed
 
@@ -37,7 +38,7 @@ def sync_source(address: Address) -> FileSource:
             coming = _coming(sock, head, str(address))
             return _received(coming)
     except OSError as problem:
-        raise TransferFailed(f"{address}: {problem}") from None
+        raise TransferFailed(f"{address}: {message(problem, address)}") from None
 
 
 def _head(sock: socket.socket) -> str:
