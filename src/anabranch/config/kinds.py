@@ -23,6 +23,7 @@ __all__ = [
     "Kind",
     "Lines",
     "Memory",
+    "Name",
     "Octal",
     "OutputLimits",
     "SavePoints",
@@ -219,6 +220,22 @@ class Text(Kind):
     def allowed(self) -> str:
         """Anything."""
         return "text"
+
+
+class Name(Text):
+    """A text that people can read."""
+
+    def parse(self, words: Sequence[str]) -> str:
+        """As given."""
+        value = super().parse(words)
+        if value and (not value.isprintable() or value.isspace()):
+            raise ValueError("argument must be a name that can be read, or empty")
+        return value
+
+    @property
+    def allowed(self) -> str:
+        """In words."""
+        return "a name that can be read"
 
 
 class FolderName(Text):

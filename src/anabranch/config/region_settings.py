@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.config.kinds import Addresses, Choice, Integer, Memory, Secret, Text, Words, YesNo
+from anabranch.config.kinds import (
+    Addresses,
+    Choice,
+    Integer,
+    Memory,
+    Name,
+    Secret,
+    Text,
+    Words,
+    YesNo,
+)
 from anabranch.config.rows import row
 
 __all__ = ["GOSSIP_PORT_ABOVE", "RegionSettings"]
@@ -22,7 +32,7 @@ class RegionSettings:
         sentence="Number of this region in an Active-Active cluster; 0 is a server on its own.",
     )
     region_name: str = row(
-        Text(), "", group="regions", immutable=True,
+        Name(), "", group="regions", immutable=True,
         sentence="Name of this region; region and its number unless set.",
     )
     cluster_create: bool = row(

@@ -8,6 +8,7 @@ __all__ = [
     "PayloadChecksumError",
     "PayloadError",
     "PayloadFormatError",
+    "PayloadKindError",
     "PayloadSizeError",
     "RdbFileError",
 ]
@@ -29,6 +30,14 @@ class PayloadFormatError(PayloadError):
 
     RESTORE: "Bad data format". The text of the error is for logs and ``inspect``.
     """
+
+
+class PayloadKindError(PayloadFormatError):
+    """The value is of a type that Redis has and this server has not."""
+
+    def __init__(self, kind: str, type_byte: int) -> None:
+        self.kind = kind
+        super().__init__(f"{kind} (type {type_byte}) is not supported")
 
 
 class PayloadSizeError(PayloadFormatError):

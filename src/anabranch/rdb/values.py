@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from anabranch.rdb import intset, listpack, ziplist
-from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.errors import PayloadFormatError, PayloadKindError
 from anabranch.rdb.kinds import KINDS
 from anabranch.rdb.lengths import ITEM_BYTES, Cursor, length_bytes, string_bytes
 from anabranch.rdb.stream_codec import decode_steps, encode_stream
@@ -71,7 +71,7 @@ def decode_value_steps(
     if type_byte in _SET_READERS:
         return (yield from _set(cursor, _SET_READERS[type_byte]))
     if type_byte in KINDS:
-        raise PayloadFormatError(f"{KINDS[type_byte]} (type {type_byte}) is not supported")
+        raise PayloadKindError(KINDS[type_byte], type_byte)
     raise PayloadFormatError(f"unknown value type {type_byte}")
 
 

@@ -45,6 +45,13 @@ UNANSWERED: Final = frozenset({0, Reason.STOPPING, Reason.SILENT})
 """Reasons for which the end of a handshake is the same as no answer; 0 is a lost connection."""
 
 
+NO_REGION: Final = (
+    "no region has answered there. join names the gossip port of a region, which is its port plus "
+    "10000 unless gossip-port is set; and tls-replication must be the same in both"
+)
+"""The remedy if a connection was made and nothing but silence came."""
+
+
 class Sessions:
     """Begins and ends the sessions of one region. Times are in ms of a clock that never jumps."""
 
@@ -217,6 +224,8 @@ class Sessions:
                 links.report_once("unreachable", region, now_ms, region=region, name=name, why=why)
             self.dialler.wait(session.dialled, now_ms, retry_after_ms)
             if reason in UNANSWERED:
+                if session.stage is Stage.WELCOME and reason != Reason.STOPPING:
+                    why = f"{why}: {NO_REGION}"
                 self.dialler.record_failure(session.dialled, now_ms, why)
 
     def _report_refusal(

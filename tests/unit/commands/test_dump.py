@@ -90,6 +90,11 @@ def test_options(h: Harness) -> None:
         (("k", "0", ""), "ERR DUMP payload version or checksum are wrong"),
         (("k", "0", "x" * 30), "ERR DUMP payload version or checksum are wrong"),
         (("k", "0", b"\x63" + bytes(10)), "ERR Bad data format"),
+        (
+            ("k:1", "0", b"\x0d" + bytes(10)),
+            "ERR Bad data format: key 'k:1' is of type hash, and this server has only streams, "
+            "strings, lists and sets",
+        ),
         (("k", "0", "", "IDLETIME", "-1"), "ERR Invalid IDLETIME value, must be >= 0"),
         (("k", "0", "", "FREQ", "256"), "ERR Invalid FREQ value, must be >= 0 and <= 255"),
         (("k", "0", "", "IDLETIME"), "ERR syntax error"),

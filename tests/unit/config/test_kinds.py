@@ -10,12 +10,21 @@ from anabranch.config.kinds import (
     EventClasses,
     Integer,
     Memory,
+    Name,
     Octal,
     OutputLimits,
     SavePoints,
     Words,
     YesNo,
 )
+
+
+def test_a_name_can_be_read() -> None:
+    for text in ("", "eu", "eu west", "são-paulo"):
+        assert Name().parse([text]) == text
+    for text in (" ", " \u00a0 ", "eu\nrole:replica", "e\x1b[31mu"):
+        with pytest.raises(ValueError, match="a name that can be read"):
+            Name().parse([text])
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,17 @@ def test_a_region_joins_through_the_first_seed_that_answers() -> None:
     world.run_until(lambda: three.local.cluster_id == "c", 5000)
 
 
+def test_an_address_where_no_region_answers_gets_a_remedy() -> None:
+    world = World()
+    three = world.region(3, join=[("nowhere", 1)])
+    for number, lost in enumerate((three.link_down, lambda _: world.run(6000)), 1000):
+        three.link_up(number, ("nowhere", 1))
+        lost(number)
+        told = three.local.noted("join_failed")[-1]
+        assert told["reason"].startswith(("the connection was lost: ", "nothing was heard for"))
+        assert "no region has answered there. join names the gossip port" in told["reason"]
+
+
 def test_who_joins_without_the_secret_learns_nothing() -> None:
     world = World()
     world.cluster(2, secret=b"s")

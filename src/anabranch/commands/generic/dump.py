@@ -10,7 +10,12 @@ from anabranch.effects.prepare import rewriting
 from anabranch.effects.restoring import value_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
-from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError, PayloadSizeError
+from anabranch.rdb.errors import (
+    PayloadChecksumError,
+    PayloadFormatError,
+    PayloadKindError,
+    PayloadSizeError,
+)
 from anabranch.rdb.payload import encode_small_payload, encode_stream_payload
 from anabranch.resp.encode import OK, null
 from anabranch.scheduling import Steps, in_one_go
@@ -22,6 +27,9 @@ __all__ = ["dump", "payload_of", "restore"]
 _BUSY = "BUSYKEY Target key name already exists."
 _BAD_CHECKSUM = "ERR DUMP payload version or checksum are wrong"
 _BAD_FORMAT = "ERR Bad data format"
+_KINDS_HERE = "streams, strings, lists and sets"
+_SHOWN_MAX = 128
+"""Bytes of a key in the text of an error."""
 _BAD_TTL = "ERR Invalid TTL value, must be >= 0"
 _BAD_IDLETIME = "ERR Invalid IDLETIME value, must be >= 0"
 _BAD_FREQ = "ERR Invalid FREQ value, must be >= 0 and <= 255"
@@ -142,6 +150,8 @@ def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[b
         raise CommandError(_BAD_CHECKSUM) from None
     except PayloadSizeError as problem:
         raise CommandError(f"{_BAD_FORMAT}: {problem}") from None
+    except PayloadKindError as problem:
+        raise _not_here(key, problem.kind) from None
     except PayloadFormatError:
         raise CommandError(_BAD_FORMAT) from None
     with rewriting(ctx.effects, value, effect.db, key) as prepare:
@@ -150,6 +160,12 @@ def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[b
     if ctx.effects.mode.rewrites:  # otherwise the key has this value
         ctx.keyspace.deferred_free.defer(value)
     return reply
+
+
+def _not_here(key: bytes, kind: str) -> CommandError:
+    """MIGRATE of another server moves many keys, so the text names the key."""
+    text = f"{_BAD_FORMAT}: key '%b' is of type {kind}, and this server has only {_KINDS_HERE}"
+    return CommandError(text.encode() % texts.shown(key)[:_SHOWN_MAX])
 
 
 def _bind(
