@@ -171,6 +171,26 @@ def test_a_hidden_page_gives_its_connection_back(site: Site, visit: Visit) -> No
     visitor.until(serving)
 
 
+@pytest.mark.parametrize(
+    ("token", "why"), [("%", "is not the one"), ("%E2%82%AC", "cannot be sent")]
+)
+def test_a_token_in_the_address_that_is_none(
+    site: Site, visit: Visit, token: str, why: str
+) -> None:
+    site.client.acl_setuser(
+        "ann", enabled=True, passwords=["+pw"], keys=["*"], categories=["+@all"]
+    )
+    visitor = visit(site.port, token=token)
+    visitor.until("() => document.getElementById('who').textContent === 'not signed in'")
+    assert why in visitor.page.inner_text("#health")
+    visitor.page.click("#sign")
+    visitor.page.fill("#user", "ann")
+    visitor.page.fill("#password", "pw")
+    visitor.page.click("#login button[value=ok]")
+    visitor.until("() => document.getElementById('who').textContent === 'signed in as ann'")
+    site.client.acl_deluser("ann")
+
+
 def test_a_wrong_password_is_tried_once(site: Site, visit: Visit) -> None:
     site.client.acl_setuser(
         "ann", enabled=True, passwords=["+pw"], keys=["*"], categories=["+@all"]

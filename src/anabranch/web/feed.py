@@ -40,9 +40,6 @@ __all__ = ["Feed"]
 BEAT_S: Final = 0.25
 BEATS_PER_STATUS: Final = 4
 STREAMS_SHOWN: Final = 12
-RULES_MAX: Final = 32
-"""Users with different rules whose summaries are kept."""
-
 SUMS: Final = (
     *("length", "added_rate", "delivered_rate", "acknowledged_rate", "lag", "pending", "groups"),
 )
@@ -61,7 +58,8 @@ class Feed:
         self._status: dict[str, Any] = {}
         self._status_s = 0.0
         self._turn = asyncio.Lock()
-        self._seen: dict[bytes, tuple[int, dict[str, Any]]] = {}  # by the rules of a user
+        self._seen: dict[bytes, dict[str, Any]] = {}  # by the rules of a user
+        self._seen_survey = 0  # the survey whose summaries these are
         self.routes = [Route("/status.json", self._one), Route("/events", self._events)]
 
     def close(self) -> None:
@@ -136,14 +134,12 @@ class Feed:
 
     async def _streams(self, viewer: Viewer) -> dict[str, Any]:
         """The part about the streams that the user may see; computed once for each survey."""
-        rules = viewer.user.text()
-        known = self._seen.get(rules)
-        if known is None or known[0] != self.survey.count:
-            if len(self._seen) >= RULES_MAX:
-                self._seen.clear()
-            count = self.survey.count
-            known = self._seen[rules] = count, await in_slices(self._summary(viewer))
-        return known[1]
+        if self._seen_survey != self.survey.count:
+            self._seen, self._seen_survey = {}, self.survey.count
+        seen, rules = self._seen, viewer.user.text()
+        if rules not in seen:
+            seen[rules] = await in_slices(self._summary(viewer))
+        return seen[rules]
 
     def _summary(self, viewer: Viewer) -> Steps[dict[str, Any]]:
         visible = may_see(self._node.region, viewer.user)

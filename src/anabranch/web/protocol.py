@@ -8,7 +8,7 @@ answer is dropped unread.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h11
 from uvicorn.config import Config
@@ -94,11 +94,27 @@ class _Flow(FlowControl):
             self._resumed()
 
 
+class _State(h11.Connection):
+    """The state of a connection, which closes behind an answer that came before the whole request.
+
+    h11 does not learn of the header: then uvicorn would close the socket before the client has
+    read the answer.
+    """
+
+    def send(self, event: Any) -> Any:
+        output = super().send(event)
+        is_early = isinstance(event, h11.Response) and self.their_state is h11.SEND_BODY
+        if output and is_early and b"\r\nconnection: close" not in output.lower():
+            return output.removesuffix(b"\r\n") + b"Connection: close\r\n\r\n"
+        return output
+
+
 class HttpConnection(H11Protocol):
     """A request must arrive within ``handshake-timeout``, or its connection is closed."""
 
     def __init__(self, all_: Connections, left: Callable[[], None]) -> None:
         super().__init__(all_.config, all_.state, {}, asyncio.get_running_loop())
+        self.conn = _State(h11.SERVER, HEAD_BYTES_MAX - 1)
         self.logger = all_.logger
         self.access_log = False
         self._request_s = all_.request_s

@@ -220,6 +220,22 @@ async def test_a_body_that_cannot_be_read_is_no_internal_error(app: Callable[...
     assert not peer.errors.found
 
 
+async def test_an_answer_before_the_body_says_that_the_connection_closes() -> None:
+    for words, is_told in ((POST, True), (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", False)):
+        peer = Peer(deaf)
+        peer.send(words)
+        await peer.settle()
+        head = peer.transport.sent.lower().partition(b"\r\n\r\n")[0]
+        assert (b"connection: close" in head.split(b"\r\n")) is is_told
+        assert peer.transport.sent.endswith(b"\r\n\r\nok")
+        assert peer.transport.has_ended is is_told
+        assert not peer.transport.closing, "the client may not have read the answer"
+    peer = Peer(deaf)
+    peer.send(POST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    await peer.settle()
+    assert peer.transport.sent.lower().count(b"connection: close") == 1
+
+
 async def test_a_client_that_leaves_is_forgotten() -> None:
     peer = Peer(patient)
     peer.send(POST + READ)

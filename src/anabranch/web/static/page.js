@@ -65,7 +65,9 @@ const say = (text) => { $("spoken").textContent = text; };
 /* -- who asks -- */
 let credentials = sessionStorage.getItem("anabranch") || "";
 if (location.hash.startsWith("#token=")) {
-  credentials = "Bearer " + decodeURIComponent(location.hash.slice(7));
+  let token = location.hash.slice(7);
+  try { token = decodeURIComponent(token); } catch { /* "%" stands for itself */ }
+  credentials = "Bearer " + token;
   sessionStorage.setItem("anabranch", credentials);
   history.replaceState(null, "", location.pathname + location.search);
 }
@@ -92,6 +94,8 @@ let state = null, running = null, heardAt = 0, watched = null, paused = false;
 const placeQuery = (place) => "db=" + place.db + "&" + (typeof place.key === "object" ? "key64=" + encodeURIComponent(place.key.b64) : "key=" + encodeURIComponent(place.key));
 async function connect() {
   if (running) running.abort();
+  running = null;
+  try { new Headers(headers()); } catch { return offline("the token has characters that cannot be sent", true); }
   const mine = running = new AbortController();
   while (running === mine) {
     try {
