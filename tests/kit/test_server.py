@@ -154,6 +154,8 @@ def test_the_next_calls_of_a_command_fail() -> None:
         client.xgroup_create("s", "g")
         with pytest.raises(ValueError, match="no command 'XAD'"):
             server.fail_next("XAD", "ERR no")
+        with pytest.raises(ValueError, match="no command ''"):
+            server.fail_next("", "ERR no")
 
 
 def test_flush_ends_what_a_test_has_set_up() -> None:
@@ -260,6 +262,18 @@ def test_a_full_disk_refuses_writes_and_a_free_one_takes_them() -> None:
             writer.join(10)
             assert not writer.is_alive()
             assert other.xlen("s") == 2
+
+
+def test_a_disk_that_is_free_takes_writes_at_once() -> None:
+    with Server(persist=True) as server:
+        for end_it in (server.disk.free, server.flush):
+            server.disk.full()
+            server.execute("XADD", "s", "*", "f", "v")  # notices it
+            with pytest.raises(CommandFailedError, match="MISCONF"):
+                server.execute("XADD", "s", "*", "f", "v")
+            end_it()
+            server.execute("XADD", "s", "*", "f", "v")
+            assert server.statistics()["aof_last_write_status"] == "ok"
 
 
 def test_shutdown_ends_it_and_start_begins_again() -> None:

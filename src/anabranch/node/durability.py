@@ -247,6 +247,12 @@ class Durability:
             self.on_progress()
         return log.end
 
+    def try_again(self) -> None:
+        """Write now what could not be written, if another attempt is still to come."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._try_again()
+
     def _try_again(self) -> None:
         self._retry = None
         self.commit()

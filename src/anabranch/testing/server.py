@@ -71,7 +71,7 @@ class Server(Startable):
         self.seed = secrets.randbelow(1 << 32) if seed is None else seed
         self.clock = clock or Clock()
         self._has_own_clock = clock is None
-        self.disk = Disk()
+        self.disk = Disk(self._write_again)
         self.host = HOST
         self.port = 0
         self.unix_path = ""
@@ -274,7 +274,7 @@ class Server(Startable):
 
         def arm(live: LiveServer) -> None:
             words = [word.encode() for word in command.lower().split()]
-            entry = live.region.dispatcher.find(words)
+            entry = live.region.dispatcher.find(words) if words else None
             if entry is None or entry.command.full_name != "|".join(command.lower().split()):
                 raise ValueError(f"there is no command {command!r}")
             function = entry.command.function
@@ -292,6 +292,10 @@ class Server(Startable):
             entry.function = fail
 
         self.call(arm)
+
+    def _write_again(self) -> None:
+        with suppress(RuntimeError):  # it is not running
+            self.call(lambda live: live.node.durability.try_again())
 
     def _look_at_time(self) -> None:
         with suppress(RuntimeError):  # it is not running
