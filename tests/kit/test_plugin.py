@@ -65,6 +65,15 @@ def test_it_fails(anabranch):
     assert anabranch.xlen("orders") == 2
 """
 
+FAILING_WITH_MUCH_DATA = """
+def test_it_fails(anabranch):
+    anabranch.set("large", "v" * 1_000_000)
+    anabranch.rpush("many", *range(1000))
+    for number in range(100):
+        anabranch.xadd("s", {"f": number}, id=f"{number + 1}-1")
+    assert False
+"""
+
 FAILING_WITH_FAULTS = """
 def test_it_fails(anabranch_server):
     anabranch_server.fail_next("INFO", "ERR not now")
@@ -103,6 +112,14 @@ def test_every_fixture_works_where_pytest_finds_the_plugin(tmp_path: Path) -> No
     done = run(tmp_path, SUITE, "--anabranch-set", "hz=42")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 passed" in done.stdout
+
+
+def test_the_report_of_much_data_is_short(tmp_path: Path) -> None:
+    done = run(tmp_path, FAILING_WITH_MUCH_DATA, **ALONE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "(1000000 characters)" in done.stdout
+    assert "more lines" in done.stdout
+    assert len(done.stdout) < 20_000
 
 
 def test_every_fixture_works_in_several_processes(tmp_path: Path) -> None:

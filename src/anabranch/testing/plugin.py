@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from pprint import pformat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,8 @@ __all__ = ["anabranch_client", "anabranch_proc"]
 
 _COMMANDS_SHOWN: Final = 30
 _LINES_SHOWN: Final = 60
+_CHARACTERS_SHOWN: Final = 200
+"""Of a value or a name."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -132,10 +135,29 @@ def _shown(server: Server) -> str:
     lines = [repr(server), "", "newest commands:", *server.commands[-_COMMANDS_SHOWN:]]
     if server.is_running:
         try:
-            data = pformat(server.dump(), width=100).splitlines()
+            data = pformat(_brief(server.dump()), width=100, sort_dicts=False).splitlines()
         except Exception as problem:
             data = [f"cannot be shown: {problem!r}"]
         lines += ["", "data:", *data[:_LINES_SHOWN]]
         if len(data) > _LINES_SHOWN:
             lines.append(f"... and {len(data) - _LINES_SHOWN} more lines")
     return "\n".join(lines)
+
+
+def _brief(value: Any) -> Any:
+    """The beginning of a dump: what is shown must not take longer than the test."""
+    if isinstance(value, str) and len(value) > _CHARACTERS_SHOWN:
+        return f"{value[:_CHARACTERS_SHOWN]}... ({len(value)} characters)"
+    if isinstance(value, dict):
+        items = islice(value.items(), _LINES_SHOWN)
+        first = {_brief(name): _brief(part) for name, part in items}
+        if len(value) > len(first):
+            first["..."] = f"{len(value) - len(first)} more"
+        return first
+    if isinstance(value, list | set | tuple):
+        parts = sorted(value) if isinstance(value, set) else value
+        first_parts = [_brief(part) for part in islice(parts, _LINES_SHOWN)]
+        if len(value) > len(first_parts):
+            first_parts.append(f"... {len(value) - len(first_parts)} more")
+        return type(value)(first_parts)
+    return value
