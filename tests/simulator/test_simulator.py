@@ -13,6 +13,7 @@ import pytest
 from anabranch.simulator.cases import CASES, RARE_CASES
 from anabranch.simulator.faults import FAULTS, drawn
 from anabranch.simulator.machine import Machine
+from anabranch.simulator.process import Process
 from anabranch.simulator.simulation import Outcome, Simulation, simulate, smallest
 from tests.simulator.faults import (
     MINUTES,
@@ -105,19 +106,32 @@ def test_damage_leaves_one_copy_of_the_data(minutes: float) -> None:
 
 
 def test_a_reply_may_wait_for_a_slow_sync_when_regions_agree() -> None:
-    faults = "partition,delay,duplicate,power,blackout,disk,membership,slices,retries"
-    run = Simulation(5100870, minutes=0.1, faults=faults.split(","))
-    waited: list[int] = []
-    drop_readings = run._drop_readings
+    run = Simulation(1, minutes=0.05, faults=[])
+    drained: list[Process] = []
+    waited: list[bool] = []
+    drain, drop_readings = run.checks.drain, run._drop_readings
 
-    def look() -> bool:
+    def drain_while_the_last_disk_is_slow(process: Process) -> None:
+        drain(process)
+        drained.append(process)
+        if len(drained) == len(run.machines):
+            process.region.settings.appendfsync = "everysec"
+            process.driver.least_work_ms = 20_000.0
+            words = [b"XADD", run.work.keys[0], b"*", b"f", b"v"]
+            process.happen(lambda: run.checks.command(process, words))
+            run.timeline.run_until(run.timeline.now_ms + 5000)  # replies wait from now on
+            process.happen(lambda: run._read(process, run._readers[0]))
+
+    def drop() -> bool:
         is_done = drop_readings()
         waited.append(not run.is_breaking and not is_done)
         return is_done
 
-    run._drop_readings = look  # type: ignore[method-assign]
+    run.checks.drain = drain_while_the_last_disk_is_slow  # type: ignore[method-assign]
+    run._drop_readings = drop  # type: ignore[method-assign]
     assert run.run().problem is None
     assert any(waited)
+    assert not run._readings
 
 
 def test_a_failure_is_cut_down_to_the_faults_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
