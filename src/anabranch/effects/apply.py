@@ -7,7 +7,7 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from anabranch.effects import (
@@ -102,6 +102,8 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
 }
 
 _APPLY: Final = {kind: row.apply for kind, row in EFFECTS.items()}
+_ADD: Final = kinds.Add  # a name of an interpreted module is looked up each time
+_ADD_RUN: Final = kinds.AddRun
 
 
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
@@ -113,13 +115,12 @@ def numbers_of(effect: kinds.Effect) -> int:
     """The count of effect numbers that an effect takes: one for each entry that it adds."""
     if effect.local:
         return 0
-    return len(effect.ids) if type(effect) is kinds.AddRun else 1
+    return len(effect.ids) if type(effect) is _ADD_RUN else 1
 
 
-def total_numbers(effects: Sequence[kinds.Effect]) -> int:
+def total_numbers(effects: list[kinds.Effect]) -> int:
     """The count of effect numbers that several effects take."""
-    if len(effects) == 1:
-        return numbers_of(effects[0])
-    if set(map(type, effects)) == {kinds.Add}:
-        return len(effects)
-    return sum(map(numbers_of, effects))
+    total = 0
+    for effect in effects:
+        total += 1 if type(effect) is _ADD else numbers_of(effect)
+    return total

@@ -8,8 +8,8 @@ share everything but the entries themselves, so they become one :class:`kinds.Ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, groupby
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, cast
 
@@ -196,8 +196,10 @@ def _tag(kind: type[kinds.Effect]) -> int:
 
 
 _KINDS: Final = {_tag(kind): kind for kind in EFFECTS}
+_TAGS: Final = {kind: tag for tag, kind in _KINDS.items()}
 _SPLIT: Final = {kind: _changes(kind, 0) for kind in EFFECTS}
 _JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in EFFECTS}
+_ADD: Final = kinds.Add
 _RUN_TAG: Final = _tag(kinds.AddRun)
 _SIZES_AT: Final = kinds.AddRun.__struct_fields__.index("sizes") + 1
 
@@ -207,46 +209,45 @@ _SIZES_AT: Final = kinds.AddRun.__struct_fields__.index("sizes") + 1
 
 def plain(effect: kinds.Effect) -> list[Any]:
     """One effect as an array."""
-    array = [_tag(type(effect)), *astuple(effect)]
-    for index, split in _SPLIT[type(effect)]:
+    kind = type(effect)
+    array = [_TAGS[kind], *astuple(effect)]
+    for index, split in _SPLIT[kind]:
         array[index] = split(array[index])
     return array
 
 
-def plain_effects(effects: Sequence[kinds.Effect]) -> list[list[Any]]:
+def plain_effects(effects: list[kinds.Effect]) -> list[list[Any]]:
     """Arrays of the effects, in order; neighbouring additions to one key become one array."""
-    if len(effects) == 1:
-        effect = effects[0]
-        return [_run_of_one(effect) if isinstance(effect, kinds.Add) else plain(effect)]
-    if set(map(type, effects)) == {kinds.Add}:  # a pipeline of XADD, or many connections of them
-        return _runs(cast(Sequence[kinds.Add], effects))
-    arrays = []
-    for kind, group in groupby(effects, type):
-        if kind is kinds.Add:
-            arrays += _runs(list(cast(Iterator[kinds.Add], group)))
-        else:
-            arrays += map(plain, group)
+    arrays: list[list[Any]] = []
+    low = 0  # all effects from here on are additions
+    for at, effect in enumerate(effects):
+        if type(effect) is not _ADD:
+            if low < at:
+                _add_runs(arrays, effects[low:at])
+            arrays.append(plain(effect))
+            low = at + 1
+    if low < len(effects):
+        _add_runs(arrays, effects[low:] if low else effects)
     return arrays
 
 
-def _run_of_one(add: kinds.Add) -> list[Any]:
-    fragment = add.fragment
-    return [
-        *(_RUN_TAG, add.db, add.key, runs_of([add.entry_id]), fragment),
-        *([len(fragment)], [add.weight], [0] if add.opens else [], add.position),
-    ]
-
-
-def _runs(adds: Sequence[kinds.Add]) -> list[list[Any]]:
+def _add_runs(arrays: list[list[Any]], adds: list[kinds.Effect]) -> None:
+    if len(adds) == 1:  # without columns: the log gets one for each XADD that comes alone
+        db, key, entry_id, fragment, weight, opens, position = astuple(adds[0])
+        ids = (entry_id >> SEQ_BITS, entry_id & MAX_SEQ, 1)
+        opened = (0,) if opens else ()
+        arrays.append(
+            [_RUN_TAG, db, key, ids, fragment, (len(fragment),), (weight,), opened, position]
+        )
+        return
     columns = list(zip(*map(astuple, adds), strict=True))  # the fields, each of all additions
     databases, keys = columns[0], columns[1]
     count = len(keys)
     if databases.count(databases[0]) == keys.count(keys[0]) == count:
-        return [_run(columns)]
-    return [
-        _run(list(zip(*map(astuple, run), strict=True)))
-        for _, run in groupby(adds, attrgetter("db", "key"))
-    ]
+        arrays.append(_run(columns))
+        return
+    for _, run in groupby(adds, attrgetter("db", "key")):
+        arrays.append(_run(list(zip(*map(astuple, run), strict=True))))
 
 
 def _run(columns: list[tuple[Any, ...]]) -> list[Any]:
@@ -257,9 +258,9 @@ def _run(columns: list[tuple[Any, ...]]) -> list[Any]:
         keys[0],
         runs_of(ids, ascend=True),
         b"".join(fragments),
-        list(map(len, fragments)),
+        [len(fragment) for fragment in fragments],
         weights,
-        list(compress(range(len(opens)), opens)),
+        [index for index, is_open in enumerate(opens) if is_open],
         positions[0],
     ]
 

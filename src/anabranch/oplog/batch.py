@@ -27,8 +27,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from librt.strings import read_i32_le, read_i64_le
-from xxhash import xxh3_64, xxh3_64_intdigest
+from librt.strings import (
+    BytesWriter,
+    read_i32_le,
+    read_i64_be,
+    read_i64_le,
+    write_i32_le,
+    write_i64_le,
+)
+from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
@@ -92,11 +99,15 @@ _EPOCH_AT: Final = 5
 _FIRST_AT: Final = 9
 _COUNT_AT: Final = 17
 _WALL_MS_AT: Final = 21
-_LOW_32: Final = (1 << 32) - 1  # a field of 32 bits is read with a sign
+# A field of 32 bits is read and written with a sign:
+_LOW_32: Final = (1 << 32) - 1
+_HIGHEST_OF_32: Final = 1 << 31
 _CHECKSUM: Final = struct.Struct("<Q")
+_BEGINNING: Final = MAGIC + bytes([BATCH_VERSION])
 _LARGE_BYTES: Final = 4096
 """From this size on copying a body costs more than a second call of the hash function."""
-HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
+_CHECKSUM_AT: Final = _HEADER.size
+HEADER_BYTES: Final = _CHECKSUM_AT + _CHECKSUM.size
 
 NUMBER_MAX: Final = (1 << 63) - 1
 """The greatest effect number, also in messages between regions."""
@@ -113,8 +124,8 @@ REPLICA_IDS_MAX: Final = 1 << 17
 _Edge = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Edges = Annotated[list[_Edge], msgspec.Meta(max_length=2 * REPLICA_IDS_MAX)]
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[_Edges, list[list[Any]]]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[_Edges, list[list[Any]]]).decode
 
 
 class BatchError(Exception):
@@ -203,19 +214,20 @@ def encode_batch(
     compressor: Compressor | None = None,
 ) -> bytes:
     """Encode effects as a batch; all of them are local, or none, as ``flags`` says."""
-    packed, body = pack(body_of(effects, dependencies), compressor)
+    listed = list(effects)
+    packed, body = pack(body_of(listed, dependencies), compressor)
     return batch_of(
         body,
         region=region,
         epoch=epoch,
         first=first,
-        count=total_numbers(effects),
+        count=total_numbers(listed),
         wall_ms=wall_ms,
         flags=flags | packed,
     )
 
 
-def body_of(effects: Sequence[kinds.Effect], dependencies: Sequence[int]) -> bytes:
+def body_of(effects: list[kinds.Effect], dependencies: Sequence[int]) -> bytes:
     """The body of a batch, before it is compressed."""
     return _encode((dependencies, plain_effects(effects)))
 
@@ -244,16 +256,26 @@ def pack(body: bytes, compressor: Compressor | None) -> tuple[int, bytes]:
 def _sealed(
     flags: int, region: int, epoch: int, first: int, count: int, wall_ms: int, body: bytes
 ) -> bytes:
-    header = _HEADER.pack(
-        MAGIC, BATCH_VERSION, flags, region, epoch, first, count, wall_ms, len(body)
-    )
-    if len(body) < _LARGE_BYTES:
-        checksum = xxh3_64_intdigest(header + body)
+    # Machine code writes the fields of _HEADER and _CHECKSUM without making objects.
+    size = len(body)
+    writer = BytesWriter()
+    writer.write(_BEGINNING)
+    writer.append(flags)
+    writer.append(region)
+    write_i32_le(writer, epoch - ((epoch & _HIGHEST_OF_32) << 1))
+    write_i64_le(writer, first)
+    write_i32_le(writer, count - ((count & _HIGHEST_OF_32) << 1))
+    write_i64_le(writer, wall_ms)
+    write_i32_le(writer, size - ((size & _HIGHEST_OF_32) << 1))
+    header = writer.getvalue()
+    if size < _LARGE_BYTES:
+        digest = xxh3_64_digest(header + body)
     else:
-        digest = xxh3_64(header)
-        digest.update(body)
-        checksum = digest.intdigest()
-    return b"".join((header, _CHECKSUM.pack(checksum), body))
+        state = xxh3_64(header)
+        state.update(body)
+        digest = state.digest()
+    write_i64_le(writer, read_i64_be(digest, 0))
+    return writer.getvalue() + body
 
 
 def wire_form(data: bytes) -> bytes:
@@ -280,7 +302,7 @@ def kept_form(data: bytes) -> bytes:
 
 def fingerprint(data: bytes) -> bytes:
     """The checksum of a batch in its :func:`wire_form`: distinguishes batches of equal numbers."""
-    return data[_HEADER.size : HEADER_BYTES]
+    return data[_CHECKSUM_AT:HEADER_BYTES]
 
 
 def saved_bytes(data: bytes) -> int:
@@ -300,8 +322,8 @@ def is_sound(data: bytes) -> bool:
     """Whether the checksum of a batch, of the size in its header, fits."""
     if not data.startswith(MAGIC):
         return False
-    (expected,) = _CHECKSUM.unpack_from(data, _HEADER.size)
-    return xxh3_64_intdigest(data[: _HEADER.size] + data[HEADER_BYTES:]) == int(expected)
+    (expected,) = _CHECKSUM.unpack_from(data, _CHECKSUM_AT)
+    return xxh3_64_intdigest(data[:_CHECKSUM_AT] + data[HEADER_BYTES:]) == int(expected)
 
 
 def batch_size(data: bytes, at: int) -> int | None:
@@ -340,9 +362,9 @@ def decode_batch(
     end = body_at + size
     if len(data) < end:
         raise BatchError("cut off")
-    (expected,) = _CHECKSUM.unpack_from(data, at + _HEADER.size)
+    (expected,) = _CHECKSUM.unpack_from(data, at + _CHECKSUM_AT)
     body = bytes(data[body_at:end])
-    found = xxh3_64_intdigest(bytes(data[at : at + _HEADER.size]) + body)
+    found = xxh3_64_intdigest(bytes(data[at : at + _CHECKSUM_AT]) + body)
     if found != expected:
         raise BatchError(f"checksum {found:016x} instead of {expected:016x}")
     if version != BATCH_VERSION or flags & ~_KNOWN_FLAGS:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Final
 
 from anabranch.compiling import mypyc_attr
@@ -15,6 +12,8 @@ from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, batch_of, bo
 from anabranch.oplog.compression import Compressor
 
 __all__ = ["Turn"]
+
+_ADD_RUN: Final = kinds.AddRun  # a name of an interpreted module is looked up each time
 
 BATCH_EFFECTS_MAX = 10_000  # not Final: tests of the compiled core lower it, too
 """The most effects of one batch; the turn continues in another batch."""
@@ -45,13 +44,14 @@ class Turn:
 
     def _dependencies(self) -> list[int]:
         """The applied effects of other replica IDs. No such effect is applied within a turn."""
-        replica = self._replica
-        return [
-            edge
-            for replica_id, number in sorted(replica.vector.items())
-            if replica_id != replica.own
-            for edge in (replica_id, number)
-        ]
+        vector, own = self._replica.vector, self._replica.own
+        others = [replica_id for replica_id in vector if replica_id != own]
+        others.sort()
+        edges = []
+        for replica_id in others:
+            edges.append(replica_id)
+            edges.append(vector[replica_id])
+        return edges
 
     def encode_ahead(self, effect: kinds.AddRun, *, compress: bool = True) -> None:
         """Make the batch body of an effect that will be recorded later.
@@ -70,44 +70,40 @@ class Turn:
         effects = self.effects
         if not effects:
             return []
-        compressor = self._compressor if compress else None
         dependencies = self._dependencies()
+        compressor = self._compressor if compress else None
         parts: list[_Part] = []
-        for is_local, some in _stretches(effects):
-            parts += _parts(is_local, some, () if is_local else dependencies, compressor)
-        counts = [total_numbers(part.effects) for part in parts]
-        taken = self._replica.vector.get(self._replica.own)
-        if taken is not None:  # they have their numbers already
-            self.next_number = taken - sum(counts) + 1
+        for some in _stretches(effects):
+            _add_parts(parts, some, dependencies, compressor)
+        replica = self._replica
         number = self.next_number
-        later = len(parts)
-        numbered_later = 0
-        for part in parts:
-            numbered_later += not part.is_local
+        taken = replica.vector.get(replica.own)
+        if taken is not None:  # they have their numbers already
+            number = taken + 1
+            for part in parts:
+                number -= part.count
+        followed = followed_by_numbered = 0
+        for part in reversed(parts):
+            part.flags |= followed
+            followed = CONTINUES
+            if not part.flags & LOCAL:
+                part.flags |= followed_by_numbered
+                followed_by_numbered = UNIT_CONTINUES
+        region, epoch = self.region, self.epoch
         batches = []
-        for part, count in zip(parts, counts, strict=True):
-            flags = part.flags
-            later -= 1
-            if later:
-                flags |= CONTINUES
-            if part.is_local:
-                flags |= LOCAL
-            else:
-                numbered_later -= 1
-                if numbered_later:
-                    flags |= UNIT_CONTINUES
+        for part in parts:
             batches.append(
                 batch_of(
                     part.body,
-                    region=self.region,
-                    epoch=self.epoch,
+                    region=region,
+                    epoch=epoch,
                     first=number,
-                    count=count,
+                    count=part.count,
                     wall_ms=wall_ms,
-                    flags=flags,
+                    flags=part.flags,
                 )
             )
-            number += count
+            number += part.count
         # Whatever fails before, for want of memory, has changed nothing and can be tried again.
         self.next_number = number
         effects.clear()
@@ -116,79 +112,62 @@ class Turn:
 
 @mypyc_attr(acyclic=True)
 class _Part:
-    """The effects of one batch."""
+    """One batch, before it gets its numbers."""
 
-    __slots__ = ("body", "effects", "flags", "is_local")
+    __slots__ = ("body", "count", "flags")
 
-    def __init__(
-        self, is_local: bool, effects: Sequence[kinds.Effect], flags: int, body: bytes
-    ) -> None:
-        self.is_local = is_local
-        self.effects = effects
+    def __init__(self, flags: int, body: bytes, count: int) -> None:
         self.flags = flags
-        """How the body is packed."""
         self.body = body
+        """The packed body."""
+        self.count = count
+        """The count of numbers that its effects take."""
 
 
-def _stretches(effects: list[kinds.Effect]) -> list[tuple[bool, Sequence[kinds.Effect]]]:
-    """Runs of local effects and runs of numbered effects, none longer than a batch."""
-    if len(effects) == 1:
-        return [(effects[0].local, effects)]
-    kinds_present: set[type[kinds.Effect]] = set(map(type, effects))
-    present = {kind.local for kind in kinds_present}
-    if len(present) == 1:
-        return _pieces(present.pop(), effects)
-    found: list[tuple[bool, Sequence[kinds.Effect]]] = []
-    for is_local, group in groupby(effects, attrgetter("local")):
-        found += _pieces(is_local, list(group))
+def _stretches(effects: list[kinds.Effect]) -> list[list[kinds.Effect]]:
+    """The effects of each batch: all local or none; an effect encoded ahead is alone."""
+    found: list[list[kinds.Effect]] = []
+    before = effects[0]
+    kind: type[kinds.Effect] = type(before)
+    low = 0
+    for at, effect in enumerate(effects):
+        if type(effect) is not kind or kind is _ADD_RUN or at - low >= BATCH_EFFECTS_MAX:
+            kind = type(effect)
+            if at > low and (
+                at - low >= BATCH_EFFECTS_MAX
+                or effect.local is not before.local
+                or _encoded(effect) is not None
+                or _encoded(before) is not None
+            ):
+                found.append(effects[low:at])
+                low = at
+        before = effect
+    found.append(effects[low:] if low else effects)
     return found
 
 
-def _parts(
-    is_local: bool,
-    effects: Sequence[kinds.Effect],
-    dependencies: Sequence[int],
-    compressor: Compressor | None,
-) -> list[_Part]:
-    """The batches of effects that are all local, or none; an effect encoded ahead is alone."""
-    if kinds.AddRun not in map(type, effects):
-        return _packed(is_local, effects, dependencies, compressor)
-    parts: list[_Part] = []
-    for encoded, group in groupby(effects, _encoded):
-        if encoded is not None:
-            parts.append(_Part(is_local, list(group), *encoded))
-        else:
-            parts += _packed(is_local, list(group), dependencies, compressor)
-    return parts
-
-
 def _encoded(effect: kinds.Effect) -> tuple[int, bytes] | None:
-    return effect.encoded if type(effect) is kinds.AddRun else None
+    """The batch that was made of an effect ahead."""
+    return effect.encoded if type(effect) is _ADD_RUN else None
 
 
-def _packed(
-    is_local: bool,
-    effects: Sequence[kinds.Effect],
-    dependencies: Sequence[int],
+def _add_parts(
+    parts: list[_Part],
+    effects: list[kinds.Effect],
+    dependencies: list[int],
     compressor: Compressor | None,
-) -> list[_Part]:
-    """Effects with their body; a body that is too long is halved until it fits."""
-    body = body_of(effects, dependencies)
-    if len(body) <= BATCH_BYTES_MAX or len(effects) == 1:
-        return [_Part(is_local, effects, *pack(body, compressor))]
-    middle = len(effects) // 2
-    return [
-        *_packed(is_local, effects[:middle], dependencies, compressor),
-        *_packed(is_local, effects[middle:], dependencies, compressor),
-    ]
-
-
-def _pieces(
-    is_local: bool, effects: list[kinds.Effect]
-) -> list[tuple[bool, Sequence[kinds.Effect]]]:
-    if len(effects) <= BATCH_EFFECTS_MAX:
-        return [(is_local, effects)]
-    return [
-        (is_local, effects[low : low + BATCH_EFFECTS_MAX])
-        for low in range(0, len(effects), BATCH_EFFECTS_MAX)
-    ]
+) -> None:
+    """Make a batch of effects; if it would be too long, they are halved until it fits."""
+    first = effects[0]
+    is_local = first.local
+    packed = _encoded(first)
+    if packed is None:
+        body = body_of(effects, () if is_local else dependencies)
+        if len(body) > BATCH_BYTES_MAX and len(effects) > 1:
+            middle = len(effects) // 2
+            _add_parts(parts, effects[:middle], dependencies, compressor)
+            _add_parts(parts, effects[middle:], dependencies, compressor)
+            return
+        packed = pack(body, compressor)
+    flags, body = packed
+    parts.append(_Part(flags | LOCAL if is_local else flags, body, total_numbers(effects)))

@@ -20,6 +20,7 @@ import struct
 from enum import IntEnum
 from typing import Final
 
+from librt.strings import BytesWriter, write_i32_le
 from xxhash import xxh3_64_digest
 
 __all__ = ["CHECKSUM_BYTES", "FrameType", "checksum", "framed"]
@@ -60,7 +61,10 @@ _BATCH: Final = int(FrameType.BATCH)
 def framed(frame_type: int, body: bytes) -> bytes:
     """A body, or a batch, as a frame."""
     if frame_type == _BATCH:
-        return _HEAD.pack(len(body) + 1, frame_type) + body
+        writer = BytesWriter()  # machine code writes the fields of _HEAD without making objects
+        write_i32_le(writer, len(body) + 1)
+        writer.append(frame_type)
+        return writer.getvalue() + body
     head = _HEAD.pack(len(body) + 1 + CHECKSUM_BYTES, frame_type)
     return b"".join((head, checksum(frame_type, body), body))
 
