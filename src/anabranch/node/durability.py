@@ -192,8 +192,9 @@ class Durability:
             )
             if self.on_taken is not None:
                 self.on_taken(batches, log.end + self._unwritten_bytes)
-            self._unwritten += batches
-            self._unwritten_bytes += sum(map(len, batches))
+            for batch in batches:
+                self._unwritten.append(batch)
+                self._unwritten_bytes += len(batch)
             self.replies.turn_ends(log.end + self._unwritten_bytes)
         if self._unwritten and not self.is_behind:
             self._write(log)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from anabranch.node.driver import Client, Driver
     from anabranch.region.turn import Turn
 
+    _Reply = tuple[Client, list[bytes]]
+
 __all__ = ["HeldReplies"]
 
 MANY_EFFECTS: Final = 128
@@ -49,8 +51,8 @@ class HeldReplies:
         """The present turn; None while effects are not recorded."""
         self.is_ending = False
         """Whether a commit is scheduled for the end of this turn."""
-        self._this_turn: list[tuple[Client, list[bytes]]] = []
-        self._held: deque[tuple[int, Client, list[bytes]]] = deque()
+        self._this_turn: list[_Reply] = []
+        self._held: deque[tuple[int, list[_Reply]]] = deque()  # the newest of each turn first
 
     def hold(self, client: Client, outbox: list[bytes]) -> list[bytes] | None:
         """Hold the replies in ``outbox`` until the effects before them are safe.
@@ -74,7 +76,7 @@ class HeldReplies:
             self._this_turn.append((client, parts))
             self.end_soon()
         else:
-            self._held.append((position, client, parts))
+            self._held.append((position, [(client, parts)]))
         return parts
 
     def _may_pass(self, client: Client) -> bool:
@@ -107,19 +109,26 @@ class HeldReplies:
 
     def turn_ends(self, position: int) -> None:
         """The effects of the present turn end at this position."""
-        self._held.extend((position, *each) for each in self._this_turn)
-        self._this_turn.clear()
+        if self._this_turn:
+            self._this_turn.reverse()
+            self._held.append((position, self._this_turn))
+            self._this_turn = []
 
     def release(self, position: int) -> None:
         """Release the replies before this position: all effects before it are safe."""
         held = self._held
-        while held and held[0][0] <= position:
-            _, client, parts = held.popleft()
+        while held:
+            end, replies = held[0]
+            if end > position:
+                return
+            client, parts = replies.pop()
+            if not replies:
+                held.popleft()
             client.release(parts)
 
     def drop(self, *, cut_off: bool) -> None:
         """Drop all held replies; ``cut_off`` disconnects the clients that wait for them."""
-        waiting = [client for _, client, _ in self._held]
+        waiting = [client for _, replies in self._held for client, _ in replies]
         waiting += [client for client, _ in self._this_turn]
         self._held.clear()
         self._this_turn.clear()

@@ -162,7 +162,9 @@ class OpLog:
             for piece in data if len(data) == 1 else _pieces(data):
                 file.write(piece)
                 size += len(piece)
-                tail = (tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
+                if len(piece) < TAIL_BYTES:
+                    piece = tail + piece
+                tail = piece[-TAIL_BYTES:]
         except BaseException:  # there may be no memory for a piece behind others
             self._torn = True
             raise

@@ -17,10 +17,11 @@ class RealClock:
     def __init__(self) -> None:
         self.ticks_ns: Callable[[], int] = time.perf_counter_ns
         """Nanoseconds of a clock that only goes forward."""
+        self._time_ns = time.time_ns
 
     def now_us(self) -> int:
         """Microseconds since 1970."""
-        return time.time_ns() // 1000
+        return self._time_ns() // 1000
 
     def sleep(self, seconds: float) -> None:
         """Block the whole process for this time."""

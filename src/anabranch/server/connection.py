@@ -62,6 +62,7 @@ class ClientConnection:
         "__weakref__",
         "_authenticated",
         "_buffered_bytes",
+        "_buffers",
         "_clients",
         "_counted_bytes",
         "_finishing",
@@ -85,6 +86,7 @@ class ClientConnection:
 
     def __init__(self, clients: Clients, node: Node, place: Place) -> None:
         self._clients = clients
+        self._buffers = clients.buffers
         self._place = place
         self._node = node
         self._region = node.region
@@ -256,14 +258,14 @@ class ClientConnection:
     def pause_writing(self) -> None:
         """The client does not read its replies: stop reading and executing its requests."""
         self.session.stalled = True
-        self._clients.buffers.stalled.add(self)
+        self._buffers.stalled.add(self)
         self._pause_reading()
 
     def resume_writing(self) -> None:
         """The client has read its replies."""
         session = self.session
         session.stalled = False
-        self._clients.buffers.stalled.discard(self)
+        self._buffers.stalled.discard(self)
         if self.has_more:
             self.go_on_later()
         else:
@@ -309,12 +311,12 @@ class ClientConnection:
         if self._held_replies:
             for parts in self._held_replies:
                 parts.clear()
-            self._clients.buffers.held_bytes -= self._held_reply_bytes
+            self._buffers.held_bytes -= self._held_reply_bytes
             self._held_reply_bytes = 0
         self._unread = b""
         self._held_bytes = self._buffered_bytes = 0
         self._parser = _NO_REQUESTS
-        self._clients.buffers.stalled.discard(self)
+        self._buffers.stalled.discard(self)
         self._count()
 
     # -- for the server -----------------------------------------------------------------------
@@ -332,10 +334,10 @@ class ClientConnection:
         if outbox:
             parts = self._replies.hold(self, outbox)
             if parts is not None:
-                size = sum(map(len, parts))
+                size = _size(parts)
                 self._held_replies.append(parts)
                 self._held_reply_bytes += size
-                self._clients.buffers.held_bytes += size
+                self._buffers.held_bytes += size
                 if self._held_reply_bytes > HELD_REPLY_BYTES_MAX:
                     self._pause_reading()
             elif outbox:
@@ -364,7 +366,7 @@ class ClientConnection:
             + self._held_bytes
         )
         if held_bytes != self._counted_bytes:
-            self._clients.buffers.held_bytes += held_bytes - self._counted_bytes
+            self._buffers.held_bytes += held_bytes - self._counted_bytes
             self._counted_bytes = held_bytes
         self._is_holding = held_bytes > 0
 
@@ -386,7 +388,7 @@ class ClientConnection:
             self._region.stats.net_output_bytes += len(data)
             self.transport.write(data)
         else:  # writing large pieces separately saves a copy; for small ones joining is cheaper
-            self._region.stats.net_output_bytes += sum(map(len, parts))
+            self._region.stats.net_output_bytes += _size(parts)
             self.transport.writelines(parts)
 
     @property
@@ -397,9 +399,9 @@ class ClientConnection:
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""
         self._held_replies.popleft()
-        size = sum(map(len, parts))
+        size = _size(parts)
         self._held_reply_bytes -= size
-        self._clients.buffers.held_bytes -= size
+        self._buffers.held_bytes -= size
         if not self.transport.is_closing():
             self._write(parts)
             if self.session.closing:
@@ -457,6 +459,14 @@ class ClientConnection:
         if not self._reading and not self.transport.is_closing():
             self._reading = True
             self.transport.resume_reading()
+
+
+def _size(parts: list[bytes]) -> int:
+    """The bytes of all parts. Compiled, a loop takes a tenth of ``sum(map(len, parts))``."""
+    size = 0
+    for part in parts:
+        size += len(part)
+    return size
 
 
 def _name(address: object) -> str:

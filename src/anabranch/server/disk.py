@@ -22,6 +22,7 @@ __all__ = ["DataDirectory", "Directory", "has_name", "lock_directory"]
 _LOCK: Final = "lock"
 _PID_BYTES: Final = 32
 """The greatest length of a process ID with end of line."""
+_write: Final = os.write  # a name of an interpreted module is looked up each time
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -34,9 +35,9 @@ class _File:
         self._status = os.fstat(self._handle)
 
     def write(self, data: bytes) -> None:
-        written = os.write(self._handle, data)
+        written = _write(self._handle, data)
         while written < len(data):
-            written += os.write(self._handle, memoryview(data)[written:])
+            written += _write(self._handle, memoryview(data)[written:])
 
     def overwrite(self, offset: int, data: bytes) -> None:
         os.pwrite(self._handle, data, offset)
