@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 __all__ = ["NEVER_NS", "SlowLog", "SlowRequest"]
 
-NEVER_NS: Final = 1 << 62
-"""A threshold that no request reaches: switched off."""
+NEVER_NS: Final = (1 << 62) - 1
+"""A threshold that no request reaches: switched off. The greatest short integer in machine code."""
 
 _ARGUMENTS_MAX: Final = 32
 _ARGUMENT_BYTES_MAX: Final = 128

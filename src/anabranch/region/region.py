@@ -242,7 +242,7 @@ class Region(RegionState):
         if entry is not None:
             entry.total_ns += total_ns
             histogram[bucket] += alike
-            session.last_command = entry.command.full_name
+            session.last_command = entry.full_name
         count = len(requests) - len(session.backlog)
         session.commands += count
         self.stats.commands_processed += count

@@ -15,11 +15,12 @@ __all__ = ["Entry"]
 class Entry(CommandStats):
     """A command of this server: its row, its function, its statistics."""
 
-    __slots__ = ("command", "function", "high", "is_tame", "low", "subcommands")
+    __slots__ = ("command", "full_name", "function", "high", "is_tame", "low", "subcommands")
 
     def __init__(self, command: Command) -> None:
         super().__init__()
         self.command = command
+        self.full_name = command.full_name
         self.function: CommandFunction | None = command.function
         self.low = abs(command.arity)
         self.high = command.arity if command.arity >= 0 else 1 << 31

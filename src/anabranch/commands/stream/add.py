@@ -37,6 +37,8 @@ __all__ = ["xadd"]
 ENTRY_BYTES_MAX: Final = 1 << 30
 """Redis's limit on the payload of one entry."""
 
+_ADD: Final = kinds.Add  # a name of an interpreted module is looked up each time
+
 _LONG_BYTES: Final = 2048
 """A stream with a longer new entry is measured soon, and not only when its block is full."""
 
@@ -364,9 +366,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         )
         stream.last_id = entry_id
         if effects.record is not None:
-            effects.record(
-                kinds.Add(database.index, key, entry_id, fragment, weight, opens, position)
-            )
+            effects.record(_ADD(database.index, key, entry_id, fragment, weight, opens, position))
     ctx.changes += 1
     if options is not None:
         if options.pid:

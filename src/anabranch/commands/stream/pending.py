@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
@@ -30,6 +31,8 @@ from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
 __all__ = ["xack", "xautoclaim", "xclaim", "xnack"]
+
+_ACKNOWLEDGE: Final = kinds.Acknowledge  # a name of an interpreted module is looked up each time
 
 AUTOCLAIM_COUNT = 100
 """COUNT of XAUTOCLAIM when not given."""
@@ -64,7 +67,7 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
     if not acked:
         return ZERO
     before = group.acknowledgements
-    ctx.emit(kinds.Acknowledge(ctx.db.index, args[1], args[2], acked))
+    ctx.emit(_ACKNOWLEDGE(ctx.db.index, args[1], args[2], acked))
     done = group.acknowledgements - before  # several regions may have used one ID
     ctx.changes += done
     return integer_reply(done)

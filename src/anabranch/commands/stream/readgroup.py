@@ -8,6 +8,7 @@ command fails before anything is delivered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
@@ -30,6 +31,8 @@ _MEANINGLESS = (
     "this consumer by specifying a proper ID, or use the > ID to get new messages. The {0} ID "
     "would just return an empty result set."
 )
+
+_DELIVER: Final = kinds.Deliver  # a name of an interpreted module is looked up each time
 
 _DELIVERY_BYTES = len(b":0\r\n:0\r\n")
 """What CLAIM adds to a new entry in the reply."""
@@ -283,7 +286,7 @@ def _deliver(
     for region, ids in by_region.items():
         assert request.group is not None
         ctx.emit(
-            kinds.Deliver(
+            _DELIVER(
                 ctx.db.index,
                 key,
                 request.group,
