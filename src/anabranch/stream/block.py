@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import sub
 from struct import pack
@@ -243,12 +243,7 @@ class Block(BlockNumbers):
         """
         if self.parts is None:
             return
-        ends: list[int] = []
-        end = 0
-        for part in self.parts:
-            end += len(part)
-            ends.append(end)
-        self._store(self.open_ids, b"".join(self.parts), ends)
+        self._store(self.open_ids, b"".join(self.parts), accumulate(map(len, self.parts)))
         numbers = self.numbers
         if (
             numbers is not None
@@ -263,7 +258,7 @@ class Block(BlockNumbers):
         self._store(ids, data, ends)
         self.weight = weight
 
-    def _store(self, ids: Sequence[int], data: bytes, ends: list[int]) -> None:
+    def _store(self, ids: Sequence[int], data: bytes, ends: Iterable[int]) -> None:
         packed = PackedIds.pack(ids)
         form = "H" if len(data) < 1 << 16 else "Q"
         offsets = array(form, pack(f"{len(ids)}{form}", *ends))  # faster than item by item
