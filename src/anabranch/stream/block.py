@@ -16,8 +16,8 @@ entry. Objects of a few hundred entries come and go in the same memory: the heap
 
 A closed block may be *compressed* (:meth:`Block.compress`). Whoever reads ``ids``, ``ends`` or
 ``data`` opens it: they are there again, beside the compressed form, until the cache has no room.
-If entries are compressed as columns, only the fragments that are read are made, until they are as
-many as half of the block: then all of them are.
+If entries are compressed as columns, only the fragments that are read are made, as long as they are
+fewer than the entries of the block. Then all of them are.
 The compressed form may be *offloaded* to a file (:mod:`anabranch.stream.offloading`).
 
 Invariants (see :meth:`Block.check`): IDs ascend strictly; in a closed block ``ends`` are the end
@@ -372,7 +372,7 @@ class Block(BlockNumbers):
         if columns is None:
             return None
         columns.made += count
-        return columns if 2 * columns.made < self._closed_count else None
+        return columns if columns.made < self._closed_count else None
 
     def _expand(self) -> BlockCache | None:
         """Store the contents uncompressed, because they will change; returns their cache."""

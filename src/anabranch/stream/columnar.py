@@ -46,8 +46,8 @@ _TAIL_END: Final = 1000
 _TAILS: Final[list[bytes]] = [b"%03d-" % number for number in range(_TAIL_END)]
 _FIRST_TAILS: Final[list[bytes]] = [b"%d-" % number for number in range(_TAIL_END)]
 _NUMBERS: Final[list[bytes]] = [b"%d" % number for number in range(1 << 12)]
-_SIZES_END: Final = 256
-_SIZE_LINES: Final[list[bytes]] = [b"%d\r\n" % size for size in range(_SIZES_END)]
+_SIZES_END: Final = 64
+"""What stands before a value is remembered for smaller sizes."""
 
 # Of objects, roughly.
 _COLUMNS_BYTES: Final = 200
@@ -212,6 +212,7 @@ class _Column:
         "_at",
         "_before",
         "_data",
+        "_lines",
         "_size",
         "_size_at",
         "_sizes_at",
@@ -219,8 +220,11 @@ class _Column:
         "_width",
     )
 
-    def __init__(self, before: bytes, data: bytes, width: i64, sizes_at: i64) -> None:
+    def __init__(
+        self, before: bytes, lines: list[bytes], data: bytes, width: i64, sizes_at: i64
+    ) -> None:
         self._data = data
+        self._lines = lines
         self._width: i64 = width
         self._sizes_at: i64 = sizes_at
         self._values_at: i64 = 0
@@ -246,10 +250,18 @@ class _Column:
         if not self._width:
             self._at += index * self._size
             return
-        self._size_at = self._sizes_at
-        while index:
-            self._at += self._next_size()
-            index -= 1
+        data = self._data
+        at = self._sizes_at
+        end = self._size_at = at + index * self._width
+        values_at = self._at
+        while at < end:
+            if self._width == 1:
+                size: i64 = data[at]
+                values_at += size
+            else:
+                values_at += _short_at(data, at)
+            at += self._width
+        self._at = values_at
 
     def _next_size(self) -> i64:
         at = self._size_at
@@ -262,10 +274,16 @@ class _Column:
     def write_next(self, writer: BytesWriter) -> None:
         """Write the next value behind its name and size."""
         size = self._size
-        writer.write(self._before)
+        line = self._before
         if self._width:
             size = self._next_size()
-            writer.write(_SIZE_LINES[size] if size < _SIZES_END else b"%d\r\n" % size)
+            if size < _SIZES_END:
+                line = self._lines[size]
+                if not line:
+                    line = self._lines[size] = b"%b%d\r\n" % (self._before, size)
+            else:
+                line = b"%b%d\r\n" % (line, size)
+        writer.write(line)
         end = self._at + size
         _copy(writer, self._data, self._at, end)
         self._at = end
@@ -278,8 +296,11 @@ def _short_at(data: bytes, at: i64) -> i64:
 
 
 @lru_cache(_SCHEMAS_MAX)  # most blocks have the schema of one that was opened before
-def _fields_of(schema: bytes) -> list[tuple[bytes, int]]:
-    """Of each field, what stands before its values (:func:`_texts_before`), and a width."""
+def _fields_of(schema: bytes) -> list[tuple[bytes, list[bytes], int]]:
+    """Of each field, what stands before the sizes of its values, and its width.
+
+    In between the same with the size, by size, as far as it was made before.
+    """
     names: list[bytes] = []
     widths: list[int] = []
     at: i64 = 0
@@ -289,7 +310,10 @@ def _fields_of(schema: bytes) -> list[tuple[bytes, int]]:
         names.append(schema[name_at:at])
         widths.append(schema[at])
         at += 1
-    return list(zip(_texts_before(names), widths, strict=True))
+    return [
+        (before, [b""] * _SIZES_END, width)
+        for before, width in zip(_texts_before(names), widths, strict=True)
+    ]
 
 
 @mypyc_attr(acyclic=True)
@@ -308,8 +332,8 @@ class Columns:
         schema_at = begin + 2
         at = schema_at + _short_at(data, begin)
         fields: list[_Column] = []
-        for before, width in _fields_of(data[schema_at:at]):
-            field = _Column(before, data, width, at)
+        for before, lines, width in _fields_of(data[schema_at:at]):
+            field = _Column(before, lines, data, width, at)
             at = field.sizes_end(count)
             fields.append(field)
         for field in fields:
