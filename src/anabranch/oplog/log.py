@@ -101,7 +101,7 @@ class OpLog:
         self._file: LogFile | None = None
         self._torn = False  # the file may end with a part of a batch
         self._left_out = [*left_out]
-        self._unsynced: list[LogFile] = []  # full files that are not closed yet
+        self._unsynced: list[tuple[int, LogFile]] = []  # full files, and where each of them ends
         self._running: Sync | None = None  # its files must stay open
         self._tail = b""  # the last bytes that were written to the newest file
         self._begun = 0  # count of files
@@ -240,7 +240,7 @@ class OpLog:
                 self.storage.remove(segment.name)
             raise
         if self._file is not None:
-            self._unsynced.append(self._file)
+            self._unsynced.append((segment.first, self._file))
         self._file = file
         self._tail = b""
         self._torn = False
@@ -256,7 +256,7 @@ class OpLog:
         return self._running
 
     def _everything(self) -> Sync:
-        files = [*self._unsynced] if self._file is None else [*self._unsynced, self._file]
+        files = self._open_files()
         names = self._begun if self._begun > self._names_synced else None
         return Sync(self.storage, self.end, files, names=names)
 
@@ -271,10 +271,17 @@ class OpLog:
         if sync.names is not None:
             self._names_synced = max(self._names_synced, sync.names)
         busy = [] if self._running is None else self._running.files
-        done = [file for file in self._unsynced if file in sync.files and file not in busy]
-        for file in done:
-            self._unsynced.remove(file)
-            file.close()
+        left = []
+        for end, file in self._unsynced:
+            if end > self.synced or file in busy:
+                left.append((end, file))
+            else:
+                file.close()
+        self._unsynced = left
+
+    def _open_files(self) -> list[LogFile]:
+        files = [file for _, file in self._unsynced]
+        return files if self._file is None else [*files, self._file]
 
     # -- the front ----------------------------------------------------------------------------
 
@@ -303,7 +310,7 @@ class OpLog:
 
     def close(self) -> None:
         """Close the files, synced or not."""
-        for file in [*self._unsynced, *([self._file] if self._file is not None else [])]:
+        for file in self._open_files():
             file.close()
         self._unsynced.clear()
         self._file = None

@@ -261,6 +261,20 @@ def test_a_file_that_became_full_during_a_sync_is_closed_after_it() -> None:
     assert log.synced == log.end
 
 
+def test_what_was_written_to_a_file_during_a_sync_before_it_was_full_is_synced() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage, segment_bytes=2 * len(batch(1)))
+    log.append(batch(1))
+    running = log.begin_sync()
+    running.run()
+    log.append(batch(2))  # it fills the file
+    log.append(batch(3))
+    log.finish_sync(running)
+    sync(log)
+    _, report = recovered(storage.crash(random.Random(1)))
+    assert (log.synced, report.end) == (log.end, log.end)
+
+
 def test_a_cut_file_that_cannot_be_synced_is_told_apart_from_a_full_disk() -> None:
     storage = MemoryStorage()
     log = new_log(storage)
