@@ -78,8 +78,9 @@ class Maintenance:
             region.scheduler.schedule(self._expire_keys)
         if now_ms >= self._producers_due_ms and self._forgetting is None:
             self._examine_keys(now_ms)
-            if self._forget_producers():
-                region.scheduler.schedule(self._forget_producers)
+            self._forget_producers()
+        if self._forgetting is not None:  # after an error, too: the queue does not have it any more
+            region.scheduler.schedule(self._forget_producers)
         if self._absorb():
             region.scheduler.schedule(self._absorb)
         self._merging.maintain()

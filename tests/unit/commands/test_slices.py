@@ -545,3 +545,24 @@ def test_idempotent_ids_of_many_producers_are_forgotten_in_slices() -> None:
     assert len(s.region.scheduler) == 0
     assert s.region.keyspace.databases[0].values[b"p"].producers.tracked == 1
     assert producers.tracked == PRODUCERS_AT_ONCE, "nothing is done for a removed key"
+
+
+def test_idempotent_ids_are_forgotten_after_a_want_of_memory() -> None:
+    s = Driven()
+    for number in range(2 * PRODUCERS_AT_ONCE):
+        s.do("XADD", "p", "IDMP", number, "i", "*", "f", "v")
+    s.clock.us += 200_000_000
+    s.region.tick()
+
+    def fail(_: object) -> None:
+        raise MemoryError
+
+    s.region.effects.record = fail
+    with pytest.raises(MemoryError):
+        s.region.scheduler.run_turn()
+    s.region.effects.record = None
+    for _ in range(2):
+        s.clock.us += 2_000_000
+        s.region.tick()
+        s.region.scheduler.run_turn()
+    assert s.region.keyspace.databases[0].values[b"p"].producers.tracked == 0
