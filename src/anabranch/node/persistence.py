@@ -282,7 +282,8 @@ class Persistence:
                 if self.exchange is not None:
                     self.exchange.snapshot_finished(position)
             elif position >= self._end:  # otherwise it is from before the log was switched off
-                for name in storage.names():
+                # The newest first: files that recovery has left out may lie behind the snapshot.
+                for name in sorted(storage.names(), reverse=True):
                     if first_position_of(name) is not None:
                         storage.remove(name)
         except OSError as problem:

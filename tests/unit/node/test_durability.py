@@ -768,6 +768,19 @@ async def test_a_log_turned_off_during_a_snapshot_keeps_what_it_holds(world: Wor
     assert world.keys_on_disk() == {b"before", b"after"}
 
 
+async def test_of_a_log_turned_off_the_newest_files_are_removed_first(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    for key in ("a", "b", "c"):
+        assert await client.do(f"SET {key} v") == b"OK"
+        world.server.persistence.durability.begin_segment()
+    assert await client.do("CONFIG SET appendonly no") == b"OK"
+    before = [name for name in sorted(world.disk.names()) if name.startswith("log-")]
+    world.disk.faults = [Fault("remove", after=1, name="log-")]
+    assert await client.do("SAVE") == b"OK"
+    assert [name for name in sorted(world.disk.names()) if name.startswith("log-")] == before[:-1]
+
+
 async def test_save_keeps_its_own_client_waiting_only(world: World) -> None:
     await world.start()
     saver, other = await world.clients(2)
