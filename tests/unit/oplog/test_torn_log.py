@@ -11,6 +11,7 @@ import pytest
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.batch import decode_batch
 from anabranch.oplog.errors import CorruptLogError, LogError, NewerFormatError
+from anabranch.oplog.log import Sync
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX, Recovery
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, batches_in, segment_name
 from anabranch.simulator.disk import MemoryStorage
@@ -195,18 +196,35 @@ def test_a_changed_byte_before_it_is_none_of_an_unfinished_end() -> None:
 # -- two files that are not synced ------------------------------------------------------------
 
 
+def a_life_with_late_syncs(rng: random.Random) -> LoggedServer:
+    """A syncing thread works while the log is written, and while files become full."""
+    life = LoggedServer(segment_bytes=250)
+    running: Sync | None = None
+    is_run = False
+    for number in range(rng.randrange(2, 40)):
+        life.run(f"SET k{number % 3} {'x' * rng.randrange(40)}{number}")
+        if running is None:
+            if rng.random() < 0.5:
+                running, is_run = life.log.begin_sync(), False
+        elif not is_run and rng.random() < 0.6:
+            running.run()
+            is_run = True
+        elif is_run and rng.random() < 0.6:
+            life.log.finish_sync(running)
+            life.log.record_end()
+            running = None
+        if running is None and rng.random() < 0.05:
+            life.snapshot()
+        elif rng.random() < 0.05:
+            life.log.begin_segment()
+    return life
+
+
 def test_a_power_failure_leaves_a_state_that_was_whichever_files_were_synced() -> None:
     seen: dict[str, int] = {"cut": 0, "gap": 0}
-    for seed in range(200):
+    for seed in range(250):
         rng = random.Random(seed)
-        life = LoggedServer(segment_bytes=250)
-        for number in range(rng.randrange(2, 25)):
-            life.run(f"SET k{number % 3} {'x' * rng.randrange(40)}{number}")
-            if rng.random() < 0.25:
-                life.sync()
-                life.log.record_end()
-            elif rng.random() < 0.1:
-                life.snapshot()
+        life = a_life_with_late_syncs(rng)
         assert isinstance(life.storage, MemoryStorage)
         storage = life.storage.crash(rng, holes=seed % 2 > 0)
         storage.boot = "another"
