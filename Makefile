@@ -9,15 +9,19 @@ STAMP := $(VENV)/.installed
 PAGE := $(VENV)/.page
 DOCUMENTING := $(VENV)/.docs
 ARGS ?=
+# Python keeps what it compiles, the tests with rewritten assertions, too: every process of pytest
+# would spend twelve seconds on it, and every start of a server two thirds of its time.
+unexport PYTHONDONTWRITEBYTECODE
 # Three processes run the tests, even on two cores, because many tests wait for other programs. Those
 # of Spark share one process, and so one Java. They take longest, so they begin at once, and their
 # process has priority (tests/conftest.py).
 WORKERS ?= 3
+REWRITTEN := build/.rewritten
 # Unit tests first: they are fast and name the place.
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test compile test-compiled wheel histories check fmt docs dist compose-up bench clean redis onlookers
+.PHONY: help setup run demo test rewritten compile test-compiled wheel histories check fmt docs dist compose-up bench clean redis onlookers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,11 +67,17 @@ run: $(SERVER) ## a server on 127.0.0.1:6379, data in data/
 demo: $(PAGE) ## see three regions diverge and converge, with live traffic
 	$(BIN)/anabranch demo $(ARGS)
 
-# The tests start more than a thousand processes. None of them compiles the sources itself, whatever
-# PYTHONDONTWRITEBYTECODE says: that takes twice as long as the rest of a start.
-test: setup redis onlookers ## all tests, fast ones first
+test: setup redis onlookers $(REWRITTEN) ## all tests, fast ones first
 	@$(BIN)/python -m compileall -q src tests benchmarks
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
+
+# The first time one process compiles everything, because all of them begin at the same time.
+$(REWRITTEN): $(STAMP)
+	@mkdir -p $(@D)
+	$(BIN)/python -m pytest --collect-only -qq $(TESTS) >$@.log || { cat $@.log; exit 1; }
+	@touch $@
+
+rewritten: $(REWRITTEN)
 
 # The core in machine code, in build/. It is not optimized, because that takes longer than the tests.
 # The compiler does not share the cache of `make check`, so that both can run at the same time.

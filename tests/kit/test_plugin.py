@@ -90,7 +90,7 @@ ALONE = {
 
 def environment(**more: str) -> dict[str, str]:
     outside = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
-    return {**outside, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**outside, **more}
 
 
 def run(directory: Path, text: str, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
