@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -59,6 +60,17 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep all that was imported and collected out of garbage collections, and collect less often.
+
+    They took a sixth of the time of tests that start no process.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(2_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)
