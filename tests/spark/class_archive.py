@@ -19,6 +19,9 @@ import pyspark
 from anabranch.spark.java import JavaMissing, find_java, java_home, spark_home
 from tests.support.servers import REPOSITORY
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Compiles less and collects garbage in one thread: for a Java that lives for minutes at most."""
+
 _SECONDS = 600.0
 _AOT_RELEASE = 25
 """From this release on Java makes archives of another kind. They do not need an archive of Java's
@@ -44,7 +47,7 @@ def archive_options() -> str:
     making, using = "ArchiveClassesAtExit", "SharedArchiveFile"
     if java.version >= _AOT_RELEASE:
         making, using = "AOTCacheOutput", "AOTCache"
-    what = f"{java.release} {java_home(java)} {spark_home()} {pyspark.__version__}"
+    what = f"{java.release} {java_home(java)} {spark_home()} {pyspark.__version__} {QUICK}"
     directory = REPOSITORY / "build"
     archive = directory / f"spark-{hashlib.sha256(what.encode()).hexdigest()[:16]}.classes"
     if " " in str(archive):  # Spark splits the arguments at spaces
@@ -60,7 +63,7 @@ def archive_options() -> str:
 def _make(archive: Path, making: str) -> None:
     """Run a job; Java writes the archive as it ends, and holds its standard output until then."""
     new = archive.with_suffix(".new")
-    options = f"-XX:TieredStopAtLevel=1 -XX:{making}={new} -Xlog:disable"
+    options = f"{QUICK} -XX:{making}={new} -Xlog:disable"
     subprocess.run(
         [sys.executable, "-c", _JOB],
         env={**os.environ, "SPARK_SUBMIT_OPTS": options},

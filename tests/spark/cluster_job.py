@@ -20,13 +20,13 @@ from anabranch.spark.jobs.ingest import ingest
 from anabranch.spark.jobs.replay import replay
 from anabranch.spark.supervise import supervise
 from tests.spark.accidents import straggling_source
+from tests.spark.class_archive import QUICK
 from tests.support.inspection import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that live for seconds
 CLUSTER = {
     "spark.driver.extraJavaOptions": QUICK,
     "spark.executor.extraJavaOptions": QUICK,

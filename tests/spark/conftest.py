@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.class_archive import archive_options
+from tests.spark.class_archive import QUICK, archive_options
 from tests.support.inspection import wait_until
 from tests.support.region_processes import RegionProcesses
 from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
@@ -30,13 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> None:
-    """Java compiles less, and loads classes from an archive: it lives for minutes at most here.
+    """Each Java is :data:`QUICK`, and loads classes from an archive.
 
     Spark's scripts hand these on to every Java that they start.
     """
-    quick = "-XX:TieredStopAtLevel=1"
-    os.environ["SPARK_LAUNCHER_OPTS"] = quick
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{quick} {archive_options()}"
+    os.environ["SPARK_LAUNCHER_OPTS"] = QUICK
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK} {archive_options()}"
 
 
 @pytest.fixture(scope="session")

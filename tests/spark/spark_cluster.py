@@ -21,12 +21,12 @@ from types import TracebackType
 from typing import Self
 
 from anabranch.spark.java import find_java, java_home, spark_home
+from tests.spark.class_archive import QUICK
 from tests.spark.processes import kill_session
 from tests.support.servers import REPOSITORY
 
 _READY_SECONDS = 300.0  # a busy machine takes its time to start several Java processes
 _LOOK_SECONDS = 0.02
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that live for seconds
 
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -105,8 +105,8 @@ class SparkCluster:
             "PATH": os.environ["PATH"],
             "JAVA_HOME": str(java_home(find_java())),
             "SPARK_HOME": str(spark_home()),
-            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
-            "SPARK_LAUNCHER_OPTS": _QUICK,
+            "SPARK_DAEMON_JAVA_OPTS": QUICK,
+            "SPARK_LAUNCHER_OPTS": QUICK,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(self.site),
         }
