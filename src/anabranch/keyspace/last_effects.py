@@ -131,6 +131,8 @@ class LastEffects:
         """
         self._note()
         recent = self.recent
+        if not recent:
+            return False
         if most and len(recent) > most:
             for item in list(islice(recent, most)):
                 db, key, replica_id = item
