@@ -99,9 +99,11 @@ _EPOCH_AT: Final = 5
 _FIRST_AT: Final = 9
 _COUNT_AT: Final = 17
 _WALL_MS_AT: Final = 21
-# A field of 32 bits is read and written with a sign:
+# A field is read and written with a sign:
 _LOW_32: Final = (1 << 32) - 1
 _HIGHEST_OF_32: Final = 1 << 31
+_HIGHEST_OF_64: Final = 1 << 63
+_SHORT_MAX: Final = (1 << 62) - 1  # in machine code greater numbers are objects
 _CHECKSUM: Final = struct.Struct("<Q")
 _BEGINNING: Final = MAGIC + bytes([BATCH_VERSION])
 _LARGE_BYTES: Final = 4096
@@ -263,9 +265,9 @@ def _sealed(
     writer.append(flags)
     writer.append(region)
     write_i32_le(writer, epoch - ((epoch & _HIGHEST_OF_32) << 1))
-    write_i64_le(writer, first)
+    write_i64_le(writer, _signed(first))
     write_i32_le(writer, count - ((count & _HIGHEST_OF_32) << 1))
-    write_i64_le(writer, wall_ms)
+    write_i64_le(writer, _signed(wall_ms))
     write_i32_le(writer, size - ((size & _HIGHEST_OF_32) << 1))
     header = writer.getvalue()
     if size < _LARGE_BYTES:
@@ -276,6 +278,11 @@ def _sealed(
         digest = state.digest()
     write_i64_le(writer, read_i64_be(digest, 0))
     return writer.getvalue() + body
+
+
+def _signed(number: int) -> int:
+    """A number of 64 bits as one with a sign; members may send any."""
+    return number if number <= _SHORT_MAX else number - ((number & _HIGHEST_OF_64) << 1)
 
 
 def wire_form(data: bytes) -> bytes:
