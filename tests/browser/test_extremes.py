@@ -172,6 +172,13 @@ def test_a_hidden_page_gives_its_connection_back(site: Site, visit: Visit) -> No
     visitor.until(serving)
 
 
+def sign_in_as_ann(visitor: Visitor, password: str) -> None:
+    visitor.page.click("#sign")
+    visitor.page.fill("#user", "ann")
+    visitor.page.fill("#password", password)
+    visitor.page.click("#login button[value=ok]")
+
+
 @pytest.mark.parametrize(
     ("token", "why"), [("%", "is not the one"), ("%E2%82%AC", "cannot be sent")]
 )
@@ -184,10 +191,7 @@ def test_a_token_in_the_address_that_is_none(
     visitor = visit(site.port, token=token)
     visitor.until("() => document.getElementById('who').textContent === 'not signed in'")
     assert why in visitor.page.inner_text("#health")
-    visitor.page.click("#sign")
-    visitor.page.fill("#user", "ann")
-    visitor.page.fill("#password", "pw")
-    visitor.page.click("#login button[value=ok]")
+    sign_in_as_ann(visitor, "pw")
     visitor.until("() => document.getElementById('who').textContent === 'signed in as ann'")
     site.client.acl_deluser("ann")
 
@@ -199,16 +203,10 @@ def test_a_wrong_password_is_tried_once(site: Site, visit: Visit) -> None:
     visitor = visit(site.port, token="")
     visitor.until("() => document.getElementById('who').textContent === 'read only'")
     tried = requests_of(visitor, "/events")
-    visitor.page.click("#sign")
-    visitor.page.fill("#user", "ann")
-    visitor.page.fill("#password", "wrong")
-    visitor.page.click("#login button[value=ok]")
+    sign_in_as_ann(visitor, "wrong")
     visitor.until("() => document.getElementById('who').textContent === 'not signed in'")
     visitor.page.wait_for_timeout(2500)  # a page that tries again does it each second
     assert len(tried) == 1
-    visitor.page.click("#sign")
-    visitor.page.fill("#user", "ann")
-    visitor.page.fill("#password", "pw")
-    visitor.page.click("#login button[value=ok]")
+    sign_in_as_ann(visitor, "pw")
     visitor.until("() => document.getElementById('who').textContent === 'signed in as ann'")
     site.client.acl_deluser("ann")

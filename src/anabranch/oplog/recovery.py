@@ -124,14 +124,14 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         report.bytes_total += storage.size(snapshots[-1])
         with _advising(_SNAPSHOT_ADVICE):
             yield from _load_newest(storage, snapshots[-1], keyspace, report)
+    logs = [segment_name(first) for first in firsts]
     for index, first in enumerate(firsts):
-        behind = firsts[index + 1 :]
-        if behind and behind[0] <= report.snapshot_position:
-            report.segments.append(Segment(first, behind[0] - first))  # only waits to be deleted
+        following = firsts[index + 1] if index + 1 < len(firsts) else None
+        if following is not None and following <= report.snapshot_position:
+            report.segments.append(Segment(first, following - first))  # only waits to be deleted
             continue
         with _advising(_LOG_ADVICE):
-            later = [segment_name(each) for each in behind]
-            yield from _replay(storage, first, later, keyspace, report, manifest)
+            yield from _replay(storage, first, logs[index + 1 :], keyspace, report, manifest)
         if report.cut is not None:
             break
     if absence is None:
