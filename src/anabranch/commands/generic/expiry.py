@@ -12,8 +12,6 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.resp.encode import ONE, ZERO, integer
 
-__all__ = ["absolute_ms", "expire", "in_seconds", "left_ms", "persist", "time_left"]
-
 _MS_MAX = (1 << 63) - 1
 _MS_MIN = -(1 << 63)
 _CONDITIONS = frozenset((b"NX", b"XX", b"GT", b"LT"))
@@ -57,7 +55,7 @@ def _allowed(conditions: set[bytes], at_ms: int, current_ms: int | None) -> bool
     )
 
 
-def expire(name: str, *, per_unit: int, relative: bool) -> CommandFunction:
+def _expiring(name: str, *, per_unit: int, relative: bool) -> CommandFunction:
     """EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -83,7 +81,13 @@ def expire(name: str, *, per_unit: int, relative: bool) -> CommandFunction:
     return run
 
 
-def time_left(answer: Callable[[Context, int], int]) -> CommandFunction:
+expire = _expiring("expire", per_unit=1000, relative=True)
+pexpire = _expiring("pexpire", per_unit=1, relative=True)
+expireat = _expiring("expireat", per_unit=1000, relative=False)
+pexpireat = _expiring("pexpireat", per_unit=1, relative=False)
+
+
+def _telling(answer: Callable[[Context, int], int]) -> CommandFunction:
     """TTL, PTTL, EXPIRETIME or PEXPIRETIME: the reply about a deadline."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -103,6 +107,12 @@ def left_ms(ctx: Context, deadline: int) -> int:
 def in_seconds(ms: int) -> int:
     """Milliseconds as whole seconds, rounded."""
     return (ms + 500) // 1000
+
+
+ttl = _telling(lambda ctx, deadline: in_seconds(left_ms(ctx, deadline)))
+pttl = _telling(left_ms)
+expiretime = _telling(lambda _, deadline: in_seconds(deadline))
+pexpiretime = _telling(lambda _, deadline: deadline)
 
 
 def persist(ctx: Context, args: list[bytes]) -> bytes:

@@ -15,27 +15,13 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue
 from anabranch.resp.encode import EMPTY_ARRAY, OK, ZERO, bulk, integer, null, null_array
 
-__all__ = [
-    "lindex",
-    "linsert",
-    "llen",
-    "lpos",
-    "lrange",
-    "lrem",
-    "lset",
-    "ltrim",
-    "pop",
-    "pop_items",
-    "push",
-]
-
 _ZERO_RANK = (
     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... "
     "or use negative to start from the end of the list"
 )
 
 
-def push(*, tail: bool, makes: bool = True) -> CommandFunction:
+def _push(*, tail: bool, makes: bool = True) -> CommandFunction:
     """LPUSH or RPUSH, LPUSHX or RPUSHX."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -52,7 +38,13 @@ def push(*, tail: bool, makes: bool = True) -> CommandFunction:
     return run
 
 
-def pop(name: str, *, tail: bool) -> CommandFunction:
+lpush = _push(tail=False)
+rpush = _push(tail=True)
+lpushx = _push(tail=False, makes=False)
+rpushx = _push(tail=True, makes=False)
+
+
+def _pop(name: str, *, tail: bool) -> CommandFunction:
     """LPOP or RPOP: one item, or an array of several."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -70,6 +62,10 @@ def pop(name: str, *, tail: bool) -> CommandFunction:
         return bulk(taken[0]) if count is None else ctx.reply(taken)
 
     return run
+
+
+lpop = _pop("lpop", tail=False)
+rpop = _pop("rpop", tail=True)
 
 
 def pop_items(ctx: Context, key: bytes, value: ListValue, count: int, *, tail: bool) -> list[bytes]:

@@ -15,8 +15,6 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, Value
 from anabranch.resp.encode import bulk, null, null_array
 
-__all__ = ["blmove", "brpoplpush", "lmove", "pop_or_wait", "rpoplpush"]
-
 _TIMEOUT_NOT_FLOAT = "ERR timeout is not a float or out of range"
 _TIMEOUT_MAX_MS = (1 << 63) - 1
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -47,7 +45,7 @@ def _wait(ctx: Context, keys: list[bytes], args: list[bytes], timeout_ms: int) -
     ctx.block(keys, args, deadline_ms, _is_list, null_array(ctx.resp3))
 
 
-def pop_or_wait(*, tail: bool) -> CommandFunction:
+def _pop_or_wait(*, tail: bool) -> CommandFunction:
     """BLPOP or BRPOP."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -65,6 +63,10 @@ def pop_or_wait(*, tail: bool) -> CommandFunction:
         return None
 
     return run
+
+
+blpop = _pop_or_wait(tail=False)
+brpop = _pop_or_wait(tail=True)
 
 
 def _end(raw: bytes) -> bool:

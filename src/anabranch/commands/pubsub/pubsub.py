@@ -16,19 +16,6 @@ from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, integer, null
 
-__all__ = [
-    "PATTERNS",
-    "SHARDS",
-    "Kind",
-    "active",
-    "numbers",
-    "numpat",
-    "publish",
-    "spublish",
-    "subscriber",
-    "unsubscriber",
-]
-
 _Registry = dict[bytes, dict[Session, None]]
 
 
@@ -58,6 +45,7 @@ class Kind:
         return len(session.shard_channels) if self is SHARDS else session.subscriptions
 
 
+CHANNELS: Final[Kind] = Kind("", "channels", "channels")
 PATTERNS: Final[Kind] = Kind("p", "patterns", "patterns")
 SHARDS: Final[Kind] = Kind("s", "shards", "shard_channels")
 
@@ -79,7 +67,7 @@ def _acknowledged(ctx: Context, acknowledgements: list[bytes]) -> bytes:
     return b""
 
 
-def subscriber(kind: Kind) -> CommandFunction:
+def _subscriber(kind: Kind) -> CommandFunction:
     """SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -101,7 +89,12 @@ def subscriber(kind: Kind) -> CommandFunction:
     return run
 
 
-def unsubscriber(kind: Kind) -> CommandFunction:
+subscribe = _subscriber(CHANNELS)
+psubscribe = _subscriber(PATTERNS)
+ssubscribe = _subscriber(SHARDS)
+
+
+def _unsubscriber(kind: Kind) -> CommandFunction:
     """UNSUBSCRIBE, PUNSUBSCRIBE or SUNSUBSCRIBE; without names from everything of the kind."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -122,6 +115,11 @@ def unsubscriber(kind: Kind) -> CommandFunction:
     return run
 
 
+unsubscribe = _unsubscriber(CHANNELS)
+punsubscribe = _unsubscriber(PATTERNS)
+sunsubscribe = _unsubscriber(SHARDS)
+
+
 def publish(ctx: Context, args: list[bytes]) -> bytes:
     """Send a message to a channel; returns how many received it."""
     return integer(ctx.server.channels.publish(args[1], args[2]))
@@ -132,7 +130,7 @@ def spublish(ctx: Context, args: list[bytes]) -> bytes:
     return integer(ctx.server.channels.publish_shard(args[1], args[2]))
 
 
-def active(kind: Kind) -> CommandFunction:
+def _active(kind: Kind) -> CommandFunction:
     """PUBSUB CHANNELS or SHARDCHANNELS: channels with subscribers."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -147,7 +145,11 @@ def active(kind: Kind) -> CommandFunction:
     return run
 
 
-def numbers(kind: Kind) -> CommandFunction:
+channels = _active(CHANNELS)
+shard_channels = _active(SHARDS)
+
+
+def _numbers(kind: Kind) -> CommandFunction:
     """PUBSUB NUMSUB or SHARDNUMSUB: listeners of the named channels, a flat list."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -160,6 +162,10 @@ def numbers(kind: Kind) -> CommandFunction:
         return ctx.long_reply(args, reply)
 
     return run
+
+
+numsub = _numbers(CHANNELS)
+shard_numsub = _numbers(SHARDS)
 
 
 def numpat(ctx: Context, args: list[bytes]) -> bytes:

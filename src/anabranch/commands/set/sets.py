@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from operator import and_, or_, sub
 from typing import Any
 
 from anabranch.commands.execution.context import Context
@@ -17,20 +18,6 @@ from anabranch.keyspace.draw_order import DrawOrder
 from anabranch.keyspace.values import SetValue
 from anabranch.resp.encode import EMPTY_ARRAY, ONE, ZERO, bulk, integer, null
 from anabranch.resp.values import SetReply
-
-__all__ = [
-    "combined",
-    "sadd",
-    "scard",
-    "sismember",
-    "smembers",
-    "smismember",
-    "smove",
-    "spop",
-    "srandmember",
-    "srem",
-    "sscan",
-]
 
 
 def _members(value: SetValue | None) -> set[bytes]:
@@ -111,7 +98,7 @@ def smismember(ctx: Context, args: list[bytes]) -> bytes | None:
     return ctx.long_reply(args, [int(member in known) for member in args[2:]])
 
 
-def combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
+def _combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
     """SINTER, SUNION or SDIFF."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -119,6 +106,11 @@ def combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
         return ctx.reply(SetReply(sorted(reduce(combine, sets))))
 
     return run
+
+
+sinter = _combined(and_)
+sunion = _combined(or_)
+sdiff = _combined(sub)
 
 
 def _drawn(ctx: Context, value: SetValue, count: int) -> list[bytes]:

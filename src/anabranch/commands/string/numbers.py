@@ -11,8 +11,6 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import StringValue
 from anabranch.resp.encode import bulk, integer
 
-__all__ = ["decrby", "incrby", "incrbyfloat", "one"]
-
 _MIN = -(1 << 63)
 _MAX = (1 << 63) - 1
 _OVERFLOW = "ERR increment or decrement would overflow"
@@ -36,13 +34,17 @@ def _count(ctx: Context, key: bytes, step: int) -> bytes:
     return integer(number)
 
 
-def one(step: int) -> CommandFunction:
+def _one(step: int) -> CommandFunction:
     """INCR or DECR."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
         return _count(ctx, args[1], step)
 
     return run
+
+
+incr = _one(1)
+decr = _one(-1)
 
 
 def incrby(ctx: Context, args: list[bytes]) -> bytes:

@@ -15,24 +15,6 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import StringValue
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
 
-__all__ = [
-    "append",
-    "get",
-    "getdel",
-    "getex",
-    "getrange",
-    "getset",
-    "keys_of_set",
-    "mget",
-    "mset",
-    "msetnx",
-    "set_for",
-    "set_string",
-    "setnx",
-    "setrange",
-    "strlen",
-]
-
 _TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 # time options: milliseconds per unit, and whether they count from now
 _TIME_OPTIONS = {
@@ -151,7 +133,7 @@ def setnx(ctx: Context, args: list[bytes]) -> bytes:
     return ONE
 
 
-def set_for(name: str, per_unit: int) -> CommandFunction:
+def _set_for(name: str, per_unit: int) -> CommandFunction:
     """SETEX or PSETEX."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -160,6 +142,10 @@ def set_for(name: str, per_unit: int) -> CommandFunction:
         return OK
 
     return run
+
+
+setex = _set_for("setex", 1000)
+psetex = _set_for("psetex", 1)
 
 
 def get(ctx: Context, args: list[bytes]) -> bytes:

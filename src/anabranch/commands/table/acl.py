@@ -2,154 +2,65 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Final
 
 from anabranch.commands.acl import acl
-from anabranch.commands.request.help import help_row
-from anabranch.commands.request.spec import Command
+from anabranch.commands.table.rows import rows
 
-__all__ = ["COMMANDS"]
-
-Row = partial(Command, group="server")
-
-_ANYBODY = "noscript loading stale"
-_ADMIN = "admin noscript loading stale"
-_ALL_NODES = ("request_policy:all_nodes", "response_policy:all_succeeded")
-
-
-COMMANDS: list[Command] = [
-    Row(
-        "acl",
-        None,
-        arity=-2,
-        since="6.0.0",
-        summary="Commands about users and their rules.",
-        subcommands=[
-            Row(
-                "cat",
-                acl.cat,
-                arity=-2,
-                flags=_ANYBODY,
-                since="6.0.0",
-                summary="Lists the categories, or the commands of one.",
-                complexity="O(N), N being the commands",
-                syntax="[category]",
-            ),
-            Row(
-                "deluser",
-                acl.deluser,
-                arity=-3,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Removes users and closes their connections.",
-                complexity="O(N), N being the connections",
-                syntax="username [username ...]",
-                tips=_ALL_NODES,
-            ),
-            Row(
-                "dryrun",
-                acl.dryrun,
-                arity=-4,
-                flags=_ADMIN,
-                since="7.0.0",
-                summary="Returns whether a user may run a command, without running it.",
-                syntax="username command [arg [arg ...]]",
-            ),
-            Row(
-                "genpass",
-                acl.genpass,
-                arity=-2,
-                flags=_ANYBODY,
-                since="6.0.0",
-                summary="Makes a random password.",
-                syntax="[bits]",
-            ),
-            Row(
-                "getuser",
-                acl.getuser,
-                arity=3,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Returns the flags, password hashes and rules of a user.",
-                complexity="O(N), N being the rules",
-                syntax="username",
-                history=(
-                    ("6.2.0", "Added channel patterns."),
-                    ("7.0.0", "Added selectors; patterns became text."),
-                ),
-            ),
-            Row(
-                "list",
-                acl.list_,
-                arity=2,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Lists the users as lines of configuration.",
-                complexity="O(N), N being the users",
-            ),
-            Row(
-                "load",
-                acl.load,
-                arity=2,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Reads the users from the ACL file again.",
-                complexity="O(N), N being the users",
-            ),
-            Row(
-                "log",
-                acl.log,
-                arity=-2,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Returns recent denials, or deletes them.",
-                complexity="O(N), N being the entries returned",
-                syntax="[count | RESET]",
-                history=(("7.2.0", "Added entry ID and timestamps."),),
-            ),
-            Row(
-                "save",
-                acl.save,
-                arity=2,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Writes the users to the ACL file.",
-                complexity="O(N), N being the users",
-                tips=_ALL_NODES,
-            ),
-            Row(
-                "setuser",
-                acl.setuser,
-                arity=-3,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Makes or changes a user.",
-                complexity="O(N), N being the rules",
-                syntax="username [rule [rule ...]]",
-                history=(
-                    ("6.2.0", "Added channel patterns."),
-                    ("7.0.0", "Added selectors and key permissions."),
-                ),
-                tips=_ALL_NODES,
-            ),
-            Row(
-                "users",
-                acl.users,
-                arity=2,
-                flags=_ADMIN,
-                since="6.0.0",
-                summary="Lists the names of the users.",
-                complexity="O(N), N being the users",
-            ),
-            Row(
-                "whoami",
-                acl.whoami,
-                arity=2,
-                flags=_ANYBODY,
-                since="6.0.0",
-                summary="Returns the user of this connection.",
-            ),
-            help_row("6.0.0"),
-        ],
-    ),
-]
+COMMANDS: Final = rows(
+    "server",
+    [acl],
+    """
+acl -2 - 6.0.0
+    does: Commands about users and their rules.
+    help: 6.0.0
+acl|cat -2 acl.cat 6.0.0 noscript loading stale
+    [category]
+    does: Lists the categories, or the commands of one.
+    cost: O(N), N being the commands
+acl|deluser -3 acl.deluser 6.0.0 admin noscript loading stale
+    username [username ...]
+    does: Removes users and closes their connections.
+    cost: O(N), N being the connections
+    tips: request_policy:all_nodes response_policy:all_succeeded
+acl|dryrun -4 acl.dryrun 7.0.0 admin noscript loading stale
+    username command [arg [arg ...]]
+    does: Returns whether a user may run a command, without running it.
+acl|genpass -2 acl.genpass 6.0.0 noscript loading stale
+    [bits]
+    does: Makes a random password.
+acl|getuser 3 acl.getuser 6.0.0 admin noscript loading stale
+    username
+    does: Returns the flags, password hashes and rules of a user.
+    cost: O(N), N being the rules
+    history: 6.2.0 Added channel patterns.
+    history: 7.0.0 Added selectors; patterns became text.
+acl|list 2 acl.list_ 6.0.0 admin noscript loading stale
+    does: Lists the users as lines of configuration.
+    cost: O(N), N being the users
+acl|load 2 acl.load 6.0.0 admin noscript loading stale
+    does: Reads the users from the ACL file again.
+    cost: O(N), N being the users
+acl|log -2 acl.log 6.0.0 admin noscript loading stale
+    [count | RESET]
+    does: Returns recent denials, or deletes them.
+    cost: O(N), N being the entries returned
+    history: 7.2.0 Added entry ID and timestamps.
+acl|save 2 acl.save 6.0.0 admin noscript loading stale
+    does: Writes the users to the ACL file.
+    cost: O(N), N being the users
+    tips: request_policy:all_nodes response_policy:all_succeeded
+acl|setuser -3 acl.setuser 6.0.0 admin noscript loading stale
+    username [rule [rule ...]]
+    does: Makes or changes a user.
+    cost: O(N), N being the rules
+    tips: request_policy:all_nodes response_policy:all_succeeded
+    history: 6.2.0 Added channel patterns.
+    history: 7.0.0 Added selectors and key permissions.
+acl|users 2 acl.users 6.0.0 admin noscript loading stale
+    does: Lists the names of the users.
+    cost: O(N), N being the users
+acl|whoami 2 acl.whoami 6.0.0 noscript loading stale
+    does: Returns the user of this connection.
+""",
+)

@@ -2,388 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Final
 
-from anabranch.commands.execution.context import Context
 from anabranch.commands.generic import databases, dump, expiry, keys
-from anabranch.commands.request.help import help_row
-from anabranch.commands.request.spec import Command, KeySpec
+from anabranch.commands.table.rows import rows
 
-__all__ = ["COMMANDS"]
-
-_SHARDED = ("request_policy:multi_shard", "response_policy:agg_sum")
-_INSPECT = (KeySpec("RO", begin=2),)
-_INSPECT_TIPS = ("nondeterministic_output",)
-_FLUSH_TIPS = ("request_policy:all_shards", "response_policy:all_succeeded")
-
-
-def _expire_row(
-    name: str, since: str, summary: str, argument: str, *, per_unit: int, relative: bool
-) -> Command:
-    return Command(
-        name,
-        expiry.expire(name, per_unit=per_unit, relative=relative),
-        arity=-3,
-        flags="write fast",
-        keys=(KeySpec("RW update"),),
-        since=since,
-        summary=summary,
-        syntax=f"key {argument} [NX | XX | GT | LT]",
-        history=(("7.0.0", "Takes NX, XX, GT and LT."),),
-    )
-
-
-def _time_row(
-    name: str,
-    since: str,
-    summary: str,
-    answer: Callable[[Context, int], int],
-    tips: tuple[str, ...] = (),
-) -> Command:
-    return Command(
-        name,
-        expiry.time_left(answer),
-        arity=2,
-        flags="readonly fast",
-        keys=(KeySpec("RO access"),),
-        since=since,
-        summary=summary,
-        syntax="key",
-        tips=tips,
-    )
-
-
-_CLOCK_DEPENDENT = ("nondeterministic_output",)
-
-
-COMMANDS: list[Command] = [
-    # generic/keys.py
-    Command(
-        "del",
-        keys.delete,
-        arity=-2,
-        flags="write",
-        keys=(KeySpec("RM delete", last=-1),),
-        summary="Deletes keys and counts those that existed.",
-        complexity="O(N), N being the keys and what they hold.",
-        syntax="key [key ...]",
-        tips=_SHARDED,
-    ),
-    Command(
-        "unlink",
-        keys.delete,
-        arity=-2,
-        flags="write fast",
-        keys=(KeySpec("RM delete", last=-1),),
-        since="4.0.0",
-        summary="Deletes keys and counts those that existed. The same as DEL here.",
-        complexity="O(N), N being the keys and what they hold.",
-        syntax="key [key ...]",
-        tips=_SHARDED,
-    ),
-    Command(
-        "exists",
-        keys.exists,
-        arity=-2,
-        flags="readonly fast",
-        keys=(KeySpec("RO", last=-1),),
-        summary="Counts which of the given keys exist.",
-        complexity="O(N), N being the keys.",
-        syntax="key [key ...]",
-        tips=_SHARDED,
-    ),
-    Command(
-        "touch",
-        keys.touch,
-        arity=-2,
-        flags="readonly fast",
-        keys=(KeySpec("RO", last=-1),),
-        since="3.2.1",
-        summary="Marks keys as used now and counts those that exist.",
-        complexity="O(N), N being the keys.",
-        syntax="key [key ...]",
-        tips=_SHARDED,
-    ),
-    Command(
-        "type",
-        keys.type_of,
-        arity=2,
-        flags="readonly fast",
-        keys=(KeySpec("RO"),),
-        summary="Names the type of a key's value.",
-        syntax="key",
-    ),
-    Command(
-        "rename",
-        keys.rename,
-        arity=3,
-        flags="write",
-        keys=(KeySpec("RW access delete"), KeySpec("OW update", begin=2)),
-        summary="Renames a key and replaces a key of the new name.",
-        complexity="O(1), besides what a replaced value takes to delete.",
-        syntax="key newkey",
-    ),
-    Command(
-        "renamenx",
-        keys.renamenx,
-        arity=3,
-        flags="write fast",
-        keys=(KeySpec("RW access delete"), KeySpec("OW insert", begin=2)),
-        summary="Gives a key another name unless that name is taken.",
-        syntax="key newkey",
-    ),
-    Command(
-        "copy",
-        keys.copy,
-        arity=-3,
-        flags="write denyoom",
-        keys=(KeySpec("RO access"), KeySpec("OW update", begin=2)),
-        since="6.2.0",
-        summary="Copies a value, with groups and deadline, to another key.",
-        complexity="O(N), N being the size of the value.",
-        syntax="source destination [DB destination-db] [REPLACE]",
-    ),
-    Command(
-        "move",
-        keys.move,
-        arity=3,
-        flags="write fast",
-        keys=(KeySpec("RW access update"),),
-        summary="Moves a key to another database.",
-        syntax="key db",
-    ),
-    Command(
-        "object",
-        None,
-        arity=-2,
-        categories="",
-        since="2.2.3",
-        summary="Commands that look into how a key is kept.",
-        complexity="Depends on the sub-command.",
-        subcommands=[
-            Command(
-                "encoding",
-                keys.object_encoding,
-                arity=3,
-                flags="readonly",
-                keys=_INSPECT,
-                since="2.2.3",
-                summary="Names the internal representation of a value.",
-                syntax="key",
-                tips=_INSPECT_TIPS,
-            ),
-            Command(
-                "freq",
-                keys.object_freq,
-                arity=3,
-                flags="readonly",
-                keys=_INSPECT,
-                since="4.0.0",
-                summary="Would return how often a key is used; not counted by this server.",
-                syntax="key",
-                tips=_INSPECT_TIPS,
-            ),
-            help_row("6.2.0", "keyspace"),
-            Command(
-                "idletime",
-                keys.object_idletime,
-                arity=3,
-                flags="readonly",
-                keys=_INSPECT,
-                since="2.2.3",
-                summary="Returns the seconds since a key was last used.",
-                syntax="key",
-                tips=_INSPECT_TIPS,
-            ),
-            Command(
-                "refcount",
-                keys.object_refcount,
-                arity=3,
-                flags="readonly",
-                keys=_INSPECT,
-                since="2.2.3",
-                summary="Counts the references to a value.",
-                syntax="key",
-                tips=_INSPECT_TIPS,
-            ),
-        ],
-    ),
-    # generic/databases.py
-    Command(
-        "keys",
-        databases.keys,
-        arity=2,
-        flags="readonly",
-        categories="keyspace dangerous",
-        summary="Lists all keys that match a pattern. Prefer SCAN.",
-        complexity="O(N), N being the keys of the database.",
-        syntax="pattern",
-        tips=("nondeterministic_output_order", "request_policy:all_shards"),
-    ),
-    Command(
-        "scan",
-        databases.scan,
-        arity=-2,
-        flags="readonly",
-        since="2.8.0",
-        summary="Lists keys page by page. Keys that are there all the time come exactly once.",
-        complexity="O(N) for each page, N being the keys on it.",
-        syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]",
-        tips=("nondeterministic_output", "request_policy:special", "response_policy:special"),
-    ),
-    Command(
-        "dbsize",
-        databases.dbsize,
-        arity=1,
-        flags="readonly fast",
-        summary="Counts the keys of the selected database.",
-        tips=("request_policy:all_shards", "response_policy:agg_sum"),
-    ),
-    Command(
-        "randomkey",
-        databases.randomkey,
-        arity=1,
-        flags="readonly",
-        summary="Picks a key at random.",
-        complexity="O(log N), N being the keys of the database.",
-        tips=(
-            "nondeterministic_output",
-            "request_policy:all_shards",
-            "response_policy:special",
-        ),
-    ),
-    Command(
-        "swapdb",
-        databases.swapdb,
-        arity=3,
-        flags="write fast",
-        categories="keyspace dangerous",
-        since="4.0.0",
-        group="server",
-        summary="Exchanges the contents of two databases.",
-        complexity="O(N), N being the watched and waited-for keys of both.",
-        syntax="index1 index2",
-    ),
-    Command(
-        "flushdb",
-        databases.flushdb,
-        arity=-1,
-        flags="write",
-        categories="keyspace dangerous",
-        group="server",
-        summary="Deletes all keys of the selected database.",
-        complexity="O(N), N being the keys of the database.",
-        syntax="[ASYNC | SYNC]",
-        tips=_FLUSH_TIPS,
-    ),
-    Command(
-        "flushall",
-        databases.flushall,
-        arity=-1,
-        flags="write",
-        categories="keyspace dangerous",
-        group="server",
-        summary="Deletes all keys of all databases.",
-        complexity="O(N), N being the keys of all databases.",
-        syntax="[ASYNC | SYNC]",
-        tips=_FLUSH_TIPS,
-    ),
-    # generic/expiry.py
-    _expire_row(
-        "expire",
-        "1.0.0",
-        "Lets a key live for some more seconds.",
-        "seconds",
-        per_unit=1000,
-        relative=True,
-    ),
-    _expire_row(
-        "pexpire",
-        "2.6.0",
-        "Lets a key live for some more milliseconds.",
-        "milliseconds",
-        per_unit=1,
-        relative=True,
-    ),
-    _expire_row(
-        "expireat",
-        "1.2.0",
-        "Lets a key live until a Unix time in seconds.",
-        "unix-time-seconds",
-        per_unit=1000,
-        relative=False,
-    ),
-    _expire_row(
-        "pexpireat",
-        "2.6.0",
-        "Lets a key live until a Unix time in milliseconds.",
-        "unix-time-milliseconds",
-        per_unit=1,
-        relative=False,
-    ),
-    _time_row(
-        "ttl",
-        "1.0.0",
-        "Tells how many seconds a key has left.",
-        lambda ctx, deadline: expiry.in_seconds(expiry.left_ms(ctx, deadline)),
-        _CLOCK_DEPENDENT,
-    ),
-    _time_row(
-        "pttl",
-        "2.6.0",
-        "Tells how many milliseconds a key has left.",
-        expiry.left_ms,
-        _CLOCK_DEPENDENT,
-    ),
-    _time_row(
-        "expiretime",
-        "7.0.0",
-        "Tells until which Unix time in seconds a key lives.",
-        lambda ctx, deadline: expiry.in_seconds(deadline),
-    ),
-    _time_row(
-        "pexpiretime",
-        "7.0.0",
-        "Tells until which Unix time in milliseconds a key lives.",
-        lambda ctx, deadline: deadline,
-    ),
-    Command(
-        "persist",
-        expiry.persist,
-        arity=2,
-        flags="write fast",
-        keys=(KeySpec("RW update"),),
-        since="2.2.0",
-        summary="Lets a key live for ever.",
-        syntax="key",
-    ),
-    # generic/dump.py
-    Command(
-        "dump",
-        dump.dump,
-        arity=2,
-        flags="readonly",
-        keys=(KeySpec("RO access"),),
-        since="2.6.0",
-        summary="Gives the value of a key as a payload for RESTORE.",
-        complexity="O(N), N being the size of the value.",
-        syntax="key",
-        tips=("nondeterministic_output",),
-    ),
-    Command(
-        "restore",
-        dump.restore,
-        arity=-4,
-        flags="write denyoom",
-        categories="keyspace dangerous",
-        keys=(KeySpec("OW update"),),
-        since="2.6.0",
-        summary="Makes a key of a payload that DUMP gave, here or on another server.",
-        complexity="O(N), N being the size of the payload.",
-        syntax="key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
-        history=(
-            ("3.0.0", "Takes REPLACE."),
-            ("5.0.0", "Takes ABSTTL, IDLETIME and FREQ."),
-        ),
-    ),
-]
+COMMANDS: Final = rows(
+    "generic",
+    [databases, dump, expiry, keys],
+    """
+del -2 keys.delete 1.0.0 write
+    key [key ...]
+    does: Deletes keys and counts those that existed.
+    cost: O(N), N being the keys and what they hold.
+    keys: @1..-1 RM delete
+    tips: request_policy:multi_shard response_policy:agg_sum
+unlink -2 keys.delete 4.0.0 write fast
+    key [key ...]
+    does: Deletes keys and counts those that existed. The same as DEL here.
+    cost: O(N), N being the keys and what they hold.
+    keys: @1..-1 RM delete
+    tips: request_policy:multi_shard response_policy:agg_sum
+exists -2 keys.exists 1.0.0 readonly fast
+    key [key ...]
+    does: Counts which of the given keys exist.
+    cost: O(N), N being the keys.
+    keys: @1..-1 RO
+    tips: request_policy:multi_shard response_policy:agg_sum
+touch -2 keys.touch 3.2.1 readonly fast
+    key [key ...]
+    does: Marks keys as used now and counts those that exist.
+    cost: O(N), N being the keys.
+    keys: @1..-1 RO
+    tips: request_policy:multi_shard response_policy:agg_sum
+type 2 keys.type_of 1.0.0 readonly fast
+    key
+    does: Names the type of a key's value.
+    keys: RO
+rename 3 keys.rename 1.0.0 write
+    key newkey
+    does: Renames a key and replaces a key of the new name.
+    cost: O(1), besides what a replaced value takes to delete.
+    keys: RW access delete; @2 OW update
+renamenx 3 keys.renamenx 1.0.0 write fast
+    key newkey
+    does: Gives a key another name unless that name is taken.
+    keys: RW access delete; @2 OW insert
+copy -3 keys.copy 6.2.0 write denyoom
+    source destination [DB destination-db] [REPLACE]
+    does: Copies a value, with groups and deadline, to another key.
+    cost: O(N), N being the size of the value.
+    keys: RO access; @2 OW update
+move 3 keys.move 1.0.0 write fast
+    key db
+    does: Moves a key to another database.
+    keys: RW access update
+object -2 - 2.2.3
+    does: Commands that look into how a key is kept.
+    help: 6.2.0 keyspace
+object|encoding 3 keys.object_encoding 2.2.3 readonly
+    key
+    does: Names the internal representation of a value.
+    keys: @2 RO
+    tips: nondeterministic_output
+object|freq 3 keys.object_freq 4.0.0 readonly
+    key
+    does: Would return how often a key is used; not counted by this server.
+    keys: @2 RO
+    tips: nondeterministic_output
+object|idletime 3 keys.object_idletime 2.2.3 readonly
+    key
+    does: Returns the seconds since a key was last used.
+    keys: @2 RO
+    tips: nondeterministic_output
+object|refcount 3 keys.object_refcount 2.2.3 readonly
+    key
+    does: Counts the references to a value.
+    keys: @2 RO
+    tips: nondeterministic_output
+keys 2 databases.keys 1.0.0 readonly
+    pattern
+    does: Lists all keys that match a pattern. Prefer SCAN.
+    cost: O(N), N being the keys of the database.
+    acl: dangerous keyspace
+    tips: nondeterministic_output_order request_policy:all_shards
+scan -2 databases.scan 2.8.0 readonly
+    cursor [MATCH pattern] [COUNT count] [TYPE type]
+    does: Lists keys page by page. Keys that are there all the time come exactly once.
+    cost: O(N) for each page, N being the keys on it.
+    tips: nondeterministic_output request_policy:special response_policy:special
+dbsize 1 databases.dbsize 1.0.0 readonly fast
+    does: Counts the keys of the selected database.
+    tips: request_policy:all_shards response_policy:agg_sum
+randomkey 1 databases.randomkey 1.0.0 readonly
+    does: Picks a key at random.
+    cost: O(log N), N being the keys of the database.
+    tips: nondeterministic_output request_policy:all_shards response_policy:special
+swapdb 3 databases.swapdb 4.0.0 write fast
+    index1 index2
+    does: Exchanges the contents of two databases.
+    cost: O(N), N being the watched and waited-for keys of both.
+    acl: dangerous keyspace
+    group: server
+flushdb -1 databases.flushdb 1.0.0 write
+    [ASYNC | SYNC]
+    does: Deletes all keys of the selected database.
+    cost: O(N), N being the keys of the database.
+    acl: dangerous keyspace
+    group: server
+    tips: request_policy:all_shards response_policy:all_succeeded
+flushall -1 databases.flushall 1.0.0 write
+    [ASYNC | SYNC]
+    does: Deletes all keys of all databases.
+    cost: O(N), N being the keys of all databases.
+    acl: dangerous keyspace
+    group: server
+    tips: request_policy:all_shards response_policy:all_succeeded
+expire -3 expiry.expire 1.0.0 write fast
+    key seconds [NX | XX | GT | LT]
+    does: Lets a key live for some more seconds.
+    keys: RW update
+    history: 7.0.0 Takes NX, XX, GT and LT.
+pexpire -3 expiry.pexpire 2.6.0 write fast
+    key milliseconds [NX | XX | GT | LT]
+    does: Lets a key live for some more milliseconds.
+    keys: RW update
+    history: 7.0.0 Takes NX, XX, GT and LT.
+expireat -3 expiry.expireat 1.2.0 write fast
+    key unix-time-seconds [NX | XX | GT | LT]
+    does: Lets a key live until a Unix time in seconds.
+    keys: RW update
+    history: 7.0.0 Takes NX, XX, GT and LT.
+pexpireat -3 expiry.pexpireat 2.6.0 write fast
+    key unix-time-milliseconds [NX | XX | GT | LT]
+    does: Lets a key live until a Unix time in milliseconds.
+    keys: RW update
+    history: 7.0.0 Takes NX, XX, GT and LT.
+ttl 2 expiry.ttl 1.0.0 readonly fast
+    key
+    does: Tells how many seconds a key has left.
+    keys: RO access
+    tips: nondeterministic_output
+pttl 2 expiry.pttl 2.6.0 readonly fast
+    key
+    does: Tells how many milliseconds a key has left.
+    keys: RO access
+    tips: nondeterministic_output
+expiretime 2 expiry.expiretime 7.0.0 readonly fast
+    key
+    does: Tells until which Unix time in seconds a key lives.
+    keys: RO access
+pexpiretime 2 expiry.pexpiretime 7.0.0 readonly fast
+    key
+    does: Tells until which Unix time in milliseconds a key lives.
+    keys: RO access
+persist 2 expiry.persist 2.2.0 write fast
+    key
+    does: Lets a key live for ever.
+    keys: RW update
+dump 2 dump.dump 2.6.0 readonly
+    key
+    does: Gives the value of a key as a payload for RESTORE.
+    cost: O(N), N being the size of the value.
+    keys: RO access
+    tips: nondeterministic_output
+restore -4 dump.restore 2.6.0 write denyoom
+    key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]
+    does: Makes a key of a payload that DUMP gave, here or on another server.
+    cost: O(N), N being the size of the payload.
+    keys: OW update
+    acl: dangerous keyspace
+    history: 3.0.0 Takes REPLACE.
+    history: 5.0.0 Takes ABSTTL, IDLETIME and FREQ.
+""",
+)

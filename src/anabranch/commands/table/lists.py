@@ -2,212 +2,109 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Final
 
 from anabranch.commands.list import lists, moves
-from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
+from anabranch.commands.table.rows import rows
 
-__all__ = ["COMMANDS"]
-
-Row = partial(Command, group="list")
-
-
-def _row(
-    name: str,
-    function: CommandFunction,
-    arity: int,
-    syntax: str,
-    summary: str,
-    complexity: str,
-    *,
-    flags: str,
-    use: str,
-    since: str = "1.0.0",
-    history: tuple[tuple[str, str], ...] = (),
-) -> Command:
-    return Row(
-        name,
-        function,
-        arity=arity,
-        flags=flags,
-        keys=(KeySpec(use),),
-        since=since,
-        summary=summary,
-        complexity=complexity,
-        syntax=syntax,
-        history=history,
-    )
-
-
-def _push_row(name: str, where: str, *, tail: bool) -> Command:
-    makes = not name.endswith("x")
-    what = "a list" if makes else "a list that exists"
-    return _row(
-        name,
-        lists.push(tail=tail, makes=makes),
-        -3,
-        "key element [element ...]",
-        f"Puts items one after the other at the {where} of {what}.",
-        "O(N), N being the items given.",
-        flags="write denyoom fast",
-        use="RW insert",
-        since="1.0.0" if makes else "2.2.0",
-    )
-
-
-def _pop_row(name: str, where: str, *, tail: bool) -> Command:
-    return _row(
-        name,
-        lists.pop(name, tail=tail),
-        -2,
-        "key [count]",
-        f"Takes items off the {where} of a list.",
-        "O(N), N being the items taken.",
-        flags="write fast",
-        use="RW access delete",
-    )
-
-
-_WALK = "O(N), N being the items of the list."
-
-
-def _moves_pop_row(name: str, where: str, *, tail: bool) -> Command:
-    return Row(
-        name,
-        moves.pop_or_wait(tail=tail),
-        arity=-3,
-        flags="write blocking",
-        keys=(KeySpec("RW access delete", last=-2),),
-        since="2.0.0",
-        summary=f"Takes the {where} of the first of some lists that has one, or waits for it.",
-        complexity="O(N), N being the keys given.",
-        syntax="key [key ...] timeout",
-    )
-
-
-def _move_row(
-    name: str, function: CommandFunction, syntax: str, summary: str, since: str
-) -> Command:
-    arguments = ["source", "destination", *syntax.split()]
-    blocks = name.startswith("b")
-    return Row(
-        name,
-        function,
-        arity=1 + len(arguments) - 2 * syntax.count("|"),
-        flags="write denyoom blocking" if blocks else "write denyoom",
-        keys=(KeySpec("RW access delete"), KeySpec("RW insert", begin=2)),
-        since=since,
-        summary=summary,
-        syntax=" ".join(arguments),
-    )
-
-
-_SIDES = "<LEFT | RIGHT> <LEFT | RIGHT>"
-_TAIL_TO_HEAD = "Moves the tail of a list to the head of another"
-_MOVES = "Moves an item from one end of a list to an end of another"
-
-
-COMMANDS: list[Command] = [
-    # list/lists.py
-    _push_row("lpush", "head", tail=False),
-    _push_row("rpush", "tail", tail=True),
-    _push_row("lpushx", "head", tail=False),
-    _push_row("rpushx", "tail", tail=True),
-    _pop_row("lpop", "head", tail=False),
-    _pop_row("rpop", "tail", tail=True),
-    _row(
-        "llen",
-        lists.llen,
-        2,
-        "key",
-        "Counts the items of a list.",
-        "O(1)",
-        flags="readonly fast",
-        use="RO",
-    ),
-    _row(
-        "lrange",
-        lists.lrange,
-        4,
-        "key start stop",
-        "Lists the items between two positions of a list.",
-        "O(N), N being the items up to the last one wanted.",
-        flags="readonly",
-        use="RO access",
-    ),
-    _row(
-        "lindex",
-        lists.lindex,
-        3,
-        "key index",
-        "Gives the item at a position of a list.",
-        _WALK,
-        flags="readonly",
-        use="RO access",
-    ),
-    _row(
-        "lpos",
-        lists.lpos,
-        -3,
-        "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
-        "Finds the positions of equal items in a list.",
-        _WALK,
-        flags="readonly",
-        use="RO access",
-        since="6.0.6",
-    ),
-    _row(
-        "lset",
-        lists.lset,
-        4,
-        "key index element",
-        "Puts an item in the place of another in a list.",
-        _WALK,
-        flags="write denyoom",
-        use="RW update",
-    ),
-    _row(
-        "linsert",
-        lists.linsert,
-        5,
-        "key <BEFORE | AFTER> pivot element",
-        "Puts an item before or after another in a list.",
-        _WALK,
-        flags="write denyoom",
-        use="RW insert",
-        since="2.2.0",
-    ),
-    _row(
-        "lrem",
-        lists.lrem,
-        4,
-        "key count element",
-        "Takes equal items out of a list.",
-        _WALK,
-        flags="write",
-        use="RW delete",
-    ),
-    _row(
-        "ltrim",
-        lists.ltrim,
-        4,
-        "key start stop",
-        "Keeps only the items between two positions of a list.",
-        "O(N), N being the items that go.",
-        flags="write",
-        use="RW delete",
-    ),
-    # list/moves.py
-    _moves_pop_row("blpop", "head", tail=False),
-    _moves_pop_row("brpop", "tail", tail=True),
-    _move_row("lmove", moves.lmove, _SIDES, f"{_MOVES}.", "6.2.0"),
-    _move_row("blmove", moves.blmove, f"{_SIDES} timeout", f"{_MOVES}, or waits for it.", "6.2.0"),
-    _move_row("rpoplpush", moves.rpoplpush, "", f"{_TAIL_TO_HEAD}.", "1.2.0"),
-    _move_row(
-        "brpoplpush",
-        moves.brpoplpush,
-        "timeout",
-        f"{_TAIL_TO_HEAD}, or waits for it.",
-        "2.2.0",
-    ),
-]
+COMMANDS: Final = rows(
+    "list",
+    [lists, moves],
+    """
+lpush -3 lists.lpush 1.0.0 write denyoom fast
+    key element [element ...]
+    does: Puts items one after the other at the head of a list.
+    cost: O(N), N being the items given.
+    keys: RW insert
+rpush -3 lists.rpush 1.0.0 write denyoom fast
+    key element [element ...]
+    does: Puts items one after the other at the tail of a list.
+    cost: O(N), N being the items given.
+    keys: RW insert
+lpushx -3 lists.lpushx 2.2.0 write denyoom fast
+    key element [element ...]
+    does: Puts items one after the other at the head of a list that exists.
+    cost: O(N), N being the items given.
+    keys: RW insert
+rpushx -3 lists.rpushx 2.2.0 write denyoom fast
+    key element [element ...]
+    does: Puts items one after the other at the tail of a list that exists.
+    cost: O(N), N being the items given.
+    keys: RW insert
+lpop -2 lists.lpop 1.0.0 write fast
+    key [count]
+    does: Takes items off the head of a list.
+    cost: O(N), N being the items taken.
+    keys: RW access delete
+rpop -2 lists.rpop 1.0.0 write fast
+    key [count]
+    does: Takes items off the tail of a list.
+    cost: O(N), N being the items taken.
+    keys: RW access delete
+llen 2 lists.llen 1.0.0 readonly fast
+    key
+    does: Counts the items of a list.
+    keys: RO
+lrange 4 lists.lrange 1.0.0 readonly
+    key start stop
+    does: Lists the items between two positions of a list.
+    cost: O(N), N being the items up to the last one wanted.
+    keys: RO access
+lindex 3 lists.lindex 1.0.0 readonly
+    key index
+    does: Gives the item at a position of a list.
+    cost: O(N), N being the items of the list.
+    keys: RO access
+lpos -3 lists.lpos 6.0.6 readonly
+    key element [RANK rank] [COUNT num-matches] [MAXLEN len]
+    does: Finds the positions of equal items in a list.
+    cost: O(N), N being the items of the list.
+    keys: RO access
+lset 4 lists.lset 1.0.0 write denyoom
+    key index element
+    does: Puts an item in the place of another in a list.
+    cost: O(N), N being the items of the list.
+    keys: RW update
+linsert 5 lists.linsert 2.2.0 write denyoom
+    key <BEFORE | AFTER> pivot element
+    does: Puts an item before or after another in a list.
+    cost: O(N), N being the items of the list.
+    keys: RW insert
+lrem 4 lists.lrem 1.0.0 write
+    key count element
+    does: Takes equal items out of a list.
+    cost: O(N), N being the items of the list.
+    keys: RW delete
+ltrim 4 lists.ltrim 1.0.0 write
+    key start stop
+    does: Keeps only the items between two positions of a list.
+    cost: O(N), N being the items that go.
+    keys: RW delete
+blpop -3 moves.blpop 2.0.0 write blocking
+    key [key ...] timeout
+    does: Takes the head of the first of some lists that has one, or waits for it.
+    cost: O(N), N being the keys given.
+    keys: @1..-2 RW access delete
+brpop -3 moves.brpop 2.0.0 write blocking
+    key [key ...] timeout
+    does: Takes the tail of the first of some lists that has one, or waits for it.
+    cost: O(N), N being the keys given.
+    keys: @1..-2 RW access delete
+lmove 5 moves.lmove 6.2.0 write denyoom
+    source destination <LEFT | RIGHT> <LEFT | RIGHT>
+    does: Moves an item from one end of a list to an end of another.
+    keys: RW access delete; @2 RW insert
+blmove 6 moves.blmove 6.2.0 write denyoom blocking
+    source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout
+    does: Moves an item from one end of a list to an end of another, or waits for it.
+    keys: RW access delete; @2 RW insert
+rpoplpush 3 moves.rpoplpush 1.2.0 write denyoom
+    source destination
+    does: Moves the tail of a list to the head of another.
+    keys: RW access delete; @2 RW insert
+brpoplpush 4 moves.brpoplpush 2.2.0 write denyoom blocking
+    source destination timeout
+    does: Moves the tail of a list to the head of another, or waits for it.
+    keys: RW access delete; @2 RW insert
+""",
+)

@@ -2,300 +2,122 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Final
 
-from anabranch.commands.request.help import help_row
-from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.server import catalogue, info, latency, memory, slowlog
+from anabranch.commands.table.rows import rows
 
-__all__ = ["COMMANDS"]
-
-Row = partial(Command, group="server")
-
-
-def _row(
-    name: str,
-    function: CommandFunction,
-    arity: int,
-    since: str,
-    summary: str,
-    *,
-    complexity: str = "O(1)",
-    syntax: str = "",
-    tips: tuple[str, ...] = (
-        "nondeterministic_output",
-        "request_policy:all_nodes",
-        "response_policy:special",
-    ),
-) -> Command:
-    """A sub-command of LATENCY."""
-    return Row(
-        name,
-        function,
-        arity=arity,
-        flags="admin noscript loading stale",
-        since=since,
-        summary=summary,
-        complexity=complexity,
-        syntax=syntax,
-        tips=tips,
-    )
-
-
-_SHARDS = ("request_policy:all_shards", "response_policy:special", "nondeterministic_output")
-_FLAGS = "admin loading stale"
-_CATALOGUE_FLAGS = "loading stale"
-_UNORDERED = ("nondeterministic_output_order",)
-
-
-COMMANDS: list[Command] = [
-    # server/info.py
-    Row(
-        "info",
-        info.info,
-        arity=-1,
-        flags="loading stale",
-        categories="dangerous",
-        since="1.0.0",
-        summary="Shows figures of the server.",
-        complexity="O(N) where N is the number of commands and connections",
-        syntax="[section [section ...]]",
-        tips=(
-            "nondeterministic_output",
-            "request_policy:all_shards",
-            "response_policy:special",
-        ),
-        history=(("7.0.0", "Takes several sections."),),
-    ),
-    # server/latency.py
-    Row(
-        "latency",
-        None,
-        arity=-2,
-        since="2.8.13",
-        summary="Commands about latency.",
-        subcommands=[
-            _row("doctor", latency.doctor, 2, "2.8.13", "Tells in sentences what the monitor saw."),
-            _row(
-                "graph",
-                latency.graph,
-                3,
-                "2.8.13",
-                "Draws the samples of an event.",
-                syntax="event",
-            ),
-            help_row("2.8.13"),
-            _row(
-                "histogram",
-                latency.histogram,
-                -2,
-                "7.0.0",
-                "Shows how long calls took, by command.",
-                complexity="O(N) where N is the number of commands",
-                syntax="[command [command ...]]",
-            ),
-            _row(
-                "history",
-                latency.history,
-                3,
-                "2.8.13",
-                "Lists the samples of an event.",
-                syntax="event",
-            ),
-            _row("latest", latency.latest, 2, "2.8.13", "Lists the latest sample of every event."),
-            _row(
-                "reset",
-                latency.reset,
-                -2,
-                "2.8.13",
-                "Forgets the samples of some or all events.",
-                syntax="[event [event ...]]",
-                tips=("request_policy:all_nodes", "response_policy:agg_sum"),
-            ),
-        ],
-    ),
-    # server/memory.py
-    Row(
-        "memory",
-        None,
-        arity=-2,
-        since="4.0.0",
-        summary="Commands about memory.",
-        subcommands=[
-            Row(
-                "doctor",
-                memory.doctor,
-                arity=2,
-                since="4.0.0",
-                summary="Describes memory problems in sentences.",
-                tips=_SHARDS,
-            ),
-            help_row("4.0.0"),
-            Row(
-                "malloc-stats",
-                memory.malloc_stats,
-                arity=2,
-                since="4.0.0",
-                summary="Answers that the allocator keeps no statistics.",
-                tips=_SHARDS,
-            ),
-            Row(
-                "purge",
-                memory.purge,
-                arity=2,
-                since="4.0.0",
-                summary="Gives memory that was freed back to the system.",
-                tips=("request_policy:all_shards", "response_policy:all_succeeded"),
-            ),
-            Row(
-                "stats",
-                memory.stats,
-                arity=2,
-                since="4.0.0",
-                summary="Shows the use of memory.",
-                tips=_SHARDS,
-            ),
-            Row(
-                "usage",
-                memory.usage,
-                arity=-3,
-                flags="readonly",
-                keys=(KeySpec("RO", begin=2),),
-                since="4.0.0",
-                summary="Estimates the bytes of a key with its value.",
-                complexity="O(N) where N is the number of samples",
-                syntax="key [SAMPLES count]",
-            ),
-        ],
-    ),
-    # server/slowlog.py
-    Row(
-        "slowlog",
-        None,
-        arity=-2,
-        since="2.2.12",
-        summary="Commands about the slow log.",
-        subcommands=[
-            Row(
-                "get",
-                slowlog.get,
-                arity=-2,
-                flags=_FLAGS,
-                since="2.2.12",
-                summary="Lists the latest slow requests, 10 by default, -1 for all.",
-                complexity="O(N) where N is the number of entries listed",
-                syntax="[count]",
-                tips=("request_policy:all_nodes", "nondeterministic_output"),
-                history=(("4.0.0", "Entries name the client and its address."),),
-            ),
-            Row(
-                "len",
-                slowlog.length,
-                arity=2,
-                flags=_FLAGS,
-                since="2.2.12",
-                summary="Counts the entries of the slow log.",
-                tips=(
-                    "request_policy:all_nodes",
-                    "response_policy:agg_sum",
-                    "nondeterministic_output",
-                ),
-            ),
-            Row(
-                "reset",
-                slowlog.reset,
-                arity=2,
-                flags=_FLAGS,
-                since="2.2.12",
-                summary="Empties the slow log.",
-                complexity="O(N) where N is the number of entries",
-                tips=("request_policy:all_nodes", "response_policy:all_succeeded"),
-            ),
-            help_row("6.2.0"),
-        ],
-    ),
-    # server/catalogue.py
-    Row(
-        "command",
-        catalogue.command,
-        arity=-1,
-        flags=_CATALOGUE_FLAGS,
-        categories="connection",
-        since="2.8.13",
-        summary="Describes all commands.",
-        complexity="O(N), N being the commands",
-        tips=_UNORDERED,
-        subcommands=[
-            Row(
-                "count",
-                catalogue.count,
-                arity=2,
-                flags=_CATALOGUE_FLAGS,
-                categories="connection",
-                since="2.8.13",
-                summary="Returns how many commands there are.",
-                complexity="O(N), N being the commands",
-            ),
-            Row(
-                "docs",
-                catalogue.docs,
-                arity=-2,
-                flags=_CATALOGUE_FLAGS,
-                categories="connection",
-                since="7.0.0",
-                summary="Returns summaries and arguments of commands.",
-                complexity="O(N), N being the commands asked for",
-                syntax="[command-name [command-name ...]]",
-                tips=_UNORDERED,
-            ),
-            Row(
-                "getkeys",
-                catalogue.getkeys,
-                arity=-3,
-                flags=_CATALOGUE_FLAGS,
-                categories="connection",
-                since="2.8.13",
-                summary="Finds the keys in a request.",
-                complexity="O(N), N being the arguments of the request",
-                syntax="command [arg [arg ...]]",
-            ),
-            Row(
-                "getkeysandflags",
-                catalogue.getkeysandflags,
-                arity=-3,
-                flags=_CATALOGUE_FLAGS,
-                categories="connection",
-                since="7.0.0",
-                summary="Returns the keys of a request and how they are accessed.",
-                complexity="O(N), N being the arguments of the request",
-                syntax="command [arg [arg ...]]",
-            ),
-            Row(
-                "info",
-                catalogue.info,
-                arity=-2,
-                flags=_CATALOGUE_FLAGS,
-                categories="connection",
-                since="2.8.13",
-                summary="Describes commands for clients: arity, flags, keys.",
-                complexity="O(N), N being the commands asked for",
-                syntax="[command-name [command-name ...]]",
-                history=(("7.0.0", "Without names, all commands are described."),),
-                tips=_UNORDERED,
-            ),
-            Row(
-                "list",
-                catalogue.list_,
-                arity=-2,
-                flags=_CATALOGUE_FLAGS,
-                categories="connection",
-                since="7.0.0",
-                summary="Lists the names of commands.",
-                complexity="O(N), N being the commands",
-                syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
-                tips=_UNORDERED,
-            ),
-            help_row("5.0.0", "connection"),
-        ],
-    ),
-]
+COMMANDS: Final = rows(
+    "server",
+    [catalogue, info, latency, memory, slowlog],
+    """
+info -1 info.info 1.0.0 loading stale
+    [section [section ...]]
+    does: Shows figures of the server.
+    cost: O(N) where N is the number of commands and connections
+    acl: dangerous
+    tips: nondeterministic_output request_policy:all_shards response_policy:special
+    history: 7.0.0 Takes several sections.
+latency -2 - 2.8.13
+    does: Commands about latency.
+    help: 2.8.13
+latency|doctor 2 latency.doctor 2.8.13 admin noscript loading stale
+    does: Tells in sentences what the monitor saw.
+    tips: nondeterministic_output request_policy:all_nodes response_policy:special
+latency|graph 3 latency.graph 2.8.13 admin noscript loading stale
+    event
+    does: Draws the samples of an event.
+    tips: nondeterministic_output request_policy:all_nodes response_policy:special
+latency|histogram -2 latency.histogram 7.0.0 admin noscript loading stale
+    [command [command ...]]
+    does: Shows how long calls took, by command.
+    cost: O(N) where N is the number of commands
+    tips: nondeterministic_output request_policy:all_nodes response_policy:special
+latency|history 3 latency.history 2.8.13 admin noscript loading stale
+    event
+    does: Lists the samples of an event.
+    tips: nondeterministic_output request_policy:all_nodes response_policy:special
+latency|latest 2 latency.latest 2.8.13 admin noscript loading stale
+    does: Lists the latest sample of every event.
+    tips: nondeterministic_output request_policy:all_nodes response_policy:special
+latency|reset -2 latency.reset 2.8.13 admin noscript loading stale
+    [event [event ...]]
+    does: Forgets the samples of some or all events.
+    tips: request_policy:all_nodes response_policy:agg_sum
+memory -2 - 4.0.0
+    does: Commands about memory.
+    help: 4.0.0
+memory|doctor 2 memory.doctor 4.0.0
+    does: Describes memory problems in sentences.
+    tips: request_policy:all_shards response_policy:special nondeterministic_output
+memory|malloc-stats 2 memory.malloc_stats 4.0.0
+    does: Answers that the allocator keeps no statistics.
+    tips: request_policy:all_shards response_policy:special nondeterministic_output
+memory|purge 2 memory.purge 4.0.0
+    does: Gives memory that was freed back to the system.
+    tips: request_policy:all_shards response_policy:all_succeeded
+memory|stats 2 memory.stats 4.0.0
+    does: Shows the use of memory.
+    tips: request_policy:all_shards response_policy:special nondeterministic_output
+memory|usage -3 memory.usage 4.0.0 readonly
+    key [SAMPLES count]
+    does: Estimates the bytes of a key with its value.
+    cost: O(N) where N is the number of samples
+    keys: @2 RO
+slowlog -2 - 2.2.12
+    does: Commands about the slow log.
+    help: 6.2.0
+slowlog|get -2 slowlog.get 2.2.12 admin loading stale
+    [count]
+    does: Lists the latest slow requests, 10 by default, -1 for all.
+    cost: O(N) where N is the number of entries listed
+    tips: request_policy:all_nodes nondeterministic_output
+    history: 4.0.0 Entries name the client and its address.
+slowlog|len 2 slowlog.length 2.2.12 admin loading stale
+    does: Counts the entries of the slow log.
+    tips: request_policy:all_nodes response_policy:agg_sum nondeterministic_output
+slowlog|reset 2 slowlog.reset 2.2.12 admin loading stale
+    does: Empties the slow log.
+    cost: O(N) where N is the number of entries
+    tips: request_policy:all_nodes response_policy:all_succeeded
+command -1 catalogue.command 2.8.13 loading stale
+    does: Describes all commands.
+    cost: O(N), N being the commands
+    acl: connection
+    tips: nondeterministic_output_order
+    help: 5.0.0 connection
+command|count 2 catalogue.count 2.8.13 loading stale
+    does: Returns how many commands there are.
+    cost: O(N), N being the commands
+    acl: connection
+command|docs -2 catalogue.docs 7.0.0 loading stale
+    [command-name [command-name ...]]
+    does: Returns summaries and arguments of commands.
+    cost: O(N), N being the commands asked for
+    acl: connection
+    tips: nondeterministic_output_order
+command|getkeys -3 catalogue.getkeys 2.8.13 loading stale
+    command [arg [arg ...]]
+    does: Finds the keys in a request.
+    cost: O(N), N being the arguments of the request
+    acl: connection
+command|getkeysandflags -3 catalogue.getkeysandflags 7.0.0 loading stale
+    command [arg [arg ...]]
+    does: Returns the keys of a request and how they are accessed.
+    cost: O(N), N being the arguments of the request
+    acl: connection
+command|info -2 catalogue.info 2.8.13 loading stale
+    [command-name [command-name ...]]
+    does: Describes commands for clients: arity, flags, keys.
+    cost: O(N), N being the commands asked for
+    acl: connection
+    tips: nondeterministic_output_order
+    history: 7.0.0 Without names, all commands are described.
+command|list -2 catalogue.list_ 7.0.0 loading stale
+    [FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]
+    does: Lists the names of commands.
+    cost: O(N), N being the commands
+    acl: connection
+    tips: nondeterministic_output_order
+""",
+)

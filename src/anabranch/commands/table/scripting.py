@@ -2,233 +2,107 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Final
 
-from anabranch.commands.request.help import help_row
-from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.scripting import evaluation, functions, scripts
+from anabranch.commands.table.rows import rows
 
-__all__ = ["COMMANDS"]
-
-Row = partial(Command, group="scripting")
-
-_FLAGS = "noscript stale skip_monitor no_mandatory_keys movablekeys script_runner"
-_ALL_NODES = ("request_policy:all_nodes", "response_policy:all_succeeded")
-_ALL_SHARDS = ("request_policy:all_shards", "response_policy:all_succeeded")
-_ONE_SHARD = ("request_policy:all_shards", "response_policy:one_succeeded")
-
-
-def _runner(
-    name: str, function: CommandFunction, since: str, summary: str, first: str, flags: str = ""
-) -> Command:
-    """A command that runs a script: its keys are behind their number."""
-    use = "RO access" if flags else "RW access update"
-    return Row(
-        name,
-        function,
-        arity=-3,
-        flags=f"{flags} {_FLAGS}",
-        keys=(KeySpec(use, begin=2, counted=True),),
-        since=since,
-        summary=summary,
-        complexity="Depends on the script.",
-        syntax=f"{first} numkeys [key [key ...]] [arg [arg ...]]",
-    )
-
-
-_SCRIPT = Row(
-    "script",
-    None,
-    arity=-2,
-    categories="",
-    since="2.6.0",
-    summary="Commands about scripts.",
-    subcommands=[
-        Row(
-            "load",
-            scripts.script_load,
-            arity=3,
-            flags="noscript stale",
-            since="2.6.0",
-            summary="Keeps a script for EVALSHA; answers its hash.",
-            complexity="O(N), N being the length of the script",
-            syntax="script",
-            tips=_ALL_NODES,
-        ),
-        Row(
-            "exists",
-            scripts.script_exists,
-            arity=-3,
-            flags="noscript",
-            since="2.6.0",
-            summary="Answers which scripts EVALSHA finds.",
-            complexity="O(N) where N is the number of scripts asked for",
-            syntax="sha1 [sha1 ...]",
-            tips=("request_policy:all_shards", "response_policy:agg_logical_and"),
-        ),
-        Row(
-            "flush",
-            scripts.script_flush,
-            arity=-2,
-            flags="noscript",
-            since="2.6.0",
-            summary="Forgets all scripts.",
-            complexity="O(N), N being the number of scripts",
-            syntax="[ASYNC | SYNC]",
-            tips=_ALL_NODES,
-        ),
-        Row(
-            "kill",
-            scripts.script_kill,
-            arity=2,
-            flags="noscript allow_busy",
-            since="2.6.0",
-            summary="Ends the script that runs, if it has written nothing.",
-            tips=_ONE_SHARD,
-        ),
-        help_row("5.0.0", "scripting"),
-    ],
+COMMANDS: Final = rows(
+    "scripting",
+    [evaluation, functions, scripts],
+    """
+eval -3 evaluation.evaluate 2.6.0 noscript stale skip_monitor no_mandatory_keys movablekeys
+    script numkeys [key [key ...]] [arg [arg ...]]
+    does: Runs a script of Lua as one transaction.
+    flags: script_runner
+    cost: Depends on the script.
+    keys: @2# RW access update
+evalsha -3 evaluation.evaluate_by_hash 2.6.0 noscript stale skip_monitor no_mandatory_keys
+    sha1 numkeys [key [key ...]] [arg [arg ...]]
+    does: Runs a script that the server knows, by its hash.
+    flags: movablekeys script_runner
+    cost: Depends on the script.
+    keys: @2# RW access update
+eval_ro -3 evaluation.evaluate 7.0.0 readonly noscript stale skip_monitor no_mandatory_keys
+    script numkeys [key [key ...]] [arg [arg ...]]
+    does: Runs a script that only reads.
+    flags: movablekeys script_runner
+    cost: Depends on the script.
+    keys: @2# RO access
+evalsha_ro -3 evaluation.evaluate_by_hash 7.0.0 readonly noscript stale skip_monitor
+    sha1 numkeys [key [key ...]] [arg [arg ...]]
+    does: Runs a script that only reads, by its hash.
+    flags: no_mandatory_keys movablekeys script_runner
+    cost: Depends on the script.
+    keys: @2# RO access
+fcall -3 functions.fcall 7.0.0 noscript stale skip_monitor no_mandatory_keys movablekeys
+    function numkeys [key [key ...]] [arg [arg ...]]
+    does: Runs a function of a library.
+    flags: script_runner
+    cost: Depends on the script.
+    keys: @2# RW access update
+fcall_ro -3 functions.fcall 7.0.0 readonly noscript stale skip_monitor no_mandatory_keys movablekeys
+    function numkeys [key [key ...]] [arg [arg ...]]
+    does: Runs a function of a library that only reads.
+    flags: script_runner
+    cost: Depends on the script.
+    keys: @2# RO access
+script -2 - 2.6.0
+    does: Commands about scripts.
+    help: 5.0.0 scripting
+script|load 3 scripts.script_load 2.6.0 noscript stale
+    script
+    does: Keeps a script for EVALSHA; answers its hash.
+    cost: O(N), N being the length of the script
+    tips: request_policy:all_nodes response_policy:all_succeeded
+script|exists -3 scripts.script_exists 2.6.0 noscript
+    sha1 [sha1 ...]
+    does: Answers which scripts EVALSHA finds.
+    cost: O(N) where N is the number of scripts asked for
+    tips: request_policy:all_shards response_policy:agg_logical_and
+script|flush -2 scripts.script_flush 2.6.0 noscript
+    [ASYNC | SYNC]
+    does: Forgets all scripts.
+    cost: O(N), N being the number of scripts
+    tips: request_policy:all_nodes response_policy:all_succeeded
+script|kill 2 scripts.script_kill 2.6.0 noscript allow_busy
+    does: Ends the script that runs, if it has written nothing.
+    tips: request_policy:all_shards response_policy:one_succeeded
+function -2 - 7.0.0
+    does: Commands about libraries of functions.
+    help: 7.0.0 scripting
+function|load -3 functions.function_load 7.0.0 write denyoom noscript
+    [REPLACE] function-code
+    does: Loads a library; answers its name.
+    cost: O(N), N being the length of the source
+    tips: request_policy:all_shards response_policy:all_succeeded
+function|delete 3 functions.function_delete 7.0.0 write noscript
+    library-name
+    does: Deletes a library.
+    tips: request_policy:all_shards response_policy:all_succeeded
+function|flush -2 functions.function_flush 7.0.0 write noscript
+    [ASYNC | SYNC]
+    does: Deletes all libraries.
+    cost: O(N), N being the number of libraries
+    tips: request_policy:all_shards response_policy:all_succeeded
+function|list -2 functions.function_list 7.0.0 noscript
+    [LIBRARYNAME library-name-pattern] [WITHCODE]
+    does: Lists the libraries and their functions.
+    cost: O(N), N being the number of functions
+    tips: nondeterministic_output_order
+function|dump 2 functions.function_dump 7.0.0 noscript
+    does: Returns the sources of all libraries.
+    cost: O(N), N being the length of the sources
+function|restore -3 functions.function_restore 7.0.0 write denyoom noscript
+    serialized-value [FLUSH | APPEND | REPLACE]
+    does: Loads the libraries of a dump.
+    cost: O(N), N being the length of the sources
+    tips: request_policy:all_shards response_policy:all_succeeded
+function|kill 2 scripts.script_kill 7.0.0 noscript allow_busy
+    does: Ends the function that runs, if it has written nothing.
+    tips: request_policy:all_shards response_policy:one_succeeded
+function|stats 2 functions.function_stats 7.0.0 noscript allow_busy
+    does: Describes the function that runs.
+    tips: nondeterministic_output request_policy:all_shards response_policy:special
+""",
 )
-
-
-_FUNCTION = Row(
-    "function",
-    None,
-    arity=-2,
-    categories="",
-    since="7.0.0",
-    summary="Commands about libraries of functions.",
-    subcommands=[
-        Row(
-            "load",
-            functions.function_load,
-            arity=-3,
-            flags="write denyoom noscript",
-            since="7.0.0",
-            summary="Loads a library; answers its name.",
-            complexity="O(N), N being the length of the source",
-            syntax="[REPLACE] function-code",
-            tips=_ALL_SHARDS,
-        ),
-        Row(
-            "delete",
-            functions.function_delete,
-            arity=3,
-            flags="write noscript",
-            since="7.0.0",
-            summary="Deletes a library.",
-            syntax="library-name",
-            tips=_ALL_SHARDS,
-        ),
-        Row(
-            "flush",
-            functions.function_flush,
-            arity=-2,
-            flags="write noscript",
-            since="7.0.0",
-            summary="Deletes all libraries.",
-            complexity="O(N), N being the number of libraries",
-            syntax="[ASYNC | SYNC]",
-            tips=_ALL_SHARDS,
-        ),
-        Row(
-            "list",
-            functions.function_list,
-            arity=-2,
-            flags="noscript",
-            since="7.0.0",
-            summary="Lists the libraries and their functions.",
-            complexity="O(N), N being the number of functions",
-            syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]",
-            tips=("nondeterministic_output_order",),
-        ),
-        Row(
-            "dump",
-            functions.function_dump,
-            arity=2,
-            flags="noscript",
-            since="7.0.0",
-            summary="Returns the sources of all libraries.",
-            complexity="O(N), N being the length of the sources",
-        ),
-        Row(
-            "restore",
-            functions.function_restore,
-            arity=-3,
-            flags="write denyoom noscript",
-            since="7.0.0",
-            summary="Loads the libraries of a dump.",
-            complexity="O(N), N being the length of the sources",
-            syntax="serialized-value [FLUSH | APPEND | REPLACE]",
-            tips=_ALL_SHARDS,
-        ),
-        Row(
-            "kill",
-            scripts.script_kill,
-            arity=2,
-            flags="noscript allow_busy",
-            since="7.0.0",
-            summary="Ends the function that runs, if it has written nothing.",
-            tips=_ONE_SHARD,
-        ),
-        Row(
-            "stats",
-            functions.function_stats,
-            arity=2,
-            flags="noscript allow_busy",
-            since="7.0.0",
-            summary="Describes the function that runs.",
-            tips=(
-                "nondeterministic_output",
-                "request_policy:all_shards",
-                "response_policy:special",
-            ),
-        ),
-        help_row("7.0.0", "scripting"),
-    ],
-)
-
-
-COMMANDS: list[Command] = [
-    _runner(
-        "eval",
-        evaluation.evaluate,
-        "2.6.0",
-        "Runs a script of Lua as one transaction.",
-        "script",
-    ),
-    _runner(
-        "evalsha",
-        evaluation.evaluate_by_hash,
-        "2.6.0",
-        "Runs a script that the server knows, by its hash.",
-        "sha1",
-    ),
-    _runner(
-        "eval_ro",
-        evaluation.evaluate,
-        "7.0.0",
-        "Runs a script that only reads.",
-        "script",
-        "readonly",
-    ),
-    _runner(
-        "evalsha_ro",
-        evaluation.evaluate_by_hash,
-        "7.0.0",
-        "Runs a script that only reads, by its hash.",
-        "sha1",
-        "readonly",
-    ),
-    _runner("fcall", functions.fcall, "7.0.0", "Runs a function of a library.", "function"),
-    _runner(
-        "fcall_ro",
-        functions.fcall,
-        "7.0.0",
-        "Runs a function of a library that only reads.",
-        "function",
-        "readonly",
-    ),
-    _SCRIPT,
-    _FUNCTION,
-]

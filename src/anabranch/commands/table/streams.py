@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Final
 
-from anabranch.commands.request.help import help_row
-from anabranch.commands.request.spec import Command, KeySpec
 from anabranch.commands.stream import (
     add,
     group,
@@ -17,383 +15,168 @@ from anabranch.commands.stream import (
     readgroup,
     write,
 )
+from anabranch.commands.table.rows import rows
 
-__all__ = ["COMMANDS"]
-
-Row = partial(Command, group="stream")
-
-
-def _key(flags: str) -> tuple[KeySpec, ...]:
-    """The key of a sub-command."""
-    return (KeySpec(flags, begin=2),)
-
-
-COMMANDS: list[Command] = [
-    # stream/add.py
-    Row(
-        "xadd",
-        add.xadd,
-        arity=-5,
-        flags="write denyoom fast",
-        keys=(
-            KeySpec(
-                "RW update",
-                notes="UPDATE instead of INSERT because of the optional trimming feature",
-            ),
-        ),
-        since="5.0.0",
-        summary="Appends a new entry to a stream. Creates the key if it does not exist.",
-        complexity="O(1) when adding, O(N) when trimming, N being the entries removed.",
-        syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<IDMPAUTO pid | IDMP pid iid>] "
-        "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
-        tips=("nondeterministic_output",),
-    ),
-    # stream/write.py
-    Row(
-        "xtrim",
-        write.xtrim,
-        arity=-4,
-        flags="write",
-        keys=(KeySpec("RW delete"),),
-        since="5.0.0",
-        summary="Removes the oldest entries of a stream, by length or by ID.",
-        complexity="O(N), N being the entries removed.",
-        syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
-        tips=("nondeterministic_output",),
-    ),
-    Row(
-        "xdel",
-        write.xdel,
-        arity=-3,
-        flags="write fast",
-        keys=(KeySpec("RW delete"),),
-        since="5.0.0",
-        summary="Deletes entries by ID and counts those that existed.",
-        complexity="O(log N) for each ID.",
-        syntax="key id [id ...]",
-    ),
-    Row(
-        "xdelex",
-        write.xdelex,
-        arity=-5,
-        flags="write fast",
-        keys=(KeySpec("RW delete"),),
-        since="8.2.0",
-        summary="Deletes entries by ID, with a choice for consumer groups' references.",
-        complexity="O(log N) for each ID, times the groups with DELREF and ACKED.",
-        syntax="key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
-    ),
-    Row(
-        "xackdel",
-        write.xackdel,
-        arity=-6,
-        flags="write fast",
-        keys=(KeySpec("RW update delete"),),
-        since="8.2.0",
-        summary="Acknowledges entries for a group and deletes them.",
-        complexity="O(log N) for each ID, times the groups with DELREF and ACKED.",
-        syntax="key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
-    ),
-    Row(
-        "xsetid",
-        write.xsetid,
-        arity=-3,
-        flags="write denyoom fast",
-        keys=(KeySpec("RW update"),),
-        since="5.0.0",
-        summary="Sets the last-generated ID of a stream, and its counters.",
-        syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
-    ),
-    Row(
-        "xlen",
-        write.xlen,
-        arity=2,
-        flags="readonly fast",
-        keys=(KeySpec("RO"),),
-        since="5.0.0",
-        summary="Counts the entries of a stream.",
-        syntax="key",
-    ),
-    # stream/read.py
-    Row(
-        "xrange",
-        read.xrange_,
-        arity=-4,
-        flags="readonly",
-        keys=(KeySpec("RO access"),),
-        since="5.0.0",
-        summary="Returns the entries of a stream within a range of IDs.",
-        complexity="O(log N) to find the start, then a memory copy of what is returned.",
-        syntax="key start end [COUNT count]",
-        history=(("6.2.0", "Added exclusive ranges."),),
-    ),
-    Row(
-        "xrevrange",
-        read.xrevrange,
-        arity=-4,
-        flags="readonly",
-        keys=(KeySpec("RO access"),),
-        since="5.0.0",
-        summary="Returns the entries of a stream within a range of IDs, newest first.",
-        complexity="O(log N + M), M being the entries returned.",
-        syntax="key end start [COUNT count]",
-        history=(("6.2.0", "Added exclusive ranges."),),
-    ),
-    Row(
-        "xread",
-        read.xread,
-        arity=-4,
-        flags="readonly blocking movablekeys",
-        keys=(KeySpec("RO access", begin=("STREAMS", 1), last=-1, step=1, limit=2),),
-        since="5.0.0",
-        summary="Returns entries beyond the given IDs from several streams, waiting if asked to.",
-        complexity="O(log N) for each stream, then a memory copy of what is returned.",
-        syntax="[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] "
-        "STREAMS key [key ...] id [id ...]",
-    ),
-    # stream/readgroup.py
-    Row(
-        "xreadgroup",
-        readgroup.xreadgroup,
-        arity=-7,
-        flags="write blocking movablekeys",
-        keys=(KeySpec("RO access", begin=("STREAMS", 4), last=-1, step=1, limit=2),),
-        since="5.0.0",
-        summary="Returns new or pending entries to a consumer of a group, waiting if asked to.",
-        complexity="O(log N) for each stream, then O(1) for each entry returned.",
-        syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] "
-        "[BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
-    ),
-    # stream/group.py
-    Row(
-        "xgroup",
-        None,
-        arity=-2,
-        categories="",
-        since="5.0.0",
-        summary="Manages consumer groups.",
-        complexity="Depends on the subcommand.",
-        subcommands=[
-            Row(
-                "create",
-                group.create,
-                arity=-5,
-                flags="write denyoom",
-                keys=_key("RW insert"),
-                since="5.0.0",
-                summary="Creates a consumer group.",
-                syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
-                history=(("7.0.0", "Added ENTRIESREAD."),),
-            ),
-            Row(
-                "setid",
-                group.set_id,
-                arity=-5,
-                flags="write",
-                keys=_key("RW update"),
-                since="5.0.0",
-                summary="Sets the last-delivered ID of a consumer group.",
-                syntax="key group <id | $> [ENTRIESREAD entries-read]",
-                history=(("7.0.0", "Added ENTRIESREAD."),),
-            ),
-            Row(
-                "destroy",
-                group.destroy,
-                arity=4,
-                flags="write",
-                keys=_key("RW delete"),
-                since="5.0.0",
-                summary="Destroys a consumer group.",
-                complexity="O(N), N being the pending entries of the group.",
-                syntax="key group",
-            ),
-            Row(
-                "createconsumer",
-                group.create_consumer,
-                arity=5,
-                flags="write denyoom",
-                keys=_key("RW insert"),
-                since="6.2.0",
-                summary="Creates a consumer in a group.",
-                syntax="key group consumer",
-            ),
-            Row(
-                "delconsumer",
-                group.delete_consumer,
-                arity=5,
-                flags="write",
-                keys=_key("RW delete"),
-                since="5.0.0",
-                summary="Deletes a consumer and its pending entries.",
-                complexity="O(N), N being the pending entries of the consumer.",
-                syntax="key group consumer",
-            ),
-            help_row(since="5.0.0", categories="stream"),
-        ],
-    ),
-    # stream/pending.py
-    Row(
-        "xack",
-        pending.xack,
-        arity=-4,
-        flags="write fast",
-        keys=(KeySpec("RW update"),),
-        since="5.0.0",
-        summary="Acknowledges entries for a consumer group.",
-        complexity="O(1) for each ID.",
-        syntax="key group id [id ...]",
-    ),
-    Row(
-        "xnack",
-        pending.xnack,
-        arity=-7,
-        flags="write fast",
-        keys=(KeySpec("RW update"),),
-        since="8.8.0",
-        summary="Gives pending entries back to the group without processing them.",
-        complexity="O(1) for each ID.",
-        syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] "
-        "[RETRYCOUNT count] [FORCE]",
-    ),
-    Row(
-        "xclaim",
-        pending.xclaim,
-        arity=-6,
-        flags="write fast",
-        keys=(KeySpec("RW update"),),
-        since="5.0.0",
-        summary="Changes the owner of pending entries.",
-        complexity="O(log N) for each ID.",
-        syntax="key group consumer min-idle-time id [id ...] [IDLE ms] "
-        "[TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
-        tips=("nondeterministic_output",),
-    ),
-    Row(
-        "xautoclaim",
-        pending.xautoclaim,
-        arity=-6,
-        flags="write fast",
-        keys=(KeySpec("RW delete"),),
-        since="6.2.0",
-        summary="Changes the owner of pending entries that have been idle for long enough.",
-        complexity="O(1) if COUNT is small.",
-        syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]",
-        tips=("nondeterministic_output",),
-        history=(("7.0.0", "Added the list of deleted entries to the reply."),),
-    ),
-    # stream/pending_list.py
-    Row(
-        "xpending",
-        pending_list.xpending,
-        arity=-3,
-        flags="readonly",
-        keys=(KeySpec("RO access"),),
-        since="5.0.0",
-        summary="Shows the pending entries of a consumer group.",
-        complexity="O(N), N being the entries returned; O(consumers) for the summary.",
-        syntax="key group [[IDLE min-idle-time] start end count [consumer]]",
-        tips=("nondeterministic_output",),
-        history=(("6.2.0", "Added IDLE and exclusive ranges."),),
-    ),
-    # stream/info.py
-    Row(
-        "xinfo",
-        None,
-        arity=-2,
-        categories="",
-        since="5.0.0",
-        summary="Shows streams, consumer groups and consumers.",
-        complexity="Depends on the subcommand.",
-        subcommands=[
-            Row(
-                "stream",
-                info.stream_info,
-                arity=-3,
-                flags="readonly",
-                keys=(KeySpec("RO access", begin=2),),
-                since="5.0.0",
-                summary="Shows the figures of a stream.",
-                syntax="key [FULL [COUNT count]]",
-                history=(("6.0.0", "Added FULL."),),
-            ),
-            Row(
-                "groups",
-                info.groups_info,
-                arity=3,
-                flags="readonly",
-                keys=(KeySpec("RO access", begin=2),),
-                since="5.0.0",
-                summary="Shows the consumer groups of a stream.",
-                complexity="O(G log N), G being the groups.",
-                syntax="key",
-            ),
-            Row(
-                "consumers",
-                info.consumers_info,
-                arity=4,
-                flags="readonly",
-                keys=(KeySpec("RO access", begin=2),),
-                since="5.0.0",
-                summary="Shows the consumers of a group.",
-                complexity="O(C), C being the consumers.",
-                syntax="key group",
-                tips=("nondeterministic_output",),
-            ),
-            help_row(since="5.0.0", categories="stream"),
-        ],
-    ),
-    # stream/producer.py
-    Row(
-        "xcfgset",
-        producer.xcfgset,
-        arity=-2,
-        flags="write fast",
-        keys=(KeySpec("RW update"),),
-        since="8.6.0",
-        summary="Sets how long and how many idempotent IDs a stream remembers.",
-        syntax="key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]",
-    ),
-    Row(
-        "xidmprecord",
-        producer.xidmprecord,
-        arity=5,
-        flags="write denyoom fast",
-        keys=(KeySpec("RW update"),),
-        since="8.6.2",
-        summary="Attaches an idempotent ID to an existing entry.",
-        complexity="O(log N)",
-        syntax="key pid iid id",
-    ),
-    Row(
-        "xidmp",
-        None,
-        arity=-2,
-        categories="",
-        since="8.6.0",
-        summary="Reads and sets a stream's idempotency limits.",
-        complexity="O(1)",
-        subcommands=[
-            Row(
-                "cfgset",
-                producer.xidmp_cfgset,
-                arity=-3,
-                flags="write fast",
-                keys=(KeySpec("RW update", begin=2),),
-                since="8.6.0",
-                summary="Sets how long and how many idempotent IDs a stream remembers.",
-                syntax="key [DURATION seconds] [MAXSIZE entries]",
-            ),
-            Row(
-                "cfgget",
-                producer.xidmp_cfgget,
-                arity=-3,
-                flags="readonly fast",
-                keys=(KeySpec("RO access", begin=2),),
-                since="8.6.0",
-                summary="Shows how long and how many idempotent IDs a stream remembers.",
-                syntax="key [DURATION] [MAXSIZE]",
-            ),
-            help_row(since="8.6.0", categories="stream"),
-        ],
-    ),
-]
+COMMANDS: Final = rows(
+    "stream",
+    [add, group, info, pending, pending_list, producer, read, readgroup, write],
+    """
+xadd -5 add.xadd 5.0.0 write denyoom fast
+    key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<IDMPAUTO pid | IDMP pid iid>]
+        [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]
+    does: Appends a new entry to a stream. Creates the key if it does not exist.
+    cost: O(1) when adding, O(N) when trimming, N being the entries removed.
+    keys: RW update (UPDATE instead of INSERT because of the optional trimming feature)
+    tips: nondeterministic_output
+xtrim -4 write.xtrim 5.0.0 write
+    key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]
+    does: Removes the oldest entries of a stream, by length or by ID.
+    cost: O(N), N being the entries removed.
+    keys: RW delete
+    tips: nondeterministic_output
+xdel -3 write.xdel 5.0.0 write fast
+    key id [id ...]
+    does: Deletes entries by ID and counts those that existed.
+    cost: O(log N) for each ID.
+    keys: RW delete
+xdelex -5 write.xdelex 8.2.0 write fast
+    key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]
+    does: Deletes entries by ID, with a choice for consumer groups' references.
+    cost: O(log N) for each ID, times the groups with DELREF and ACKED.
+    keys: RW delete
+xackdel -6 write.xackdel 8.2.0 write fast
+    key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]
+    does: Acknowledges entries for a group and deletes them.
+    cost: O(log N) for each ID, times the groups with DELREF and ACKED.
+    keys: RW update delete
+xsetid -3 write.xsetid 5.0.0 write denyoom fast
+    key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]
+    does: Sets the last-generated ID of a stream, and its counters.
+    keys: RW update
+xlen 2 write.xlen 5.0.0 readonly fast
+    key
+    does: Counts the entries of a stream.
+    keys: RO
+xrange -4 read.xrange_ 5.0.0 readonly
+    key start end [COUNT count]
+    does: Returns the entries of a stream within a range of IDs.
+    cost: O(log N) to find the start, then a memory copy of what is returned.
+    keys: RO access
+    history: 6.2.0 Added exclusive ranges.
+xrevrange -4 read.xrevrange 5.0.0 readonly
+    key end start [COUNT count]
+    does: Returns the entries of a stream within a range of IDs, newest first.
+    cost: O(log N + M), M being the entries returned.
+    keys: RO access
+    history: 6.2.0 Added exclusive ranges.
+xread -4 read.xread 5.0.0 readonly blocking movablekeys
+    [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...]
+        id [id ...]
+    does: Returns entries beyond the given IDs from several streams, waiting if asked to.
+    cost: O(log N) for each stream, then a memory copy of what is returned.
+    keys: @STREAMS+1..-1%2 RO access
+xreadgroup -7 readgroup.xreadgroup 5.0.0 write blocking movablekeys
+    GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds]
+        [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]
+    does: Returns new or pending entries to a consumer of a group, waiting if asked to.
+    cost: O(log N) for each stream, then O(1) for each entry returned.
+    keys: @STREAMS+4..-1%2 RO access
+xgroup -2 - 5.0.0
+    does: Manages consumer groups.
+    help: 5.0.0 stream
+xgroup|create -5 group.create 5.0.0 write denyoom
+    key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]
+    does: Creates a consumer group.
+    keys: @2 RW insert
+    history: 7.0.0 Added ENTRIESREAD.
+xgroup|setid -5 group.set_id 5.0.0 write
+    key group <id | $> [ENTRIESREAD entries-read]
+    does: Sets the last-delivered ID of a consumer group.
+    keys: @2 RW update
+    history: 7.0.0 Added ENTRIESREAD.
+xgroup|destroy 4 group.destroy 5.0.0 write
+    key group
+    does: Destroys a consumer group.
+    cost: O(N), N being the pending entries of the group.
+    keys: @2 RW delete
+xgroup|createconsumer 5 group.create_consumer 6.2.0 write denyoom
+    key group consumer
+    does: Creates a consumer in a group.
+    keys: @2 RW insert
+xgroup|delconsumer 5 group.delete_consumer 5.0.0 write
+    key group consumer
+    does: Deletes a consumer and its pending entries.
+    cost: O(N), N being the pending entries of the consumer.
+    keys: @2 RW delete
+xack -4 pending.xack 5.0.0 write fast
+    key group id [id ...]
+    does: Acknowledges entries for a consumer group.
+    cost: O(1) for each ID.
+    keys: RW update
+xnack -7 pending.xnack 8.8.0 write fast
+    key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]
+    does: Gives pending entries back to the group without processing them.
+    cost: O(1) for each ID.
+    keys: RW update
+xclaim -6 pending.xclaim 5.0.0 write fast
+    key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds]
+        [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]
+    does: Changes the owner of pending entries.
+    cost: O(log N) for each ID.
+    keys: RW update
+    tips: nondeterministic_output
+xautoclaim -6 pending.xautoclaim 6.2.0 write fast
+    key group consumer min-idle-time start [COUNT count] [JUSTID]
+    does: Changes the owner of pending entries that have been idle for long enough.
+    cost: O(1) if COUNT is small.
+    keys: RW delete
+    tips: nondeterministic_output
+    history: 7.0.0 Added the list of deleted entries to the reply.
+xpending -3 pending_list.xpending 5.0.0 readonly
+    key group [[IDLE min-idle-time] start end count [consumer]]
+    does: Shows the pending entries of a consumer group.
+    cost: O(N), N being the entries returned; O(consumers) for the summary.
+    keys: RO access
+    tips: nondeterministic_output
+    history: 6.2.0 Added IDLE and exclusive ranges.
+xinfo -2 - 5.0.0
+    does: Shows streams, consumer groups and consumers.
+    help: 5.0.0 stream
+xinfo|stream -3 info.stream_info 5.0.0 readonly
+    key [FULL [COUNT count]]
+    does: Shows the figures of a stream.
+    keys: @2 RO access
+    history: 6.0.0 Added FULL.
+xinfo|groups 3 info.groups_info 5.0.0 readonly
+    key
+    does: Shows the consumer groups of a stream.
+    cost: O(G log N), G being the groups.
+    keys: @2 RO access
+xinfo|consumers 4 info.consumers_info 5.0.0 readonly
+    key group
+    does: Shows the consumers of a group.
+    cost: O(C), C being the consumers.
+    keys: @2 RO access
+    tips: nondeterministic_output
+xcfgset -2 producer.xcfgset 8.6.0 write fast
+    key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]
+    does: Sets how long and how many idempotent IDs a stream remembers.
+    keys: RW update
+xidmprecord 5 producer.xidmprecord 8.6.2 write denyoom fast
+    key pid iid id
+    does: Attaches an idempotent ID to an existing entry.
+    cost: O(log N)
+    keys: RW update
+xidmp -2 - 8.6.0
+    does: Reads and sets a stream's idempotency limits.
+    help: 8.6.0 stream
+xidmp|cfgset -3 producer.xidmp_cfgset 8.6.0 write fast
+    key [DURATION seconds] [MAXSIZE entries]
+    does: Sets how long and how many idempotent IDs a stream remembers.
+    keys: @2 RW update
+xidmp|cfgget -3 producer.xidmp_cfgget 8.6.0 readonly fast
+    key [DURATION] [MAXSIZE]
+    does: Shows how long and how many idempotent IDs a stream remembers.
+    keys: @2 RO access
+""",
+)

@@ -2,224 +2,106 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Final
 
-from anabranch.commands.request.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.string import numbers, strings
+from anabranch.commands.table.rows import rows
 
-__all__ = ["COMMANDS"]
-
-Row = partial(Command, group="string")
-
-
-def _row(
-    name: str,
-    function: CommandFunction,
-    arity: int,
-    syntax: str,
-    summary: str,
-    *,
-    reads: bool = False,
-    fast: bool = True,
-    grows: bool = True,
-    use: str = "",
-    keys: KeySpec | None = None,
-    since: str = "1.0.0",
-    complexity: str = "O(1)",
-    tips: tuple[str, ...] = (),
-) -> Command:
-    """A row of a command on strings; ``use`` is what its key specification says."""
-    kind = "readonly" if reads else "write denyoom" if grows else "write"
-    return Row(
-        name,
-        function,
-        arity=arity,
-        flags=f"{kind} fast" if fast else kind,
-        keys=(keys or KeySpec(use),),
-        since=since,
-        summary=summary,
-        complexity=complexity,
-        syntax=syntax,
-        tips=tips,
-    )
-
-
-_EXPIRATION = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
-_EACH = "O(N), N being the keys given."
-_PAIRS = "key value [key value ...]"
-
-
-def _numbers_row(
-    name: str,
-    function: CommandFunction,
-    summary: str,
-    argument: str = "",
-    since: str = "1.0.0",
-) -> Command:
-    return Row(
-        name,
-        function,
-        arity=3 if argument else 2,
-        flags="write denyoom fast",
-        keys=(KeySpec("RW access update"),),
-        since=since,
-        summary=summary,
-        syntax=f"key {argument}".strip(),
-    )
-
-
-COMMANDS: list[Command] = [
-    # string/strings.py
-    Row(
-        "set",
-        strings.set_string,
-        arity=-3,
-        flags="write denyoom",
-        keys=(KeySpec("RW access update variable_flags"),),
-        find_keys=strings.keys_of_set,
-        summary="Sets a key to a string and replaces its value.",
-        syntax=f"key value [NX | XX] [GET] [{_EXPIRATION} | KEEPTTL]",
-    ),
-    _row("get", strings.get, 2, "key", "Gives the string of a key.", reads=True, use="RO access"),
-    _row(
-        "getset",
-        strings.getset,
-        3,
-        "key value",
-        "Binds a key to a string and gives the old one.",
-        use="RW access update",
-    ),
-    _row(
-        "getdel",
-        strings.getdel,
-        2,
-        "key",
-        "Gives the string of a key and deletes the key.",
-        grows=False,
-        use="RW access delete",
-        since="6.2.0",
-    ),
-    _row(
-        "getex",
-        strings.getex,
-        -2,
-        f"key [{_EXPIRATION} | PERSIST]",
-        "Gives the string of a key and changes the key's deadline.",
-        grows=False,
-        keys=KeySpec("RW access update", notes="RW and UPDATE because it changes the TTL"),
-        since="6.2.0",
-    ),
-    _row(
-        "setnx", strings.setnx, 3, "key value", "Binds a key that does not exist.", use="OW insert"
-    ),
-    _row(
-        "setex",
-        strings.set_for("setex", 1000),
-        4,
-        "key seconds value",
-        "Binds a key to a string for some seconds.",
-        fast=False,
-        use="OW update",
-        since="2.0.0",
-    ),
-    _row(
-        "psetex",
-        strings.set_for("psetex", 1),
-        4,
-        "key milliseconds value",
-        "Binds a key to a string for some milliseconds.",
-        fast=False,
-        use="OW update",
-        since="2.6.0",
-    ),
-    _row(
-        "mget",
-        strings.mget,
-        -2,
-        "key [key ...]",
-        "Gives the strings of several keys.",
-        reads=True,
-        keys=KeySpec("RO access", last=-1),
-        complexity=_EACH,
-        tips=("request_policy:multi_shard",),
-    ),
-    _row(
-        "mset",
-        strings.mset,
-        -3,
-        _PAIRS,
-        "Binds several keys.",
-        fast=False,
-        keys=KeySpec("OW update", last=-1, step=2),
-        since="1.0.1",
-        complexity=_EACH,
-        tips=("request_policy:multi_shard", "response_policy:all_succeeded"),
-    ),
-    _row(
-        "msetnx",
-        strings.msetnx,
-        -3,
-        _PAIRS,
-        "Binds several keys if none of them exists.",
-        fast=False,
-        keys=KeySpec("OW insert", last=-1, step=2),
-        since="1.0.1",
-        complexity=_EACH,
-        tips=("request_policy:multi_shard", "response_policy:agg_min"),
-    ),
-    _row(
-        "strlen",
-        strings.strlen,
-        2,
-        "key",
-        "Counts the bytes of a string.",
-        reads=True,
-        use="RO",
-        since="2.2.0",
-    ),
-    _row(
-        "append",
-        strings.append,
-        3,
-        "key value",
-        "Puts bytes at the end of a string and gives its length.",
-        use="RW insert",
-        since="2.0.0",
-        complexity="O(N), N being the bytes of the string.",
-    ),
-    _row(
-        "getrange",
-        strings.getrange,
-        4,
-        "key start end",
-        "Gives the bytes of a string between two positions.",
-        reads=True,
-        fast=False,
-        use="RO access",
-        since="2.4.0",
-        complexity="O(N), N being the bytes wanted.",
-    ),
-    _row(
-        "setrange",
-        strings.setrange,
-        4,
-        "key offset value",
-        "Puts bytes over a string from a position on and gives its length.",
-        fast=False,
-        use="RW update",
-        since="2.2.0",
-        complexity="O(N), N being the bytes of the string.",
-    ),
-    # string/numbers.py
-    _numbers_row("incr", numbers.one(1), "Adds one to the number in a string."),
-    _numbers_row("decr", numbers.one(-1), "Subtracts one from the number in a string."),
-    _numbers_row("incrby", numbers.incrby, "Adds to the number in a string.", "increment"),
-    _numbers_row("decrby", numbers.decrby, "Subtracts from the number in a string.", "decrement"),
-    _numbers_row(
-        "incrbyfloat",
-        numbers.incrbyfloat,
-        "Adds to the decimal number in a string.",
-        "increment",
-        "2.6.0",
-    ),
-]
+COMMANDS: Final = rows(
+    "string",
+    [numbers, strings],
+    """
+set -3 strings.set_string 1.0.0 write denyoom
+    key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds
+        | PXAT unix-time-milliseconds | KEEPTTL]
+    does: Sets a key to a string and replaces its value.
+    keys: RW access update variable_flags
+    find: strings.keys_of_set
+get 2 strings.get 1.0.0 readonly fast
+    key
+    does: Gives the string of a key.
+    keys: RO access
+getset 3 strings.getset 1.0.0 write denyoom fast
+    key value
+    does: Binds a key to a string and gives the old one.
+    keys: RW access update
+getdel 2 strings.getdel 6.2.0 write fast
+    key
+    does: Gives the string of a key and deletes the key.
+    keys: RW access delete
+getex -2 strings.getex 6.2.0 write fast
+    key [EX seconds | PX milliseconds | EXAT unix-time-seconds
+        | PXAT unix-time-milliseconds | PERSIST]
+    does: Gives the string of a key and changes the key's deadline.
+    keys: RW access update (RW and UPDATE because it changes the TTL)
+setnx 3 strings.setnx 1.0.0 write denyoom fast
+    key value
+    does: Binds a key that does not exist.
+    keys: OW insert
+setex 4 strings.setex 2.0.0 write denyoom
+    key seconds value
+    does: Binds a key to a string for some seconds.
+    keys: OW update
+psetex 4 strings.psetex 2.6.0 write denyoom
+    key milliseconds value
+    does: Binds a key to a string for some milliseconds.
+    keys: OW update
+mget -2 strings.mget 1.0.0 readonly fast
+    key [key ...]
+    does: Gives the strings of several keys.
+    cost: O(N), N being the keys given.
+    keys: @1..-1 RO access
+    tips: request_policy:multi_shard
+mset -3 strings.mset 1.0.1 write denyoom
+    key value [key value ...]
+    does: Binds several keys.
+    cost: O(N), N being the keys given.
+    keys: @1..-1/2 OW update
+    tips: request_policy:multi_shard response_policy:all_succeeded
+msetnx -3 strings.msetnx 1.0.1 write denyoom
+    key value [key value ...]
+    does: Binds several keys if none of them exists.
+    cost: O(N), N being the keys given.
+    keys: @1..-1/2 OW insert
+    tips: request_policy:multi_shard response_policy:agg_min
+strlen 2 strings.strlen 2.2.0 readonly fast
+    key
+    does: Counts the bytes of a string.
+    keys: RO
+append 3 strings.append 2.0.0 write denyoom fast
+    key value
+    does: Puts bytes at the end of a string and gives its length.
+    cost: O(N), N being the bytes of the string.
+    keys: RW insert
+getrange 4 strings.getrange 2.4.0 readonly
+    key start end
+    does: Gives the bytes of a string between two positions.
+    cost: O(N), N being the bytes wanted.
+    keys: RO access
+setrange 4 strings.setrange 2.2.0 write denyoom
+    key offset value
+    does: Puts bytes over a string from a position on and gives its length.
+    cost: O(N), N being the bytes of the string.
+    keys: RW update
+incr 2 numbers.incr 1.0.0 write denyoom fast
+    key
+    does: Adds one to the number in a string.
+    keys: RW access update
+decr 2 numbers.decr 1.0.0 write denyoom fast
+    key
+    does: Subtracts one from the number in a string.
+    keys: RW access update
+incrby 3 numbers.incrby 1.0.0 write denyoom fast
+    key increment
+    does: Adds to the number in a string.
+    keys: RW access update
+decrby 3 numbers.decrby 1.0.0 write denyoom fast
+    key decrement
+    does: Subtracts from the number in a string.
+    keys: RW access update
+incrbyfloat 3 numbers.incrbyfloat 2.6.0 write denyoom fast
+    key increment
+    does: Adds to the decimal number in a string.
+    keys: RW access update
+""",
+)
