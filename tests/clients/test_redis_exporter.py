@@ -23,6 +23,13 @@ from tests.support.servers import AnabranchServer, free_port
 
 PACKAGE = "prometheus-redis-exporter"
 
+# The rules that the page of the program proposes for its user, without the password.
+RULES = """
+    -@all +@connection +memory -readonly +strlen +config|get +xinfo +pfcount -quit +zcard +type
+    +xlen -readwrite -command +client -wait +scard +llen +hlen +get +eval +slowlog +cluster|info
+    +cluster|slots +cluster|nodes -hello -echo +info +latency +scan -reset -auth -asking
+"""
+
 
 @pytest.fixture(scope="module")
 def program(request: pytest.FixtureRequest) -> str:
@@ -57,9 +64,13 @@ def program(request: pytest.FixtureRequest) -> str:
 def metrics_url(program: str, server: AnabranchServer) -> Iterator[str]:
     """Where the program shows what it read, of the streams that begin with `s`."""
     port = free_port()
+    with server.client() as client:
+        user = ("ACL", "SETUSER", "exporter", "on", ">secret", "~*", *RULES.split())
+        assert client.call(*user) == ("+", b"OK")
     process = subprocess.Popen(
         [
             program,
+            *("-redis.user", "exporter", "-redis.password", "secret"),
             *("-redis.addr", f"redis://127.0.0.1:{server.port}"),
             *("-web.listen-address", f"127.0.0.1:{port}"),
             *("-check-streams", "s*", "-check-keys", "k*", "-include-system-metrics"),

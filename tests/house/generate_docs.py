@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from anabranch.commands.request.absent import ABSENT
 from anabranch.commands.request.spec import Command
-from anabranch.commands.request.unknown import ABSENT
 from anabranch.commands.table import COMMANDS
 from anabranch.config.rows import Row
 from anabranch.config.settings import GROUPS, ROWS

@@ -40,6 +40,20 @@ def test_save_and_load_again(harness: Harness) -> None:
     assert harness.do("ACL", "LIST") == before
 
 
+def test_a_file_of_redis_with_rules_for_other_types(harness: Harness) -> None:
+    rules = "on nopass sanitize-payload ~* &* +@all -migrate +hset -module|load -@timeseries"
+    harness.host.acl_text = f"user default {rules}\nuser exporter off -@all +pfcount +zcard +hlen\n"
+    assert harness.do("ACL", "LOAD") == b"OK"
+    assert harness.do("ACL", "SAVE") == b"OK"
+    assert harness.host.acl_text.splitlines() == [
+        f"user default {rules}",
+        "user exporter off sanitize-payload resetchannels -@all +pfcount +zcard +hlen",
+    ]
+    registry = AclRegistry("", COMMANDS)
+    registry.load_user(["default", *rules.split()])
+    assert registry.lines() == [f"user default {rules}".encode()]
+
+
 def test_load_reaches_live_connections(harness: Harness) -> None:
     for name in ("alice", "bob"):
         harness.do("ACL", "SETUSER", name, "on", "nopass", "allkeys", "allchannels", "+@all")

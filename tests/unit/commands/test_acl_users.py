@@ -89,6 +89,25 @@ def test_there_is_a_default_user(harness: Harness) -> None:
         ("+select|0 +SELECT|1", "off sanitize-payload resetchannels -@all +select|0 +select|1"),
         ("+select|0 -select", "off sanitize-payload resetchannels -@all -select"),
         ("+@geo", "off sanitize-payload resetchannels -@all +@geo"),
+        # commands and categories that only Redis has
+        (
+            "-@all +xinfo +pfcount +zcard +hlen +info",
+            "off sanitize-payload resetchannels -@all +xinfo +pfcount +zcard +hlen +info",
+        ),
+        (
+            "+@all -migrate -module|load -ft.config|set -@json +HSET",
+            "off sanitize-payload resetchannels +@all -migrate -module|load -ft.config|set -@json "
+            "+hset",
+        ),
+        (
+            "+hset|A +hset|b -zadd +hotkeys|get -hotkeys -hset +cluster|info -cluster|reset",
+            "off sanitize-payload resetchannels -@all -zadd -hotkeys -hset +cluster|info "
+            "-cluster|reset",
+        ),
+        (
+            "(+json.get ~k)",
+            "off sanitize-payload resetchannels -@all (~k resetchannels -@all +json.get)",
+        ),
         # several selectors; an empty one is one
         (
             "(+get ~k* %R~z) (allkeys +set &x) ()",
@@ -109,6 +128,13 @@ def test_rules_in_their_canonical_form(harness: Harness, rules: str, expected: s
         ("", "(on)", SYNTAX),
         ("", "(+get (x))", SYNTAX),
         ("", "+nosuch", UNKNOWN),
+        ("", "+cluster|foo", UNKNOWN),
+        ("", "+hotkeys|foo", UNKNOWN),
+        ("", "-module|foo", UNKNOWN),
+        ("", "-hset|foo", UNKNOWN),
+        ("", "+hset|", SYNTAX),
+        ("", "+json.nosuch", UNKNOWN),
+        ("", "+clusterscan", UNKNOWN),  # of Valkey
         ("", "+", UNKNOWN),
         ("", "-", UNKNOWN),
         ("", "+@", UNKNOWN),
@@ -271,11 +297,22 @@ def test_genpass(harness: Harness) -> None:
     )
 
 
+def test_what_redis_only_has_takes_no_permission_away(harness: Harness) -> None:
+    harness.do("ACL", "SETUSER", "alice", "on", "nopass", "~*", "&*", "+@all", "-hset", "-@json")
+    other = harness.connect()
+    harness.do("AUTH", "alice", "x", session=other)
+    assert other.plain, "nothing is to be checked"
+    harness.do("ACL", "SETUSER", "alice", "-@all", "+hset", "+get|x", "+module|load", "+@search")
+    assert harness.error("GET", "k", session=other).startswith("NOPERM")
+    assert harness.error("HSET", "k", "f", "v", session=other).startswith("ERR unknown command")
+
+
 def test_cat(harness: Harness) -> None:
     assert sorted(harness.do("ACL", "CAT")) == sorted(each.encode() for each in CATEGORIES)
     stream = harness.do("ACL", "CAT", "STREAM")
     assert {b"xadd", b"xgroup|create", b"xinfo|help"} <= set(stream)
     assert b"xgroup" not in stream
+    assert harness.do("ACL", "CAT", "json") == []
     assert harness.error("ACL", "CAT", "nosuch") == "ERR Unknown category 'nosuch'"
     assert harness.error("ACL", "CAT", "stream", "x") == (
         "ERR unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP."

@@ -166,8 +166,28 @@ def test_reset_ends_monitoring(server):
 
 
 @pytest.mark.parametrize(
-    "command", [["READONLY"], ["READWRITE"], ["ASKING"], ["CLUSTER", "INFO"], ["CLUSTER", "X", "y"]]
+    "command",
+    [["READONLY"], ["READWRITE"], ["ASKING"], ["CLUSTER", "INFO"], ["CLUSTER", "keyslot", "y"]],
 )
 def test_cluster_commands_say_that_there_is_none(server, command):
     with pytest.raises(ReplyError, match="ERR This instance has cluster support disabled"):
         server.do(*command)
+
+
+NO_CLUSTER = "ERR This instance has cluster support disabled"
+ARITY = "ERR wrong number of arguments"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["CLUSTER"], f"{ARITY} for 'cluster' command"),
+        (["CLUSTER", "FOO"], "ERR unknown subcommand 'FOO'. Try CLUSTER HELP."),
+        (["CLUSTER", "INFO", "x"], f"{ARITY} for 'cluster|info' command"),
+        (["CLUSTER", "HELP"], NO_CLUSTER),
+        (["CLUSTER", "MIGRATION", "STATUS", "ALL"], NO_CLUSTER),
+        (["CLUSTER", "SLOT-STATS", "ORDERBY"], f"{ARITY} for 'cluster|slot-stats' command"),
+    ],
+)
+def test_cluster_knows_its_subcommands(server, command, words):
+    assert server.error(*command) == words

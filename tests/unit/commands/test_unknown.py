@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.request.unknown import ABSENT
+from anabranch.commands.request.absent import ABSENT, ABSENT_CONTAINERS, ABSENT_NAMES
 from anabranch.commands.table import COMMANDS
 from tests.support.region_harness import Harness
 
@@ -18,6 +18,9 @@ def server():
 
 def test_no_command_of_this_server_is_said_to_be_missing():
     assert {command.name for command in COMMANDS} & set(ABSENT) == set()
+    ours = {each.full_name.encode() for row in COMMANDS for each in row.subcommands.values()}
+    assert ours & ABSENT_NAMES == set()
+    assert {name.encode() for name in ABSENT} > ABSENT_CONTAINERS
 
 
 @pytest.mark.parametrize("name", sorted(ABSENT))
@@ -54,7 +57,20 @@ def test_a_transaction_is_discarded_as_for_any_unknown_command(server):
     assert server.do("INFO", "errorstats").count(b"errorstat_ERR:count=1") == 1
 
 
-def test_acl_keeps_the_words_of_redis(server):
-    assert server.raw("ACL", "SETUSER", "u", "+hset") == (
-        b"-ERR Error in ACL SETUSER modifier '+hset': Unknown command or category name in ACL\r\n"
+@pytest.mark.parametrize("name", sorted(ABSENT_NAMES))
+def test_rules_may_name_each_of_them(server, name):
+    server.do("ACL", "SETUSER", "u", "reset", b"+" + name, b"-" + name, "+@all", b"-" + name)
+    assert server.do("ACL", "LIST")[1].endswith(b" resetchannels +@all -" + name)
+
+
+def test_commands_that_are_missing_are_in_no_list_of_commands(server):
+    shown = set(server.do("COMMAND", "LIST"))
+    for category in server.do("ACL", "CAT"):
+        shown |= set(server.do("ACL", "CAT", category))
+    assert shown & ABSENT_NAMES == set()
+    assert server.do("COMMAND", "INFO", "hset", "module|load") == [None, None]
+    assert server.do("COMMAND", "DOCS", "hset") == []
+    server.do("ACL", "SETUSER", "u", "+@all", "+hset")
+    assert server.error("ACL", "DRYRUN", "u", "HSET", "k", "f", "v") == (
+        "ERR Command 'HSET' not found"
     )

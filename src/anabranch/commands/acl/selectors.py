@@ -2,7 +2,8 @@
 
 Every user has a root selector, made from the rules outside parentheses, and one for each
 parenthesised group of rules. A request is allowed when one selector allows all of it. Texts of
-rules are kept in the order in which they still matter, as ACL LIST shows them.
+rules are kept in the order in which they still matter, as ACL LIST shows them, also those about
+commands that only Redis has: they have no effect.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anabranch.commands.request.absent import ABSENT_CONTAINERS, ABSENT_NAMES
 from anabranch.errors import AnabranchError
 from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob
 
@@ -24,6 +26,8 @@ CATEGORIES = (
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "array", "bitmap",
     "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
     "connection", "transaction", "scripting",
+    # of the modules that Redis 8 comes with
+    "json", "search", "tdigest", "cms", "bloom", "cuckoo", "topk", "timeseries",
 )
 # fmt: on
 """Every category a rule may name, also those that no command of this server belongs to."""
@@ -81,6 +85,15 @@ class CommandIndex:
             for each in (command, *command.subcommands.values()):
                 self.by_name[each.full_name.encode()] = each
         self.names = frozenset(each.full_name for each in self.by_name.values())
+
+    def knows(self, name: bytes) -> bool:
+        """Whether this server or Redis has the command, or the sub-command ``command|word``."""
+        return name in self.by_name or name in ABSENT_NAMES
+
+    def is_container(self, name: bytes) -> bool:
+        """Whether a command that is known has sub-commands."""
+        command = self.by_name.get(name)
+        return name in ABSENT_CONTAINERS if command is None else bool(command.subcommands)
 
     def in_category(self, category: str) -> list[Command]:
         """Commands and sub-commands of a category, in the order of the table."""
@@ -239,28 +252,30 @@ class Selector:
             self._set(command, allow=allow)
 
     def _command(self, name: bytes, *, allow: bool) -> None:
-        command = self.index.by_name.get(name)
-        if command is None:
+        if not self.index.knows(name):
             raise RuleError(UNKNOWN_COMMAND)
-        self._set(command, allow=allow)
+        command = self.index.by_name.get(name)
+        if command is not None:
+            self._set(command, allow=allow)
         self._remember(name, allow=allow)
 
     def _allow_part(self, rule: bytes, name: bytes) -> None:
         """``+command|word``: a sub-command, or a command with this first argument only."""
         owner, _, word = name.rpartition(b"|")
-        command = self.index.by_name.get(owner)
-        if command is None:
+        if not self.index.knows(owner):
             raise RuleError(UNKNOWN_COMMAND)
         if b"|" in owner:
             raise RuleError(_FIRST_ARG_OF_SUBCOMMAND)
         if not word:
             raise RuleError(SYNTAX)
-        if command.subcommands:
+        if self.index.is_container(owner):
             self._command(name, allow=True)
             return
-        words = self.first_args.setdefault(command.full_name, [])
-        if word not in words:
-            words.append(word)
+        command = self.index.by_name.get(owner)
+        if command is not None:
+            words = self.first_args.setdefault(command.full_name, [])
+            if word not in words:
+                words.append(word)
         self._remember(name, allow=True)
 
     def _set(self, command: Command, *, allow: bool) -> None:

@@ -11,6 +11,7 @@ from itertools import chain
 from anabranch.commands.request.spec import Command
 from anabranch.commands.table import (
     acl,
+    cluster,
     connection,
     extensions,
     generic,
@@ -35,6 +36,7 @@ COMMANDS: list[Command] = list(
         sets.COMMANDS,
         generic.COMMANDS,
         connection.COMMANDS,
+        cluster.COMMANDS,
         server.COMMANDS,
         monitoring.COMMANDS,
         acl.COMMANDS,

@@ -34,22 +34,6 @@ hello -1 connection.hello 6.0.0 noscript loading stale fast no_auth allow_busy
     [protover [AUTH username password] [SETNAME clientname]]
     does: Agrees on the protocol and introduces the server.
     history: 6.2.0 protover may be left out.
-readonly 1 connection.no_cluster 3.0.0 loading stale fast
-    does: Cluster only: refused by this server.
-    acl: connection
-    group: cluster
-readwrite 1 connection.no_cluster 3.0.0 loading stale fast
-    does: Cluster only: refused by this server.
-    acl: connection
-    group: cluster
-asking 1 connection.no_cluster 3.0.0 fast
-    does: Cluster only: refused by this server.
-    acl: connection
-    group: cluster
-cluster -2 connection.no_cluster 3.0.0 stale
-    subcommand [argument ...]
-    does: Cluster only: refused by this server.
-    group: cluster
 client -2 - 2.4.0
     does: Commands about connections.
     help: 5.0.0 connection
