@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.execution.inside import Inside
 from anabranch.commands.execution.session import Session
+from anabranch.commands.request.unknown import hint
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 
@@ -65,7 +66,8 @@ class Calls:
         ctx = self._ctx
         try:
             entry = self._find(args)
-            self._check_words(entry, args)
+            if "noscript" in entry.command.flags:
+                raise CommandError("ERR This Redis command is not allowed from script")
         except CommandError as refusal:
             return error(refusal.text)
         ctx.enter(self.session, ctx.now_ms)
@@ -112,17 +114,12 @@ class Calls:
     def _look_up(self, args: list[bytes]) -> Entry:
         entry = self._ctx.server.dispatcher.find(args)
         if entry is None or (entry.subcommands and len(args) > 1):
-            raise CommandError("ERR Unknown Redis command called from script")
+            text = b"ERR Unknown Redis command called from script"
+            sentence = hint(args[0])
+            if sentence:
+                text += b": '%b' %b" % (args[0], sentence)
+            raise CommandError(text)
         return entry
-
-    def _check_words(self, entry: Entry, args: list[bytes]) -> None:
-        command = entry.command
-        if "noscript" in command.flags:
-            raise CommandError("ERR This Redis command is not allowed from script")
-        if command.name in ("xread", "xreadgroup") and _blocks(args):
-            raise CommandError(
-                f"ERR {command.name} command is not allowed with BLOCK option from scripts"
-            )
 
     def _admit(self, entry: Entry, args: list[bytes]) -> None:
         """Raise the reason if a script may not call a command now."""
@@ -158,16 +155,3 @@ def _session_like(caller: Session) -> Session:
     session.name = caller.name
     session.no_touch = caller.no_touch
     return session
-
-
-def _blocks(args: list[bytes]) -> bool:
-    """Whether a read has the option BLOCK."""
-    at = 4 if args[0].lower() == b"xreadgroup" else 1
-    while at < len(args):
-        word = args[at].lower()
-        if word == b"block":
-            return True
-        if word == b"streams":
-            return False
-        at += 2 if word == b"count" else 1
-    return False
