@@ -30,7 +30,8 @@ def _integer(args: tuple[object, ...], index: int) -> int:
 
 def _folded(operation: Callable[[int, int], int]) -> Callable[..., int]:
     def fold(*args: object) -> int:
-        values = [_integer(args, index) for index in range(1, max(len(args), 1) + 1)]
+        # In this order, of which an error in several arguments tells.
+        values = [_integer(args, index) for index in (1, *range(len(args), 1, -1))]
         return _signed(reduce(operation, values))
 
     return fold

@@ -3,7 +3,7 @@
 local pack, unpack_bytes, fail = ...
 
 local byte, concat, format, sub = string.byte, table.concat, string.format, string.sub
-local error, floor, ipairs, modf, next, select, tonumber, tostring, type = error, math.floor, ipairs,
+local floor, ipairs, modf, next, select, tonumber, tostring, type = math.floor, ipairs,
   math.modf, next, select, tonumber, tostring, type
 local unpack = unpack
 
@@ -104,15 +104,23 @@ local function write(value, out, level)
 end
 
 local NUMBERS = {
-  [0xca] = ">f", [0xcb] = ">d", [0xcc] = "B", [0xcd] = ">H", [0xce] = ">I4", [0xcf] = ">I8",
+  [0xca] = ">f", [0xcb] = ">d", [0xcc] = "B", [0xcd] = ">H", [0xce] = ">I4", [0xcf] = ">i8",
   [0xd0] = "b", [0xd1] = ">h", [0xd2] = ">i4", [0xd3] = ">i8",
 }
 local LENGTHS = {
-  [0xc4] = { "B", "text" }, [0xc5] = { ">H", "text" }, [0xc6] = { ">I4", "text" },
   [0xd9] = { "B", "text" }, [0xda] = { ">H", "text" }, [0xdb] = { ">I4", "text" },
   [0xdc] = { ">H", "array" }, [0xdd] = { ">I4", "array" },
   [0xde] = { ">H", "map" }, [0xdf] = { ">I4", "map" },
 }
+
+local SIZES = { B = 1, b = 1, [">H"] = 2, [">h"] = 2, [">f"] = 4, [">I4"] = 4, [">i4"] = 4 }
+
+local function unpack_whole(form, data, at)
+  if at + (SIZES[form] or 8) - 1 > #data then
+    fail("Missing bytes in input.")
+  end
+  return unpack_bytes(form, data, at)
+end
 
 local read
 
@@ -159,10 +167,10 @@ read = function(data, at, level)
   elseif mark >= 0xe0 then
     return mark - 0x100, at + 1
   elseif NUMBERS[mark] then
-    return unpack_bytes(NUMBERS[mark], data, at + 1)
+    return unpack_whole(NUMBERS[mark], data, at + 1)
   elseif LENGTHS[mark] then
     local form, kind = unpack(LENGTHS[mark])
-    local count, behind = unpack_bytes(form, data, at + 1)
+    local count, behind = unpack_whole(form, data, at + 1)
     return read_many(data, behind, kind, count, level)
   end
   fail("Bad data format in input.")
@@ -206,7 +214,7 @@ return {
   _COPYRIGHT = "", _DESCRIPTION = "MessagePack for Lua",
   pack = function(...)
     if select("#", ...) == 0 then
-      error("bad argument #0 to 'pack' (MessagePack pack needs input.)", 2)
+      fail("bad argument #0 to 'pack' (MessagePack pack needs input.)")
     end
     local out = {}
     for index = 1, select("#", ...) do

@@ -176,7 +176,9 @@ end
 local struct = library(host.struct)
 globals.bit = protect(library(host.bit))
 globals.struct = protect(struct)
-globals.cjson = protect(host.cjson(newproxy(), fail))
+local array_mt = protect({ __is_cjson_array = true })
+local cjson, json_settings = host.cjson(newproxy(), fail, array_mt, debug.getmetatable)
+globals.cjson = protect(cjson)
 globals.cmsgpack = protect(host.cmsgpack(struct.pack, struct.unpack, fail))
 
 shown_globals = setmetatable({}, {
@@ -184,6 +186,7 @@ shown_globals = setmetatable({}, {
 })
 contents[shown_globals] = globals
 globals._G = shown_globals
+globals.os = protect({ clock = os.clock })
 setmetatable(globals, {
   __index = function(_, name)
     error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
@@ -201,4 +204,7 @@ local function clean()
   end
 end
 
-return { clean = clean, compile = loadstring_safely, globals = globals }
+return {
+  clean = clean, compile = loadstring_safely, globals = globals, reset = json_settings.reset,
+  use = json_settings.use,
+}

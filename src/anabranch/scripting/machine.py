@@ -43,6 +43,7 @@ class LuaMachine:
         self._world.fill(self._functions.by_name())
         self.loaded: WeakKeyDictionary[Library, Registered] = WeakKeyDictionary()
         self._compiled: OrderedDict[tuple[bytes, bytes], Any] = OrderedDict()
+        self._flushes = 0  # of scripts, when one ran last
 
     @property
     def used_bytes(self) -> int:
@@ -88,6 +89,9 @@ class LuaMachine:
         size = sum(map(len, keys)) + sum(map(len, argv)) + 64 * (len(keys) + len(argv))
         if world.used_bytes + size + 2 * ROOM_BYTES > self._memory_bytes:
             raise ScriptError(b"ERR " + OUT_OF_MEMORY)
+        if not is_function and calls.flushes != self._flushes:
+            self._flushes = calls.flushes
+            world.inside["reset"]()
         self._functions.calls = calls
         self._interruption.begin()
         inside = world.inside["call" if is_function else "run"]

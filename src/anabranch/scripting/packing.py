@@ -2,57 +2,73 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from math import copysign, inf
-from typing import Final
+from typing import Final, Literal
 
 from anabranch.scripting.failures import ArgumentError, number_of, text_in
 
 __all__ = ["FUNCTIONS", "pack", "unpack"]
 
-_SIZES: Final = {"b": 1, "h": 2, "l": 8, "T": 8, "f": 4, "d": 8, "n": 8}
-_FLOATS: Final = {"f": "f", "d": "d", "n": "d"}
+_SIZES: Final = {"b": 1, "h": 2, "l": 8, "T": 8, "f": 4, "d": 8}
+_FLOATS: Final = {"f": "f", "d": "d"}
 _INTEGER_BYTES_MAX: Final = 32
-_STRING_BYTES_MAX: Final = 1 << 26
+_NUMBER: Final = re.compile("0*([0-9]*)")
+_INT_MAX: Final = (1 << 31) - 1
 
 
-def _options(text: bytes) -> Iterator[tuple[str, int, str, int]]:
-    """Each option: its letter, its size (-1 if none is given), byte order and alignment."""
+def _number(letters: str, at: int) -> tuple[int, int]:
+    """The number at a place, -1 if there is none, and the place behind it."""
+    found = _NUMBER.match(letters, at)
+    assert found is not None
+    if found.end() == at:
+        return -1, at
+    number = int(found[1][:20] or "0")  # one of 20 digits is too large, too
+    if number > _INT_MAX:
+        raise ValueError("integral size overflow")
+    return number, found.end()
+
+
+def _options(text: bytes, *, skips: bool = False) -> Iterator[tuple[str, int, str, int]]:
+    """Each option: its letter, its size (-1 if none is given), byte order and alignment.
+
+    ``skips``: letters and digits that are no option are left out.
+    """
     order, align, at = "little", 1, 0
     letters = text.decode("latin-1")
     while at < len(letters):
         letter = letters[at]
         at += 1
-        digits = at
-        while at < len(letters) and letters[at].isdigit():
-            at += 1
-        size = int(letters[digits:at]) if 0 < at - digits < 10 else -1
+        size, at = _number(letters, at) if letter in "!ciI" else (-1, at)
         if letter == "<":
             order = "little"
         elif letter == ">":
             order = "big"
         elif letter == "!":
-            align = size if size > 0 else 8
-            if align & (align - 1):
+            align = 8 if size < 0 else size
+            if align.bit_count() != 1:
                 raise ValueError(f"alignment {align} is not a power of 2")
         elif letter != " ":
             if letter in "iI":
                 size = 4 if size < 0 else size
-                if not 0 < size <= _INTEGER_BYTES_MAX:
+                if size > _INTEGER_BYTES_MAX:
                     raise ValueError(f"integral size {size} is larger than limit of 32")
             elif letter.lower() in _SIZES or letter in _SIZES:
                 size = _SIZES.get(letter, _SIZES.get(letter.lower(), 1))
             elif letter == "x":
                 size = 1
             elif letter not in "cs":
+                if skips and letter.isascii() and letter.isalnum():
+                    continue
                 raise ArgumentError(1, f"invalid format option '{letter}'")
             yield letter, size, order, align
 
 
 def _padding(letter: str, size: int, align: int, at: int) -> int:
     """Bytes in front of an option."""
-    if letter in "csx" or align <= 1:
+    if letter in "csx" or align <= 1 or not size:
         return 0
     unit = min(size, align)
     return -at % unit
@@ -105,9 +121,14 @@ def unpack(*args: object) -> tuple[object, ...]:
     """struct.unpack(format, data [, position]): the values, and the position behind them."""
     form, data = text_in(args, 1), text_in(args, 2)
     start = number_of(args, 3) if len(args) > 2 and args[2] is not None else 1
-    at = int(start) - 1 if abs(start) < 1 << 62 else -1
-    if at < 0:
+    at = int(start) - 1 if abs(start) < 1 << 62 else -2
+    if at == -1:
         raise ArgumentError(3, "offset must be 1 or greater")
+    if not 0 <= at <= len(data):
+        if form[:1] in (b"c", b"i", b"I"):  # a wrong size is said first
+            next(_options(form))
+        if form:
+            raise ArgumentError(2, "data string too short")
     values: list[object] = []
     for letter, size, order, align in _options(form):
         at += _padding(letter, size, align, at)
@@ -136,9 +157,9 @@ def unpack(*args: object) -> tuple[object, ...]:
             sign = "<" if order == "little" else ">"
             values.append(struct.unpack(sign + _FLOATS[letter], piece)[0])
         elif letter != "x":
-            number = int.from_bytes(
-                piece, "big" if order == "big" else "little", signed=letter.islower()
-            )
+            byteorder: Literal["big", "little"] = "big" if order == "big" else "little"
+            low = piece[-8:] if order == "big" else piece[:8]  # no number is larger
+            number = int.from_bytes(low, byteorder, signed=letter.islower())
             values.append(float(number))
     return (*values, at + 1)
 
@@ -146,13 +167,11 @@ def unpack(*args: object) -> tuple[object, ...]:
 def _size(*args: object) -> int:
     """struct.size(format)."""
     total = 0
-    for letter, size, _, align in _options(text_in(args, 1)):
+    for letter, size, _, align in _options(text_in(args, 1), skips=True):
         if letter == "s" or (letter == "c" and size == 0):
             option = "c0" if letter == "c" else letter
             raise ArgumentError(1, f"option '{option}' has no fixed size")
         total += _padding(letter, size, align, total) + (1 if size < 0 else size)
-        if total > _STRING_BYTES_MAX:
-            raise ValueError("format is too large")
     return total
 
 

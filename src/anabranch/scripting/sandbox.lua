@@ -23,9 +23,10 @@ local function set_protocol(version)
   speaks_resp3 = version == 3
 end
 
-local function begin(keys, argv)
+local function begin(kind, keys, argv)
   speaks_resp3 = false
   globals.KEYS, globals.ARGV = keys, argv
+  libraries.use(kind)
   interruption.begin()
 end
 
@@ -66,13 +67,13 @@ end
 
 -- Runs a script: its reply, or nil and what is known of an error.
 local function run(script, keys, argv, resp3)
-  begin(keys, argv)
+  begin("scripts", keys, argv)
   return answer(resp3, xpcall(script, handler))
 end
 
 -- Runs a registered function in the same way.
 local function call(body, keys, argv, resp3)
-  begin()
+  begin("functions")
   return answer(resp3, xpcall(function()
     return (body(keys, argv))
   end, handler))
@@ -80,7 +81,7 @@ end
 
 -- Runs the code of a library, which registers functions: nil, or an error in the same way.
 local function load_library(body, register)
-  begin()
+  begin("functions")
   redis.call, redis.pcall, redis.register_function = nil, nil, as_function(register)
   local ok, problem = xpcall(body, handler)
   redis.call, redis.pcall, redis.register_function = call_command, try_command, nil
@@ -96,6 +97,6 @@ end
 
 return {
   call = call, collect = collect, compile = libraries.compile, decode = replies.decode,
-  load_library = load_library, run = run, placed = errors.placed, set_protocol = set_protocol,
-  stop = interruption.stop,
+  load_library = load_library, run = run, placed = errors.placed, reset = libraries.reset,
+  set_protocol = set_protocol, stop = interruption.stop,
 }

@@ -1,4 +1,7 @@
-"""The libraries of scripts: values and errors are those of redis-server 7.0.15."""
+"""The libraries of scripts: values and errors are those of redis-server.
+
+Where it is 7.0.15 that decides, tests/differential/test_script_libraries.py compares with it.
+"""
 
 from __future__ import annotations
 
@@ -98,6 +101,54 @@ def test_values(server: Harness, expression: str, value: Any) -> None:
 )
 def test_errors(server: Harness, expression: str, text: str) -> None:
     assert server.error("EVAL", f"return {expression}", 0).startswith(f"ERR user_script:1: {text}")
+
+
+MARKED = "cjson.decode_array_with_array_mt(true) "
+
+
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        ("return cjson.encode(cjson.decode('[]'))", b"{}"),
+        (MARKED + "return cjson.encode(cjson.decode('[]'))", b"[]"),
+        (
+            MARKED + "return cjson.encode(cjson.decode('[[],{},[{}],[1]]'))",
+            b"[[],{},[{}],[1]]",
+        ),
+        (MARKED + "local t = cjson.decode('[1]') t.x = 2 return cjson.encode(t)", b"[1]"),
+        (MARKED + "local t = cjson.decode('[]') t[1] = 'a' return cjson.encode(t)", b'["a"]'),
+        (MARKED + "return getmetatable(cjson.decode('[]')).__is_cjson_array", 1),
+        (MARKED + "return getmetatable(cjson.decode('{}')) == nil", 1),
+        (MARKED + "return setmetatable(cjson.decode('[7]'), {})", [7]),
+        ("return cjson.encode(setmetatable({}, {__is_cjson_array = true}))", b"[]"),
+        ("return cjson.encode(setmetatable({}, {__is_cjson_array = false}))", b"{}"),
+        ("return cjson.encode(setmetatable({}, {__index = {1, 2}}))", b"{}"),
+        (
+            "local was = cjson.decode_array_with_array_mt() "
+            "local is = cjson.decode_array_with_array_mt('on') "
+            "return {tostring(was), tostring(is), tostring(cjson.decode_array_with_array_mt())}",
+            [b"false", b"true", b"true"],
+        ),
+        (
+            "local mine = cjson.new() mine.decode_array_with_array_mt(true) "
+            "return {mine.encode(mine.decode('[]')), cjson.encode(cjson.decode('[]'))}",
+            [b"[]", b"{}"],
+        ),
+    ],
+)
+def test_arrays_that_stay_arrays(script: str, value: Any) -> None:
+    """The public description is that of Redis 8.4."""
+    assert Harness().do("EVAL", script, 0) == value
+
+
+def test_the_mark_of_arrays_is_not_to_be_changed() -> None:
+    server = Harness()
+    for change in ("mark.__is_cjson_array = nil", "rawset(mark, 'x', 1)"):
+        script = f"{MARKED}local mark = getmetatable(cjson.decode('[]')) {change}"
+        assert "Attempt to modify a readonly table" in server.error("EVAL", script, 0)
+    assert server.error("EVAL", "cjson.decode_array_with_array_mt('x') return 1", 0).startswith(
+        "ERR user_script:1: bad argument #1 to 'decode_array_with_array_mt' (invalid option 'x')"
+    )
 
 
 def test_replication_is_all_or_a_part(server: Harness) -> None:

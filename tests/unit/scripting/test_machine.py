@@ -14,6 +14,8 @@ from anabranch.commands.scripting.machine import ScriptError
 from anabranch.scripting import new_machine
 
 class Calls:
+    flushes = 0
+
     def call(self, args):
         return b"-ERR no\\r\\n"
 

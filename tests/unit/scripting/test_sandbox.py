@@ -22,7 +22,8 @@ def server() -> Harness:
 
 @pytest.mark.parametrize(
     "name",
-    "debug dofile getfenv io loadfile module newproxy os package python require setfenv".split(),
+    "debug dofile getfenv io loadfile module newproxy package print python require server setfenv"
+    "".split(),
 )
 def test_what_reaches_outside_is_not_there(server: Harness, name: str) -> None:
     text = server.error("EVAL", f"return {name}", 0)
@@ -57,6 +58,14 @@ def test_ways_out_that_are_closed(server: Harness, script: str) -> None:
     assert server.do("EVAL", script, 0) == 1
 
 
+def test_of_os_there_is_the_clock(server: Harness) -> None:
+    script = "local began = os.clock() for _ = 1, 1e5 do end return (os.clock() - began) * 1e9"
+    assert 0 < server.do("EVAL", script, 0) < 10e9
+    for name in "date difftime execute exit getenv remove rename setlocale time tmpname".split():
+        assert server.do("EVAL", f"return os.{name} == nil", 0) == 1
+    assert "readonly table" in server.error("EVAL", "os.clock = nil", 0)
+
+
 def test_nothing_is_left_for_the_next_script(server: Harness) -> None:
     server.do("EVAL", "table.insert(redis, 'kept') KEYS[9] = 'kept'", 0)
     assert server.do("EVAL", "return {redis[1] == nil, KEYS[9] == nil}", 0) == [1, 1]
@@ -79,6 +88,10 @@ def test_nothing_is_left_for_the_next_script(server: Harness) -> None:
         "local t = {} t[1] = t return t",
         "local t = {} for i = 1, 10000 do t = {t} end return cjson.encode(t)",
         "return cjson.decode(('['):rep(100000))",
+        "local c = cjson.new() c.decode_max_depth(2 ^ 31 - 1) return c.decode(('['):rep(1000000))",
+        "local c = cjson.new() c.encode_max_depth(2 ^ 31 - 1) local t = {} "
+        "for i = 1, 100000 do t = {t} end return c.encode(t)",
+        "local c = cjson.new() c.encode_sparse_array(nil, 0) return c.encode({[2 ^ 31 - 1] = 1})",
         "return loadstring(('('):rep(100000))()",
         "table.insert({}, -2 ^ 31, 1)",
         "table.insert({}, 2 ^ 31, 1)",

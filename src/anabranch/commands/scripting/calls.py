@@ -46,6 +46,7 @@ class Calls:
         is_function: bool = False,
     ) -> None:
         self._ctx = ctx
+        self.flushes = ctx.server.scripts.flushes
         self.machine = machine
         self.name = name
         self.args = args

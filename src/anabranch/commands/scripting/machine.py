@@ -37,6 +37,9 @@ Registered = dict[bytes, tuple[Any, bytes, list[bytes]]]
 class ScriptCalls(Protocol):
     """What a running script can use."""
 
+    flushes: int
+    """The count of SCRIPT FLUSH: what scripts have set in a library holds until the next one."""
+
     def call(self, args: list[bytes]) -> bytes:
         """Run a command: its reply as RESP, which may be an error."""
 

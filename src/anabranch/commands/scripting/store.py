@@ -23,6 +23,8 @@ class Scripts:
     def __init__(self) -> None:
         self._loaded: dict[bytes, bytes] = {}
         self._evaluated: OrderedDict[bytes, bytes] = OrderedDict()
+        self.flushes = 0
+        """How often they have been forgotten."""
 
     def __len__(self) -> int:
         """How many there are."""
@@ -67,3 +69,4 @@ class Scripts:
         """Forget all of them."""
         self._loaded.clear()
         self._evaluated.clear()
+        self.flushes += 1
