@@ -1,13 +1,18 @@
 # What a developer does here. `make` alone lists it.
 
 PYTHON ?= python3
-VENV := .venv
+# What users get is installed in .venv, compiled where a C compiler is at hand. What developers need
+# is in .venv-dev, where the sources run as they are.
+INSTALLED := .venv
+RUNNING := $(INSTALLED)/.server
+PAGE := $(INSTALLED)/.page
+VENV := .venv-dev
 BIN := $(VENV)/bin
-SERVER := $(VENV)/.server
+EDITABLE := $(VENV)/.server
 LINTING := $(VENV)/.lint
 STAMP := $(VENV)/.installed
-PAGE := $(VENV)/.page
 DOCUMENTING := $(VENV)/.docs
+SOURCES := pyproject.toml constraints.txt hatch_build.py $(shell find src -type f -not -name '*.pyc')
 ARGS ?=
 # Python keeps what it compiles, the tests with rewritten assertions, too: every process of pytest
 # would spend twelve seconds on it, and every start of a server two thirds of its time.
@@ -28,25 +33,39 @@ help: ## this list
 	@echo
 	@echo "  make run ARGS='--port 6380' passes arguments on; so do demo, test, histories and bench."
 
-setup: $(STAMP) ## a virtual environment in .venv with everything that tests and checks need
+setup: $(STAMP) ## a virtual environment in .venv-dev with everything that tests and checks need
 
-# Quick when nothing changed: each stamp is newer than both lists of dependencies.
-$(SERVER): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
-	       "name another with: make run PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	  --build-constraint constraints.txt --editable .
+# A virtual environment at $(1) with the pip that constraints.txt names.
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+  echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
+       "name another with: make run PYTHON=python3.12" >&2; exit 1; }
+@test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+$(1)/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+endef
+
+# What pip installs, with the versions of constraints.txt, for the build as well.
+INSTALL := -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt
+
+# Quick when nothing changed: each stamp is newer than what it was made from. A build that finds
+# what it compiles in its cache takes seconds (hatch_build.py).
+$(RUNNING): $(SOURCES)
+	$(call environment,$(INSTALLED))
+	@echo "installing the server in $(INSTALLED); the first time some 100 MB and a minute"
+	$(INSTALLED)/bin/python $(INSTALL) .
 	@touch $@
 
-$(PAGE): $(SERVER)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web]'
+$(PAGE): $(RUNNING)
+	$(INSTALLED)/bin/python $(INSTALL) '.[web]'
+	@touch $@
+
+$(EDITABLE): pyproject.toml constraints.txt
+	$(call environment,$(VENV))
+	$(BIN)/python $(INSTALL) --editable .
 	@touch $@
 
 # The programs that check and compile.
-$(LINTING): $(SERVER)
+$(LINTING): $(EDITABLE)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group lint
 	@touch $@
 
@@ -56,16 +75,16 @@ $(STAMP): $(LINTING)
 	  --group test --group compat --group bench
 	@touch $@
 
-$(DOCUMENTING): $(SERVER)
+$(DOCUMENTING): $(EDITABLE)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
 	@touch $@
 
-run: $(SERVER) ## a server on 127.0.0.1:6379, data in data/
+run: $(RUNNING) ## a server on 127.0.0.1:6379, data in data/
 	@mkdir -p data
-	$(BIN)/anabranch serve --dir data $(ARGS)
+	$(INSTALLED)/bin/anabranch serve --dir data $(ARGS)
 
 demo: $(PAGE) ## see three regions diverge and converge, with live traffic
-	$(BIN)/anabranch demo $(ARGS)
+	$(INSTALLED)/bin/anabranch demo $(ARGS)
 
 test: setup redis onlookers $(REWRITTEN) ## all tests, fast ones first
 	@$(BIN)/python -m compileall -q src tests benchmarks
@@ -79,15 +98,13 @@ $(REWRITTEN): $(STAMP)
 
 rewritten: $(REWRITTEN)
 
-# The core in machine code, in build/. It is not optimized, because that takes longer than the tests.
-# The compiler does not share the cache of `make check`, so that both can run at the same time.
+# The core in machine code, in build/: the one that `make run` installs, from the same cache.
 COMPILED := $(CURDIR)/build/compiled
-$(COMPILED)/.built: $(LINTING) hatch_build.py $(shell find src -name '*.py')
+$(COMPILED)/.built: $(LINTING) $(SOURCES)
 	@rm -rf $(COMPILED)
-	@command -v cc >/dev/null && test -f "$$($(BIN)/python -c \
-	  'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || { \
+	@$(BIN)/python -c 'import hatch_build, sys; sys.exit(not hatch_build.has_compiler())' || { \
 	  echo "NO C COMPILER, OR NO Python.h: THE COMPILED CORE IS NOT TESTED" >&2; exit 0; } && { \
-	  ANABRANCH_COMPILE=1 ANABRANCH_COMPILE_LEVEL=0 MYPY_CACHE_DIR=build/mypy \
+	  ANABRANCH_COMPILE=1 MYPY_CACHE_DIR=build/mypy \
 	    $(BIN)/python -m hatchling build --target wheel --directory $(COMPILED) && \
 	  $(BIN)/python -m zipfile --extract $(COMPILED)/*.whl $(COMPILED)/core && touch $@; }
 
@@ -128,8 +145,7 @@ compose-up: ## three regions in containers, with traffic; PROFILES='observabilit
 histories: setup ## random histories of several regions, as long as takes a minute
 	$(BIN)/python -m tests.active_active.histories --seeds 1001-2000 --jobs $(WORKERS) $(ARGS)
 
-# What makes the wheel is in .venv; `pip install .` in an environment of its own makes the same with
-# ANABRANCH_COMPILE=1.
+# What makes the wheel is in .venv-dev; `pip install .` makes the same in an environment of its own.
 wheel: $(LINTING) ## a wheel for this machine with compiled modules, in dist/; needs a C compiler
 	ANABRANCH_COMPILE=1 $(BIN)/python -m hatchling build --target wheel
 
@@ -138,7 +154,7 @@ dist: ## wheel, sdist and SBOM, in dist/
 	rm -rf dist build/sbom && $(PYTHON) -m venv build/sbom build/dist
 	build/dist/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	build/dist/bin/python -m pip install --quiet --constraint constraints.txt --group release
-	build/dist/bin/python -m build --quiet --outdir dist
+	ANABRANCH_COMPILE=0 build/dist/bin/python -m build --quiet --outdir dist
 	build/sbom/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
 	build/sbom/bin/python -m pip uninstall --quiet --yes setuptools pip
 	build/dist/bin/cyclonedx-py environment build/sbom/bin/python --pyproject pyproject.toml \
@@ -152,7 +168,7 @@ bench: setup redis ## compare with redis-server; scaling, regions, Spark, page a
 	$(BIN)/python -m benchmarks.page
 	$(BIN)/python -m benchmarks.kit
 
-clean: ## remove what was built or cached; .venv stays
+clean: ## remove what was built or cached; .venv and .venv-dev stay
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

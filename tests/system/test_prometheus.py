@@ -1,6 +1,6 @@
 """A real Prometheus scrapes a live region: every expression of dashboard and alert rules holds.
 
-Debian's package `prometheus` has the program; `make test` unpacks it into .venv, without its
+Debian's package `prometheus` has the program; `make test` unpacks it into .venv-dev, without its
 service. Without it the expressions are only compared with names and labels (test_metrics.py).
 """
 
@@ -27,7 +27,7 @@ from tests.support.inspection import wait_until
 from tests.support.servers import REPOSITORY, free_port
 from tests.system.test_metrics import OBSERVABILITY, Pair, pair_at
 
-UNPACKED = REPOSITORY / ".venv/prometheus/usr/bin/prometheus"
+UNPACKED = REPOSITORY / ".venv-dev/prometheus/usr/bin/prometheus"
 PROGRAM = shutil.which("prometheus") or (str(UNPACKED) if UNPACKED.exists() else None)
 
 pytestmark = pytest.mark.skipif(

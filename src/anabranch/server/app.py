@@ -343,4 +343,6 @@ def _ready(server: Server) -> None:
         text = json.dumps({"event": "server.ready", **facts}) if is_json else line
         with suppress(OSError):  # nobody need read it
             os.write(sys.stdout.fileno(), f"{text}\n".encode("utf-8", "backslashreplace"))
+    if note := process.interpreted_note():
+        emit("info", "server.interpreted", note=note)
     process.notify_systemd(settings.supervised, "READY=1", os.environ)

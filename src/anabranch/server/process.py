@@ -39,6 +39,19 @@ def is_compiled() -> bool:
     return IS_COMPILED
 
 
+def interpreted_note() -> str | None:
+    """Say what an interpreted server costs and how to get the compiled one; None if compiled."""
+    if IS_COMPILED:
+        return None
+    cost = "the server runs interpreted and takes two to three times the processor time"
+    if Path(__file__).parents[2].name == "src":
+        return f"{cost}: an editable installation is for development (make run is compiled)"
+    return (
+        f"{cost}: install a C compiler and the headers of Python (Debian, Ubuntu: apt-get install "
+        "gcc libc6-dev python3-dev), then install Anabranch again"
+    )
+
+
 def rss_bytes() -> int:
     """The present resident memory of the process."""
     try:
