@@ -76,7 +76,7 @@ def test_the_core_is_compiled_where_a_compiler_is(
 ) -> None:
     (tmp_path / "Python.h").touch()
     (tmp_path / "cc").touch(0o755)
-    monkeypatch.setattr(hatch_build.sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", compiler)
     monkeypatch.setenv("ANABRANCH_COMPILE", wish)
