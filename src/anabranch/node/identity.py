@@ -180,9 +180,11 @@ def write_addresses(storage: Storage, addresses: Mapping[int, Address]) -> None:
 def addresses_noted(storage: Storage) -> dict[int, Address]:
     """What :func:`write_addresses` has recorded.
 
-    Raises :class:`OSError`, or :class:`NoteError` if the file is damaged.
+    Raises :class:`OSError`, or :class:`NoteError` if the file is damaged; a blank one
+    is none.
     """
-    return read_note(storage, _ADDRESSES, dict[_Number, tuple[str, int]], _ADDRESSES_ADVICE) or {}
+    form = dict[_Number, tuple[str, int]]
+    return read_note(storage, _ADDRESSES, form, _ADDRESSES_ADVICE, may_be_blank=True) or {}
 
 
 def write_newcomer(storage: Storage) -> None:

@@ -22,6 +22,9 @@ __all__ = ["DataDirectory", "Directory", "has_name", "lock_directory"]
 _LOCK: Final = "lock"
 _PID_BYTES: Final = 32
 """The greatest length of a process ID with end of line."""
+_OF_LOCKS: Final = b"0123456789\n\0"
+"""What a lock consists of; a power failure can leave zeros, because the file is not synced."""
+_PIECE_BYTES: Final = 1 << 16
 _write: Final = os.write  # a name of an interpreted module is looked up each time
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -228,14 +231,14 @@ def lock_directory(path: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.seek(0)
-        owner = file.read(_PID_BYTES).decode("ascii", "replace").strip()
+        owner = file.read(_PID_BYTES).decode("ascii", "replace").strip("\0 \n")
         file.close()
         raise ConfigError(
             f"another server{f' (pid {owner})' if owner else ''} is using {path}. "
             "Stop it, or give this one a --dir of its own"
         ) from None
     file.seek(0)
-    if file.read(_PID_BYTES).strip(b"0123456789\n"):
+    if any(piece.strip(_OF_LOCKS) for piece in iter(lambda: file.read(_PIECE_BYTES), b"")):
         file.close()
         raise ConfigError(
             f"{path / _LOCK} is not the lock of a server: it holds other data, and was not "

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.node.epoch_file import CLEAN, EpochFile
 from anabranch.node.identity import (
+    addresses_noted,
     forget_newcomer,
     identity_in,
     is_newcomer,
@@ -114,3 +115,14 @@ def test_a_damaged_note_of_a_region_is_refused_with_the_directive() -> None:
     put(storage, "region", b'{"region-id": 300, "region-name": "eu", "gossip-port": 1}')
     with pytest.raises(NoteError, match="region-id: argument must be between 0 and 255"):
         identity_in(storage)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", bytes(4096)])
+def test_blank_notes_need_a_person_only_where_something_could_be_lost(data: bytes) -> None:
+    storage = MemoryStorage()
+    put(storage, "addresses", data)
+    assert addresses_noted(storage) == {}
+    check_is_refused(identity_in, "region", data)
+    check_is_refused(set_back_noted, "set-back", data)
+    put(storage, "lifetime", data)
+    assert not EpochFile(storage).may_continue()

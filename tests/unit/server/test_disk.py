@@ -162,3 +162,18 @@ def test_a_full_disk_does_not_prevent_that_a_directory_is_unlocked(tmp_path: Pat
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     lock_directory(tmp_path).close()
+
+
+@pytest.mark.parametrize("size", [1, 32, 33, 4096, 1 << 20])
+def test_a_lock_of_zeros_is_an_empty_lock(tmp_path: Path, size: int) -> None:
+    (tmp_path / "lock").write_bytes(bytes(size))
+    lock_directory(tmp_path).close()
+    assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+@pytest.mark.parametrize("data", [b"text", bytes(4096) + b"x", b"1\n" + bytes(1 << 20) + b"x"])
+def test_what_is_no_lock_stays_as_it_is(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "lock").write_bytes(data)
+    with pytest.raises(ConfigError, match="not the lock of a server"):
+        lock_directory(tmp_path)
+    assert (tmp_path / "lock").read_bytes() == data
