@@ -152,7 +152,7 @@ class World:
             driver=_Driver(self._chance),
         )
         server.listeners.bind = lambda: None  # type: ignore[method-assign]
-        server.listeners.open = _nobody_listens  # type: ignore[method-assign]
+        server.listeners.open = lambda: None  # type: ignore[method-assign]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Regions, "bind", lambda _: None)
             patch.setattr(Gossip, "open", lambda *_: None)
@@ -167,7 +167,3 @@ class World:
         wire.protocol = ClientConnection(self.server.clients, self.server.node, place)
         wire.protocol.connection_made(wire)
         return wire
-
-
-async def _nobody_listens(*_: object) -> None:
-    """Clients are connected by hand."""

@@ -194,7 +194,7 @@ def test_a_snapshot_alone_brings_everything_back(tmp_path: Path, how: str) -> No
             assert server.process is not None
             assert server.process.wait(SECONDS) == 0
     server.kill()
-    assert [name.partition("-")[0] for name in files(server)] == ["snapshot"]
+    assert [name.partition("-")[0] for name in files(server)] == ["snapshot", "users"]
     server.start()
     assert seen(server) == before
     server.stop()

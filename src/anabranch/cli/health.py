@@ -22,6 +22,8 @@ __all__ = ["command"]
 @click.command(
     help="""Connect to a server and PING it. Exit 0 if it answers, 1 if not.
 
+A server that is still loading its data is not healthy: the command says how far it is.
+
 A region that is new to its cluster and does not have the data of the others yet is not healthy: the
 command says what the region waits for, and exits with 1.
 
@@ -53,9 +55,12 @@ def _ping(address: Address) -> str:
     """PING; raises what the server objects to, or what it waits for."""
     with address.open() as sock, sock.makefile("rb", buffering=0) as replies:
         answer = ask(sock, replies, ["PING"])
+        if answer.startswith("-LOADING"):
+            done = _field(sock, replies, "persistence", "loading_loaded_perc")
+            raise Refused(f"{_meaning(answer)}{f' ({done} %)' if done else ''}")
         if answer != "+PONG":
             raise Refused(_meaning(answer))
-        awaited = _awaited(sock, replies)
+        awaited = _field(sock, replies, "replication", "newcomer_waits_for")
     if awaited:
         raise Refused(f"this region is new to its cluster and waits for {awaited}")
     return "PONG"
@@ -67,9 +72,9 @@ def _meaning(answer: str) -> str:
     return answer.lstrip("-") or "the connection was closed"
 
 
-def _awaited(sock: socket.socket, replies: socket.SocketIO) -> str:
-    """What a new region waits for; empty if it does not wait, and where INFO is not allowed."""
-    answer = ask(sock, replies, ["INFO", "replication"])
+def _field(sock: socket.socket, replies: socket.SocketIO, section: str, field: str) -> str:
+    """A field of INFO; empty if there is none, and where INFO is not allowed."""
+    answer = ask(sock, replies, ["INFO", section])
     if not answer.startswith("$"):
         return ""
     left = int(answer[1:]) + 2
@@ -78,6 +83,6 @@ def _awaited(sock: socket.socket, replies: socket.SocketIO) -> str:
         text += piece
     for line in text.decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
-        if name == "newcomer_waits_for":
+        if name == field:
             return value
     return ""

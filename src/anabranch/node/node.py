@@ -148,6 +148,8 @@ class Node:
 
     def sync_all(self) -> bool:
         """Write and sync everything; False if that fails: no reply has reported the rest."""
+        if self.persistence.is_loading:
+            return True  # nothing was changed
         try:
             self.durability.sync_all()
         except OSError as problem:

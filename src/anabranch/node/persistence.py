@@ -4,6 +4,7 @@
 
     <dir>/<appenddirname>/lock                     held by the server that uses the directory
                           manifest                 which files must be there, and how far they go
+                          users                    there are ACL users in the log
                           log-<position>.ablog     segments of the log
                           snapshot-<position>.absnap
 
@@ -28,6 +29,7 @@ from anabranch.oplog.recovery import Recovery, recover
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import Contents, position_of
 from anabranch.region.turn import Turn
+from anabranch.scheduling import Steps, in_one_go
 
 if TYPE_CHECKING:
     from anabranch.keyspace.inquiry import Inquiry
@@ -49,6 +51,9 @@ RETIRE_EVERY_S: Final = 60.0
 RETRY_SNAPSHOT_S: Final = 5.0
 """After a failed snapshot, none is begun automatically for so long."""
 
+_USERS: Final = "users"
+"""An empty file: commands have set users, which the log keeps."""
+
 _IN_PROGRESS = "ERR Background save already in progress"
 _REWRITE_IN_PROGRESS = "ERR Background append only file rewriting already in progress"
 
@@ -69,12 +74,16 @@ class Persistence:
         self._manifest: ManifestFile | None = None
         self._turn = Turn(region.replica)
         region.effects.encode_ahead = self._encode_ahead
+        region.acl.before_keeping = self._note_users
         self._end = 0  # the position of the next snapshot while there is no log
         self._covered = 0  # the position of the newest snapshot
         self._retired_at = 0.0  # when :meth:`retire` ran last
         self._rewriting = False  # the snapshot in progress was requested by BGREWRITEAOF
         self._scheduled = False  # another snapshot will follow it
         self.recovered: Recovery | None = None
+        self._loading = Recovery()  # the progress while the data are being recovered
+        self._loading_since_ms = 0
+        self._has_noted_users = False
 
     def _encode_ahead(self, effect: kinds.AddRun) -> None:
         self._turn.encode_ahead(effect, compress=self._settings.oplog_compression)
@@ -84,21 +93,47 @@ class Persistence:
     def start(self) -> None:
         """Recover the data, and begin to log unless ``appendonly`` is no.
 
-        Raises :class:`ConfigError` if the directory cannot be used, :class:`LogError` if its files
-        cannot be.
+        Raises what :meth:`begin` and :meth:`load` raise.
+        """
+        self.begin()
+        in_one_go(self.load())
+
+    def begin(self) -> None:
+        """Lock the directory; most commands are refused from now on, until :meth:`load` has ended.
+
+        Raises :class:`ConfigError` if the directory cannot be used.
         """
         settings = self._settings
         if settings.region_id and not settings.appendonly:
             raise ConfigError(LOG_NEEDED)
-        if not settings.appendonly and not self._place.is_there():
-            return
-        storage = self._open()
+        if settings.appendonly or self._place.is_there():
+            storage = self._open()
+            if _USERS in storage.names() and not settings.aclfile:
+                self._region.acl.await_kept(settings)
+        self._loading_since_ms = self._region.clock.now_us() // 1000
+        self._region.begin_loading()
+
+    def load(self) -> Steps[None]:
+        """Recover the data in short steps, then begin to log; requests may run between the steps.
+
+        Raises :class:`LogError` if the files cannot be used.
+        """
+        report = None
+        if self._storage is not None:
+            report = yield from self._recover(self._storage)
+        self._region.end_loading()
+        if report is not None and self._settings.appendonly and self._storage is not None:
+            self._start_log(self._storage, report)
+
+    def _recover(self, storage: Storage) -> Steps[Recovery]:
         began = reported = self._driver.now_s()
-        report = Recovery()
+        report = self._loading
         try:
             if self.exchange is not None:
                 self.exchange.read_notes(storage)
             for report in recover(storage, self._region.keyspace):
+                self._loading = report
+                yield
                 self._region.tiering.relieve(self._region.keyspace)
                 now = self._driver.now_s()
                 if now - reported >= PROGRESS_S:
@@ -116,15 +151,43 @@ class Persistence:
                 "Nothing was changed"
             ) from None
         self._recovered(report, self._driver.now_s() - began)
-        if settings.appendonly:
-            self._start_log(storage, report)
+        return report
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the data are being recovered."""
+        return self._region.dispatcher.is_loading
+
+    @property
+    def loaded_percent(self) -> float:
+        """How much of the files has been read, while the data are being recovered."""
+        return 100 * self._loading.bytes_done / max(self._loading.bytes_total, 1)
 
     def _open(self) -> Storage:
         if self._storage is None:
             self._storage = self._place.open()
+            if self._region.keyspace.users:
+                self._note_users()
         if self._manifest is None:
             self._manifest = ManifestFile(self._storage)
         return self._storage
+
+    def _note_users(self) -> None:
+        """Users are about to be kept in the log: the next start must not let others in before.
+
+        Raises :class:`CommandError` if the disk does not take the note.
+        """
+        storage = self._storage
+        if self._has_noted_users or storage is None:
+            return
+        try:
+            if _USERS not in storage.names():
+                storage.create(_USERS).close()
+                storage.sync()
+        except OSError as problem:
+            self._log("warning", "acl.save_failed", reason=problem.strerror)
+            raise CommandError("ERR the user cannot be kept: the disk cannot be written") from None
+        self._has_noted_users = True
 
     def _log(self, level: str, event: str, **facts: object) -> None:
         self._region.host.log(level, event, **facts)
@@ -300,6 +363,8 @@ class Persistence:
 
     def tick(self) -> None:
         """Called regularly: sync, record the end of the log, take a snapshot if one is due."""
+        if self.is_loading:
+            return
         self.durability.tick()
         if self.durability.log is not None:
             self.durability.log.tick()
@@ -341,6 +406,8 @@ class Persistence:
 
     def must_save(self, *, asked: bool | None) -> bool:
         """Whether to take a snapshot before the stop: ``asked`` for, or changes would be lost."""
+        if self.is_loading:
+            return False  # the files have more than memory
         if asked is not None:
             return asked
         return bool(self._settings.save) and not self.is_logging
@@ -462,4 +529,20 @@ class Persistence:
         if recovered is not None:
             facts["recovery_effects"] = recovered.effects
             facts["recovery_cut_bytes"] = recovered.cut.size if recovered.cut else 0
+        if self.is_loading:
+            facts |= self._loading_facts()
         return facts
+
+    def _loading_facts(self) -> dict[str, int | float | str]:
+        """The progress, under the names of Redis; the time left as if all bytes took as long."""
+        done, total = self._loading.bytes_done, self._loading.bytes_total
+        elapsed_s = (self._region.clock.now_us() // 1000 - self._loading_since_ms) // 1000
+        left_s = elapsed_s * max(total - done, 0) // (done + 1) if elapsed_s > 0 else 1
+        return {
+            "loading_start_time": self._loading_since_ms // 1000,
+            "loading_total_bytes": total,
+            "loading_rdb_used_mem": 0,
+            "loading_loaded_bytes": done,
+            "loading_loaded_perc": f"{self.loaded_percent:.2f}",
+            "loading_eta_seconds": left_s,
+        }

@@ -44,6 +44,7 @@ from anabranch.oplog.segment import (
 )
 from anabranch.oplog.snapshot import load_snapshot, position_of
 from anabranch.oplog.storage import Storage
+from anabranch.scheduling import Steps
 
 __all__ = ["TEMPORARY_SUFFIX", "Cut", "Recovery", "recover"]
 
@@ -129,6 +130,7 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         following = firsts[index + 1] if index + 1 < len(firsts) else None
         if following is not None and following <= report.snapshot_position:
             report.segments.append(Segment(first, following - first))  # only waits to be deleted
+            report.bytes_done += storage.size(segment_name(first))
             continue
         with _advising(_LOG_ADVICE):
             yield from _replay(storage, first, logs[index + 1 :], keyspace, report, manifest)
@@ -246,7 +248,7 @@ def _replay(
         position = first + at - SEGMENT_HEADER_BYTES
         for batch in turn:
             if position >= report.snapshot_position:
-                _apply(batch, keyspace, report, storage, shown, at)
+                yield from _apply(batch, keyspace, report, storage, shown, at)
             position += batch.size
             at += batch.size
             segment.size += batch.size
@@ -287,7 +289,8 @@ def _check_databases(effect: Effect, keyspace: Keyspace, shown: str) -> None:
 
 def _apply(
     batch: Batch, keyspace: Keyspace, report: Recovery, storage: Storage, shown: str, at: int
-) -> None:
+) -> Iterator[Recovery]:
+    """Apply a batch; yields only within what takes long."""
     replica = keyspace.replica
     check_mode(shown, replica, regional=bool(batch.region))
     if batch.is_local:  # others' local batches are never sent
@@ -309,7 +312,8 @@ def _apply(
             else:
                 apply(keyspace, effect)
                 if isinstance(effect, JoinFullSync | TakeKey):
-                    _join(effect, keyspace, storage)
+                    for _ in _join(effect, keyspace, storage):
+                        yield report
             report.effects += not isinstance(effect, Synced)
     except EffectFormatError as problem:
         raise CorruptLogError(shown, at, str(problem)) from None
@@ -328,15 +332,14 @@ def _apply(
         report.next_number = newest + 1
 
 
-def _join(effect: JoinFullSync | TakeKey, keyspace: Keyspace, storage: Storage) -> None:
+def _join(effect: JoinFullSync | TakeKey, keyspace: Keyspace, storage: Storage) -> Steps[None]:
     """Join a full sync, or take over one key, again from its file."""
     replica = keyspace.replica
     theirs = Keyspace(len(keyspace.databases), Replica(replica.own, replica.default_limits))
     with closing(storage.open(effect.file)) as file:
         for _ in load_snapshot(file, storage.shown(effect.file), theirs):
-            pass
+            yield
     if isinstance(effect, TakeKey):
         take_key(keyspace, theirs, effect.db, effect.key)
     else:
-        for _ in KeyspaceJoin(keyspace, theirs, partial=effect.partial).steps():
-            pass
+        yield from KeyspaceJoin(keyspace, theirs, partial=effect.partial).steps()

@@ -22,6 +22,7 @@ from anabranch.commands.execution.dispatch import RequestRefused
 from anabranch.commands.execution.queueing import end_transaction
 from anabranch.commands.execution.services import Services
 from anabranch.commands.execution.session import Session
+from anabranch.commands.request import texts
 from anabranch.commands.scripting.store import Scripts
 from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
@@ -334,6 +335,16 @@ class Region(RegionState):
         free = self.keyspace.deferred_free
         return free.sweep(self.scheduler.is_over, frees=not self._before)
 
+    def begin_loading(self) -> None:
+        """The data are being recovered: refuse what would read or change them."""
+        self.dispatcher.guarded_by.add("loading")
+        self.effects.before = _refuse_while_loading
+
+    def end_loading(self) -> None:
+        """The data are complete."""
+        self.dispatcher.guarded_by.discard("loading")
+        self._set_before()
+
     def _set_before(self) -> None:
         self.sweep_later()
         hooks = self._before
@@ -362,7 +373,7 @@ class Region(RegionState):
 
         The next call ends the waits that did not fit into the slice.
         """
-        if self.scheduler.is_exclusive:
+        if self.scheduler.is_exclusive or self.dispatcher.is_loading:
             return
         now_ms = self.clock.now_us() // 1000
         if not self.waking.end_waits(now_ms):
@@ -377,3 +388,7 @@ class Region(RegionState):
     def sample_rates(self, now_ms: int) -> None:
         """Take a sample for the instantaneous figures of INFO; called several times a second."""
         self.rates.sample(now_ms, self.stats)
+
+
+def _refuse_while_loading(_effect: kinds.Effect) -> None:
+    raise CommandError(texts.LOADING)

@@ -46,14 +46,18 @@ class Acceptor:
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         handshake_s: Callable[[], float] = lambda: 5.0,
         on_failure: Callable[[str, OSError], None] | None = None,
+        beyond: Kind | None = None,
     ) -> None:
         """``kind`` is that of a new connection, before any handshake.
+
+        ``beyond`` is its kind if no place of that kind is free; None: it is closed.
 
         ``tls`` and the deadline of the handshake are read for each connection; ``on_failure`` is
         called with the address when a handshake fails.
         """
         self._admission = admission
         self._kind = kind
+        self._beyond = beyond
         self._protocol = protocol
         self._tls = tls
         self._handshake_s = handshake_s
@@ -108,6 +112,8 @@ class Acceptor:
                 return
             address = str(name[0]) if isinstance(name, tuple) else ""
             place = self._admission.admit(self._kind, address)
+            if place is None and self._beyond is not None:
+                place = self._admission.admit(self._beyond, address)
             if place is None:
                 connection.close()
                 emit_sparingly("warning", "listener.full", about=self._kind.value, address=address)

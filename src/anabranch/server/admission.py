@@ -24,7 +24,7 @@ SPARE_FILES: Final = 192
 SPARE_FILES_MIN: Final = 64
 """The same where it allows only a few.
 
-Listeners, log and event loop need about twenty, other connections up to 36 of the reserve.
+Listeners, log and event loop need about twenty, other connections up to 40 of the reserve.
 """
 
 FILES_MIN: Final = SPARE_FILES_MIN + 16
@@ -45,6 +45,12 @@ ADDRESS_SHARE: Final = 4
 HTTP_ADDRESS_SHARE: Final = 2
 """The same for HTTP: a browser holds up to six connections for each page that is open."""
 
+PROBES_SHARE: Final = 4
+"""One in so many as there are places for HTTP is added for requests for health and availability."""
+
+FEEDS_SHARE: Final = 4
+"""All places for HTTP but one in so many may be held by open pages."""
+
 PLACES_MIN: Final = 4
 """No share is smaller."""
 
@@ -57,6 +63,7 @@ class Kind(StrEnum):
     STRANGER = "stranger"  # on the gossip port, before the end of the handshake
     PEER = "peer"  # a region
     HTTP = "http"
+    PROBE = "probe"  # on the HTTP port, beyond the places of HTTP: gets answers about health only
 
 
 _CLIENT: Final = Kind.CLIENT
@@ -120,11 +127,21 @@ class Admission:
             Kind.STRANGER: unidentified,
             Kind.PEER: sys.maxsize,
             Kind.HTTP: unidentified,
+            Kind.PROBE: max(unidentified // PROBES_SHARE, PLACES_MIN),
         }
 
     def limit(self, kind: Kind) -> int:
         """How many places there are for connections of a kind."""
         return self._limits[kind]
+
+    def feeds(self) -> tuple[int, int]:
+        """How many pages may be open, of all addresses and of one.
+
+        The other places for HTTP remain for requests of these pages.
+        """
+        limit = self._limits[Kind.HTTP]
+        share = max(limit // HTTP_ADDRESS_SHARE, PLACES_MIN)
+        return limit - limit // FEEDS_SHARE, share - share // FEEDS_SHARE
 
     def admit(self, kind: Kind, address: str) -> Place | None:
         """A place for a new connection from an address; None if none is free."""
@@ -136,7 +153,7 @@ class Admission:
             if clients >= self._limits[_CLIENT]:
                 return None
         if kind is not _CLIENT and address:
-            part = HTTP_ADDRESS_SHARE if kind is Kind.HTTP else ADDRESS_SHARE
+            part = HTTP_ADDRESS_SHARE if kind in (Kind.HTTP, Kind.PROBE) else ADDRESS_SHARE
             share = max(limit // part, PLACES_MIN)
             if self._by_address[kind, address] >= share:
                 return None

@@ -111,20 +111,68 @@ class Server:
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take the ports, recover the data, take over users, listen, start the timers."""
+        """Listen, and recover the data: see :meth:`listen` and :meth:`load`."""
+        self.listen()
+        await self.load()
+
+    def listen(self) -> None:
+        """Take the ports and the directory, listen, start the timers.
+
+        Clients get LOADING for what needs the data, until :meth:`load` has ended. Raises
+        :class:`ConfigError`.
+        """
         self._stop_requested = asyncio.get_running_loop().create_future()
         self.region.scheduler.drive(self._ask_for_turn)
         config_commands.apply_all(self.region.context)
         self.listeners.bind()
         if self.regions is not None:
             self.regions.bind()
-        self.persistence.start()
         load_users(self.region, self.settings)
-        await self.listeners.open()
-        if self.regions is not None:
-            self.regions.start()
+        self.persistence.begin()
+        self.listeners.open()
         self.http.open()
         self._tick()
+
+    async def load(self) -> bool:
+        """Recover the data while clients are answered, then link to other regions.
+
+        Returns False if the server was asked to stop before the end. Raises :class:`LogError` and
+        :class:`ConfigError`.
+        """
+        assert self._stop_requested is not None
+        scheduler = self.region.scheduler
+        steps = self.persistence.load()
+        is_over = scheduler.is_over
+        finished = asyncio.get_running_loop().create_future()
+
+        def go_on() -> bool:
+            try:
+                for _ in steps:
+                    if is_over():
+                        return True
+                self._loaded()
+            except Exception as problem:  # of the files or of the configuration: see above
+                finished.set_exception(problem)
+            else:
+                finished.set_result(None)
+            return False
+
+        scheduler.schedule(go_on)
+        await asyncio.wait([finished, self._stop_requested], return_when=asyncio.FIRST_COMPLETED)
+        scheduler.remove(go_on)
+        if not finished.done():
+            steps.close()
+            return False
+        finished.result()
+        return True
+
+    def _loaded(self) -> None:
+        """The data are complete: take over what depends on them, in the same turn."""
+        load_kept_users(self.region, self.settings)
+        self.clients.users_known()
+        if self.regions is not None:
+            self.regions.start()
+        self.node.end_turn()
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
         """Begin to stop; a second request changes nothing."""
@@ -202,7 +250,10 @@ class Server:
 
 
 def load_users(region: Region, settings: Settings) -> None:
-    """ACL users of the configuration or of the ``aclfile``; a mistake refuses to start."""
+    """Users of the configuration and of the ``aclfile``, before the data are recovered.
+
+    A mistake refuses to start.
+    """
     region.acl.all_channels = settings.acl_pubsub_default == "allchannels"
     try:
         if settings.aclfile:
@@ -211,8 +262,6 @@ def load_users(region: Region, settings: Settings) -> None:
             except AnabranchError as problem:
                 reason = str(problem).removeprefix("ERR ").removesuffix(f" {UNCHANGED}")
                 raise ConfigError(f"aclfile: {reason}") from None
-        else:
-            region.acl.load_kept(region.keyspace.users.values(), settings)
         for number, words in enumerate(settings.user, 1):
             try:
                 region.acl.load_user(words)
@@ -220,6 +269,12 @@ def load_users(region: Region, settings: Settings) -> None:
                 raise ConfigError(f"user line {number}: {problem}") from None
     except AnabranchError as problem:
         raise ConfigError(str(problem).removeprefix("ERR ")) from None
+
+
+def load_kept_users(region: Region, settings: Settings) -> None:
+    """Users that commands had set, after the recovery; a mistake refuses to start."""
+    if not settings.aclfile:
+        region.acl.load_kept(region.keyspace.users.values(), settings)
 
 
 # -- the process --------------------------------------------------------------------------------
@@ -272,11 +327,12 @@ async def _serve(loaded: Loaded, loop_name: str) -> int:
     )
     try:
         server.crash = _crash
-        await server.start()
+        server.listen()
         install_signal_handlers(server, settings.pidfile)
         if settings.pidfile:
             process.write_pid_file(settings.pidfile)
-        _ready(server)
+        if await server.load():
+            _ready(server)
         patient = await server.stop_requested()
         process.notify_systemd(settings.supervised, "STOPPING=1", os.environ)
         await orderly_stop(server, patient=patient)

@@ -10,6 +10,7 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
+from anabranch.resp.encode import error as error_reply
 from anabranch.server.buffers import Buffers
 from anabranch.server.logs import emit_sparingly
 
@@ -169,6 +170,22 @@ class Clients:
             self._strangers.came(connection, self._now_ms())
         self.all_closed.clear()
         return None
+
+    def users_known(self) -> None:
+        """Users of the log are loaded: decide again about clients that came before."""
+        region = self._node.region
+        user = region.acl.initial_user()
+        for connection in list(self.connections):
+            session = connection.session
+            if session.user is None and user is not None:
+                error = refusal(self.settings, session, 0, no_password=True)
+                if error is not None:
+                    region.stats.rejected_connections += 1
+                    session.outbox.append(error_reply(error))
+                    connection.finish()
+                    continue
+                session.user = user
+            session.refresh()
 
     def closed(self, connection: Connection) -> None:
         """Remove a client."""

@@ -79,8 +79,8 @@ class ServerHost:
 
     @property
     def regions(self) -> Regions | None:
-        """The other regions; None without regions."""
-        return self._server.regions
+        """The other regions; None without regions, and while the data are being loaded."""
+        return None if self.persistence.is_loading else self._server.regions
 
     # -- chance, time, logs -------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class ServerHost:
     def apply_setting(self, name: str) -> None:
         """Apply a changed setting outside the core; ConfigError if that is impossible."""
         server = self._server
-        settings = server.settings
+        settings, regions = server.settings, self.regions
         if name in {"loglevel", "log-format", "log-timestamp-format"}:
             set_levels(settings)
         elif name in {"port", "tls-port", "bind"}:
@@ -232,16 +232,16 @@ class ServerHost:
                 connection.limits_changed()
         elif name == "appendonly":
             server.node.persistence.switch(on=settings.appendonly)
-        elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:
-            server.regions.gate.judge_regions()
-        elif name in _OF_REGIONS and server.regions is not None:
-            server.regions.settings_changed()
+        elif name in {"min-regions-to-write", "min-regions-max-lag"} and regions is not None:
+            regions.gate.judge_regions()
+        elif name in _OF_REGIONS and regions is not None:
+            regions.settings_changed()
             if name == "gossip-secret":
                 warn_of_gossip(settings)
-        elif name == "mark-retention" and server.regions is not None:
-            server.regions.retention_changed()
-        elif name == "gossip-bind" and server.regions is not None:
-            server.regions.listen_anew()
+        elif name == "mark-retention" and regions is not None:
+            regions.retention_changed()
+        elif name == "gossip-bind" and regions is not None:
+            regions.listen_anew()
             warn_of_gossip(settings)
         elif name in {"availability-api", "http-port", "http-bind"}:
             server.http.switch()
@@ -249,9 +249,9 @@ class ServerHost:
             server.node.persistence.retire()
         elif name == "oplog-segment-bytes":
             server.node.persistence.segments_changed()
-        elif name == "appendfsync" and server.regions is not None:
+        elif name == "appendfsync" and regions is not None:
             try:
-                server.regions.policy_changed()
+                regions.policy_changed()
             except OSError as problem:
                 raise ConfigError(f"it could not be noted on the disk: {problem}") from None
         elif name == "dir" and server.node.persistence.is_open:
@@ -263,7 +263,7 @@ class ServerHost:
             emit("warning", "maxmemory_policy.no_effect", policy=settings.maxmemory_policy)
 
     def _reload_tls(self) -> None:
-        regions = self._server.regions
+        regions = self.regions
         self._server.listeners.reload_tls()
         if regions is not None:
             try:

@@ -41,7 +41,8 @@ class HttpServer:
     def __init__(self, settings: Settings, admission: Admission, node: Node) -> None:
         self._settings = settings
         self._node = node
-        self._acceptor = Acceptor(admission, Kind.HTTP, self._connected)
+        self._admission = admission
+        self._acceptor = Acceptor(admission, Kind.HTTP, self._connected, beyond=Kind.PROBE)
         self._web: Web | None = None
         self._ticked_s = 0.0
         self.port = 0
@@ -88,11 +89,11 @@ class HttpServer:
             if (missing.name or "").startswith("anabranch"):
                 raise
             raise ConfigError(_NOT_INSTALLED.format(missing=missing)) from None
-        return Web(self._node, _logger(), self._silent_s)
+        return Web(self._node, _logger(), self._silent_s, self._admission.feeds)
 
     def _connected(self, place: Place) -> asyncio.BaseProtocol:
         assert self._web is not None, "the port is not open without it"
-        return self._web.connection(place.leave)
+        return self._web.connection(place.leave, only_health=place.kind is Kind.PROBE)
 
 
 class _ToLog(logging.Handler):

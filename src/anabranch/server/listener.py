@@ -1,7 +1,7 @@
 """Sockets to listen on: TCP, TLS, Unix; opened at the start, moved by CONFIG SET.
 
 A start takes its TCP ports before it touches the data directory, so that a port in use changes
-nothing there. Clients are refused until the data are recovered.
+nothing there. It listens before the data are recovered: until then clients are told so.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Listeners:
             bound["tcp"] = bind_free_port(settings.bind, settings.tcp_backlog)
             settings.port = bound["tcp"][0].getsockname()[1]
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Listen, after :meth:`bind`; ConfigError names the socket for which it is impossible."""
         settings = self._settings
         if settings.tls_port:

@@ -1,10 +1,11 @@
 """The availability API: HTTP requests of clients that fail over between regions.
 
-Two requests of the REST API of Redis Enterprise are answered, so that the lag-aware health checks
+These requests of the REST API of Redis Enterprise are answered, so that the lag-aware health checks
 of official clients work unchanged::
 
     GET /v1/bdbs                                the database, and where it is found
     GET /v1/bdbs/<uid>/availability             200 if it can be used
+    GET /v1/local/bdbs/<uid>/endpoint/availability      the same, as load balancers ask
         ?extend_check=lag                       and other regions are not far behind, nor this one
         &availability_lag_tolerance_ms=<ms>     (100 unless given)
 
@@ -81,6 +82,7 @@ class Availability:
             Route("/v1/bdbs", self._databases),
             Route("/v1/bdbs/{uid}", self._database),
             Route("/v1/bdbs/{uid}/availability", self._availability),
+            Route("/v1/local/bdbs/{uid}/endpoint/availability", self._availability),
         ]
 
     @property
@@ -118,7 +120,10 @@ class Availability:
             )
         regions = self._region.host.regions
         refusal = self._region.dispatcher.write_refusal
-        if regions is None:
+        why: str | None
+        if self._region.dispatcher.is_loading:
+            why = "the data are being loaded"
+        elif regions is None:
             why = refusal
         else:
             why = why_not_available(regions.facts(), regions.peers(), refusal, tolerance_ms)

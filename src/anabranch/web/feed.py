@@ -8,7 +8,10 @@ computed, and what all pages show is computed once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +19,7 @@ import msgspec
 from starlette.routing import Route
 
 from anabranch.scheduling import Steps
-from anabranch.web.answers import as_json
+from anabranch.web.answers import Problem, as_json
 from anabranch.web.identity import identify
 from anabranch.web.plain import shown_name
 from anabranch.web.requests import place_of
@@ -51,7 +54,15 @@ FRESH_S: Final = 0.2
 class Feed:
     """``/status.json`` and ``/events``."""
 
-    def __init__(self, node: Node, health: Health) -> None:
+    def __init__(
+        self,
+        node: Node,
+        health: Health,
+        limits: Callable[[], tuple[int, int]] = lambda: (sys.maxsize, sys.maxsize),
+    ) -> None:
+        """``limits``: how many pages may be open, of all addresses and of one."""
+        self._limits = limits
+        self._open: Counter[str] = Counter()  # feeds by address
         self._node = node
         self._health = health
         self.survey = Survey(node.region)
@@ -76,12 +87,41 @@ class Feed:
         viewer = await identify(self._node, request)
         require(self._node.region, viewer.user, b"INFO")
         place = place_of(request)
+        address = request.client.host if request.client is not None else ""
+        self._require_room(address)
         watch = None if place is None else Watch(self._node, viewer, *place)
         return Streamed(
-            lambda gone: self._messages(viewer, watch, gone),
+            lambda gone: self._counted(address, self._messages(viewer, watch, gone)),
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
+
+    def _require_room(self, address: str) -> None:
+        """Raise the answer for a page too many: others would find no place for their requests."""
+        of_all, of_address = self._limits()
+        if self._open[address] >= of_address:
+            why = f"{of_address} pages of this server are open from your address"
+        elif self._open.total() >= of_all:
+            why = f"{of_all} pages of this server are open"
+        else:
+            return
+        raise Problem(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "too_many_pages",
+            f"{why}, and no more are answered: close one",
+            {"retry-after": "5"},
+        )
+
+    async def _counted(self, address: str, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The messages of a feed, which is counted while they are read."""
+        self._open[address] += 1
+        try:
+            async for each in messages:
+                yield each
+        finally:
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
 
     async def _messages(
         self, viewer: Viewer, watch: Watch | None, gone: asyncio.Task[None]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from anabranch.config.settings import Settings
 
-__all__ = ["ACT_HEADER", "Guard"]
+__all__ = ["ACT_HEADER", "Guard", "OnlyHealth"]
 
 ACT_HEADER: Final = "x-anabranch-act"
 """A header of every request of the page, without which nothing is changed.
@@ -59,11 +59,29 @@ _PROTECTED: Final = (
 )
 
 
+_TOO_MANY: Final = Problem(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too_many_connections",
+    "too many connections to the HTTP port are open, all in all or from your address: close pages",
+    {"retry-after": "1"},
+)
+
+
 class Guard:
     """An ASGI application that checks requests before it passes them to another application."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, is_open: Callable[[], bool]) -> None:
-        """``is_open``: whether the default user needs no password."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        is_open: Callable[[], bool],
+        is_loading: Callable[[], bool] = bool,
+    ) -> None:
+        """``is_open``: whether the default user needs no password.
+
+        ``is_loading``: whether there are no data to be shown yet.
+        """
+        self._is_loading = is_loading
         self._app = app
         self._settings = settings
         self._is_open = is_open
@@ -100,6 +118,13 @@ class Guard:
                 f"there is nothing at {scope['path']}: only the availability API is on, "
                 "set http-port for the page and metrics",
             )
+        if self._is_loading():
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "loading",
+                "the data are being loaded from the disk, ask again soon",
+                {"retry-after": "1"},
+            )
         headers = Headers(scope=scope)
         if self._settings.protected_mode and self._is_open() and not _is_local(scope):
             raise Problem(HTTPStatus.FORBIDDEN, "protected_mode", _PROTECTED)
@@ -130,6 +155,26 @@ class Guard:
         if name == "localhost" or name in known or "*" in known:
             return True
         return _is_ip(name)
+
+
+class OnlyHealth:
+    """For a connection beyond the places of HTTP: a probe must not fail because pages are open."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+
+        async def send_last(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["connection"] = "close"
+            await send(message)
+
+        if scope["path"].startswith(_FOR_EVERYBODY):
+            await self._app(scope, receive, send_last)
+        else:
+            await explained(_TOO_MANY)(scope, receive, send_last)
 
 
 def _is_ip(name: str) -> bool:

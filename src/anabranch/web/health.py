@@ -45,6 +45,8 @@ class Health:
         """Why clients should not use this server; None if they may."""
         if self.is_stopping:
             return "the server is stopping"
+        if self._node.persistence.is_loading:
+            return f"the data are being loaded: {self._node.persistence.loaded_percent:.0f} %"
         trouble = self._node.durability.trouble
         if trouble is not None:
             return f"the log cannot be written: {trouble}"

@@ -66,9 +66,15 @@ class Connections:
         self.request_s = request_s
         self.scheduler = scheduler
 
-    def new(self, left: Callable[[], None]) -> HttpConnection:
-        """A protocol for a new connection; it calls ``left`` when the connection is lost."""
-        return HttpConnection(self, left)
+    def new(self, left: Callable[[], None], app: ASGIApp | None = None) -> HttpConnection:
+        """A protocol for a new connection; it calls ``left`` when the connection is lost.
+
+        ``app`` answers in place of the application of the server.
+        """
+        connection = HttpConnection(self, left)
+        if app is not None:
+            connection.app = app  # type: ignore[assignment]
+        return connection
 
     def close(self) -> None:
         """Close all connections; unfinished answers are cut off."""

@@ -39,7 +39,7 @@ def test_accepted_connections_are_probed_as_their_listener_says() -> None:
         found: asyncio.Queue[tuple[bool, int]] = asyncio.Queue()
         listeners = Listeners(settings, Admission(), lambda _place: Accepted(found))
         listeners.bind()
-        await listeners.open()
+        listeners.open()
         seen = []
         for seconds in (120, 0, 2_000_000_000, 60):
             settings.tcp_keepalive = seconds

@@ -100,9 +100,13 @@ def _selector_fields(selector: Selector) -> dict[bytes, bytes]:
 
 def setuser(ctx: Context, args: list[bytes]) -> bytes:
     """ACL SETUSER username [rule ...]."""
+    keeps = not ctx.settings.aclfile  # which would override it at the next start
+    if keeps:
+        _may_keep(ctx)
+        ctx.server.acl.before_keeping()
     user = _registry(ctx).setuser(args[2], args[3:])
     _follow(ctx, [user])
-    if not ctx.settings.aclfile:  # which would override them at the next start
+    if keeps:
         ctx.emit(kinds.SetUser(user.name, user.text()))
     return OK
 
@@ -112,12 +116,19 @@ def deluser(ctx: Context, args: list[bytes]) -> bytes:
     names = args[2:]
     if DEFAULT_USER in names:
         raise CommandError("ERR The 'default' user cannot be removed")
+    _may_keep(ctx)
     gone = [user for name in names if (user := ctx.server.acl.deluser(name)) is not None]
     for user in gone:
         if user.name in ctx.keyspace.users:
             ctx.emit(kinds.DropUser(user.name))
     _expel(ctx, gone)
     return integer_reply(len(gone))
+
+
+def _may_keep(ctx: Context) -> None:
+    """Users are kept in the log, and nothing is added to it while it is being loaded."""
+    if ctx.server.dispatcher.is_loading:
+        raise CommandError(texts.LOADING)
 
 
 def _registry(ctx: Context) -> AclRegistry:

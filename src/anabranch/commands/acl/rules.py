@@ -8,13 +8,14 @@ context says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from anabranch.commands.acl.log import AclLog
 from anabranch.commands.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
 from anabranch.commands.acl.users import UnmatchedParenthesis, User, denial_text
 from anabranch.commands.connection.client_list import describe
+from anabranch.commands.request import texts
 from anabranch.errors import CommandError, ConfigError
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class AclRegistry:
         self.all_channels = False
         self.configured: dict[bytes, bytes] = {}
         """Users that a line of the configuration made, as they were then, in the form of lines."""
+        self.certain: frozenset[bytes] | None = None
+        """While users of the log are being loaded, those that it cannot change; None: all."""
+        self.before_keeping: Callable[[], object] = int
+        """Call this before a user is kept in the log."""
         self.setuser(DEFAULT_USER, _EVERYTHING)
         self.set_default_password(requirepass)
 
@@ -81,11 +86,19 @@ class AclRegistry:
 
     def initial_user(self) -> User | None:
         """The user of a new connection: the default user, None if that needs a password."""
+        if self.certain is not None and DEFAULT_USER not in self.certain:
+            return None
         user = self.users[DEFAULT_USER]
         return user if user.enabled and user.nopass else None
 
+    def expect(self, name: bytes = DEFAULT_USER) -> None:
+        """Raise LOADING if what is known of a user may change when the log is loaded."""
+        if self.certain is not None and name not in self.certain:
+            raise CommandError(texts.LOADING)
+
     def authenticate(self, name: bytes, password: bytes) -> User | None:
         """The user of this name and password; None for any mistake, or if it is disabled."""
+        self.expect(name)
         user = self.users.get(name)
         if user is not None and user.enabled and (user.nopass or user.matches(password)):
             return user
@@ -190,17 +203,20 @@ class AclRegistry:
         self.configured[name] = loaded.text()
         self.users.setdefault(name, loaded).adopt(loaded)
 
+    def await_kept(self, settings: Settings) -> None:
+        """There are users in the log, which are not loaded yet: :meth:`load_kept` follows."""
+        self.certain = _configured(settings)
+
     def load_kept(self, lines: Iterable[bytes], settings: Settings) -> None:
         """Users that commands had set before the restart, unless the configuration has them."""
-        configured = {words[0].encode("utf-8", "surrogateescape") for words in settings.user}
-        if settings.requirepass:
-            configured.add(DEFAULT_USER)
+        configured = _configured(settings)
         kept = [line for line in lines if line.split()[1] not in configured]
         loaded, problems = self._read(kept, "log")
         if problems:
             raise ConfigError(" ".join(problems))
         for name, user in loaded.items():
             self.users.setdefault(name, user).adopt(user)
+        self.certain = None
 
     def load(self, text: str, path: str = "aclfile") -> list[User]:
         """Replace all users by those of an ACL file, or none if a line is wrong.
@@ -250,6 +266,12 @@ class AclRegistry:
 
     def _new(self, name: bytes) -> User:
         return User(name, self.index, all_channels=self.all_channels)
+
+
+def _configured(settings: Settings) -> frozenset[bytes]:
+    """The users that the configuration decides, whatever the log has."""
+    names = {words[0].encode("utf-8", "surrogateescape") for words in settings.user}
+    return frozenset(names | {DEFAULT_USER} if settings.requirepass else names)
 
 
 def _reason(problem: RuleError) -> str:

@@ -78,6 +78,7 @@ def auth(ctx: Context, args: list[bytes]) -> bytes:
     if len(words) > 3:
         raise CommandError(texts.SYNTAX)
     if len(words) == 2:
+        ctx.server.acl.expect()
         if ctx.server.acl.users[DEFAULT_USER].nopass:
             raise CommandError(_WITHOUT_NEED)
         _authenticate(ctx, args, DEFAULT_USER, words[1])
@@ -117,6 +118,7 @@ def hello(ctx: Context, args: list[bytes]) -> bytes:
     if credentials is not None:
         _authenticate(ctx, args, *credentials)
     if session.user is None:
+        ctx.server.acl.expect()
         raise CommandError(_HELLO_NOAUTH)
     if name is not None:
         session.name = name

@@ -220,6 +220,7 @@ class Dispatcher:
         session = ctx.session
         if session.user is None:
             if not command.is_noauth:
+                self._acl.expect()
                 raise CommandError("NOAUTH Authentication required.")
         elif session.transaction is not None and "no_multi" in command.flags:
             raise CommandError("ERR Command not allowed inside a transaction")
@@ -250,8 +251,15 @@ class Dispatcher:
                 f"ERR Can't execute '{command.full_name}': only (P|S)SUBSCRIBE / "
                 "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
             )
+        if self.is_loading and "loading" not in command.flags:
+            raise CommandError(texts.LOADING)
         if session.monitoring and (_may_write(command) or "readonly" in command.flags):
             raise CommandError("ERR Replica can't interact with the keyspace")
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the data are still being recovered: most commands are refused."""
+        return "loading" in self.guarded_by
 
     def memory_exceeded(self) -> bool:
         """Whether commands that add data are refused, because no room can be made for them."""

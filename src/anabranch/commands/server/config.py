@@ -140,6 +140,10 @@ def config_set(ctx: Context, args: list[bytes]) -> bytes:
     if ctx.in_exec and any(name.lower() == "appendonly" for name, _ in pairs):
         # The log would begin or end within the transaction.
         raise _failed("appendonly", "not allowed inside a transaction")
+    if ctx.server.dispatcher.is_loading and any(
+        name.lower() in {"appendonly", "gossip-bind"} for name, _ in pairs
+    ):
+        raise CommandError(texts.LOADING)
     settings = ctx.settings
     try:
         before = change(settings, pairs, protected_allowed=_may_change_protected(ctx))

@@ -48,6 +48,8 @@ def debug(ctx: Context, args: list[bytes]) -> bytes:
     known = _SUBCOMMANDS.get(args[1].lower())
     if known is None or not known[1] <= len(args) <= known[2]:
         raise wrong_subcommand(args)
+    if ctx.server.dispatcher.is_loading and args[1].lower() in _OF_DATA:
+        raise CommandError(texts.LOADING)
     return known[0](ctx, args)
 
 
@@ -221,3 +223,6 @@ _SUBCOMMANDS: dict[bytes, tuple[Callable[[Context, list[bytes]], bytes], int, in
     b"sleep": (_sleep, 3, 3),
 }
 """Function, fewest and most arguments, both words of the name included."""
+
+_OF_DATA = frozenset([b"digest", b"digest-value", b"loadaof", b"object", b"populate", b"reload"])
+"""Subcommands that are refused while the data are being loaded."""

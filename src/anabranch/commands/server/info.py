@@ -197,7 +197,7 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
 
 def _persistence(ctx: Context, facts: _Facts) -> _Lines:
     return [
-        ("loading", 0),
+        ("loading", int(ctx.server.dispatcher.is_loading)),
         ("async_loading", 0),
         ("current_cow_peak", 0),
         ("current_cow_size", 0),

@@ -86,7 +86,7 @@ ab.waitfor 3 regional_read.waitfor 0.1.0 readonly blocking
     does: Waits until this region has applied everything that a token covers.
     cost: O(R), R being the regions.
     tips: nondeterministic_output
-ab.peers 1 regions.peers 0.1.0 loading stale
+ab.peers 1 regions.peers 0.1.0 stale
     does: Shows link and lag of every other region.
     cost: O(R), R being the regions.
     acl: dangerous
@@ -96,7 +96,7 @@ ab.region -2 - 0.1.0
     does: Commands about the members of an Active-Active cluster.
     group: server
     help: 0.1.0
-ab.region|list 2 regions.region_list 0.1.0 loading stale
+ab.region|list 2 regions.region_list 0.1.0 stale
     does: Lists the members of the cluster, and regions that were removed.
     cost: O(R), R being the regions.
     acl: dangerous
@@ -107,7 +107,7 @@ ab.region|remove -3 regions.region_remove 0.1.0 admin noscript no_multi
     does: Removes a region from the cluster, with FORCE one that is out of reach.
     cost: O(R), R being the regions.
     group: server
-ab.region|features 2 regions.region_features 0.1.0 loading stale
+ab.region|features 2 regions.region_features 0.1.0 stale
     does: Shows every member's version of effects, and the oldest members.
     cost: O(R), R being the regions.
     acl: dangerous
@@ -120,7 +120,7 @@ ab.region|repair 5 verifying.repair 0.1.0 admin noscript no_multi blocking
     keys: @2 RW update
     group: server
     tips: nondeterministic_output
-ab.link -3 regions.link 0.1.0 admin noscript loading stale
+ab.link -3 regions.link 0.1.0 admin noscript stale
     region <PAUSE | RESUME | DELAY ms [jitter] | LOSS percent | RATE bytes-per-second>
     does: Injects faults into the link with another region, for tests.
     group: server

@@ -98,18 +98,19 @@ async function connect() {
   try { new Headers(headers()); } catch { return offline("the token has characters that cannot be sent", true); }
   const mine = running = new AbortController();
   while (running === mine) {
+    let why = "connection lost";
     try {
       const answer = await fetch("/events" + (watched ? "?" + placeQuery(watched) : ""), {headers: headers(), signal: mine.signal, cache: "no-store"});
       if (!answer.ok) {
         const problem = await answer.json().catch(() => ({description: answer.statusText}));
-        offline(problem.description, answer.status === 401);
+        offline(why = problem.description, answer.status === 401);
         if (answer.status === 401) { running = null; return; } /* each try counts as a failure of AUTH */
       } else await read(answer.body.getReader());
     } catch (problem) {
       if (mine.signal.aborted) return;
-      offline("the server does not answer");
+      why = "the server does not answer";
     }
-    if (running === mine) { offline("connection lost"); await new Promise((done) => setTimeout(done, 1000)); }
+    if (running === mine) { offline(why); await new Promise((done) => setTimeout(done, 1000)); }
   }
 }
 async function read(reader) {
