@@ -13,7 +13,8 @@ class Counters:
 
     __slots__ = (
         *("catch_up_cause", "checksum_errors", "connects", "duplicates", "fetches"),
-        *("full_catch_ups", "partial_catch_ups", "received_bytes", "received_raw_bytes"),
+        *("failed_partial_catch_ups", "full_catch_ups", "partial_catch_ups"),
+        *("received_bytes", "received_raw_bytes"),
         *("relayed_bytes", "sent_bytes", "sent_raw_bytes", "served_fetches"),
     )
 
@@ -33,5 +34,7 @@ class Counters:
         self.checksum_errors = 0
         self.full_catch_ups = 0
         self.partial_catch_ups = 0
+        self.failed_partial_catch_ups = 0
+        """Its log did not reach back to what we asked for."""
         self.catch_up_cause = ""
         """Of the latest catch-up."""

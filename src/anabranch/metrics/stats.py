@@ -54,6 +54,9 @@ class Stats:
         self.duplicate_ids = 0
         self.idmp_collapsed = 0
         self.ids_ahead_ms = 0
+        self.merged_effects = 0  # effects of other regions that were applied
+        self.merged_states = 0  # full syncs and single keys of other regions that were joined
+        self.prunes = 0  # how often tombstones were looked at, because the watermark had moved
         self.error_replies = 0
         self.errors: dict[str, int] = {}
         self.acl_denied_auth = 0

@@ -69,6 +69,7 @@ class Merging:
                 count = numbers_of(effect)
                 replica.finish(effect, count)
                 number += count
+            self._region.stats.merged_effects += number - batch.first
         self._finish(now_ms)
 
     def loading(self, file: ReadFile, shown: str) -> Steps[Keyspace]:
@@ -105,6 +106,7 @@ class Merging:
         self.settle()
         self._begin()
         self._region.effects.emit(kinds.JoinFullSync(name, partial))
+        self._region.stats.merged_states += 1
 
         def end() -> None:
             took_long, self._joining = self._joining is not None, None
@@ -135,6 +137,7 @@ class Merging:
         self.settle()
         self._begin()
         self._region.effects.emit(kinds.TakeKey(db, key, name))
+        self._region.stats.merged_states += 1
         take_key(self._region.keyspace, theirs, db, key)
         self._finish(self._region.effects.now_ms)
 

@@ -142,6 +142,7 @@ class Figures:
             "checksum_errors": sum(each.checksum_errors for each in counters),
             "full_catch_ups": sum(each.full_catch_ups for each in counters),
             "partial_catch_ups": sum(each.partial_catch_ups for each in counters),
+            "failed_partial_catch_ups": sum(each.failed_partial_catch_ups for each in counters),
             "unknown_frames": unknown_frames,
             "divergences": self._digest_exchange.divergences,
             "differing_keys": sum(

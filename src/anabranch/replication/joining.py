@@ -119,6 +119,7 @@ class Joiner:
 
     def is_behind(self, session: Session, message: Behind, now_ms: float) -> None:
         """A BEHIND: the log of a peer does not reach back to the requested effects."""
+        self._links.peer(session.region).counters.failed_partial_catch_ups += 1
         self._behind[session.link] = message
         self._stage_next()
 

@@ -238,6 +238,7 @@ class RegionLocal:
     def watermark_moved(self, vector: dict[int, int]) -> None:
         """See :class:`Local`."""
         keeps_tombstones = self._region.settings.mark_retention == "forever"
+        self._region.stats.prunes += 1
         self._region.keyspace.prune(vector, keeps_tombstones=keeps_tombstones)
         self._log_index.prune(vector)
 

@@ -70,6 +70,7 @@ class FakeRegions:
             "cluster_id": "c" * 32,
             "full_catch_ups": 4,
             "partial_catch_ups": 5,
+            "failed_partial_catch_ups": 7,
             "duplicates": 6,
             "held_oldest_ms": 1.23456,
         }
@@ -236,6 +237,12 @@ def test_info_replication_has_a_line_for_each_region(server: Harness) -> None:
 
 def test_info_crdt_uses_familiar_names(server: Harness) -> None:
     server.do("XADD", "s", "*", "f", "v")
+    stats, replica = server.region.stats, server.region.replica
+    stats.merged_effects, stats.merged_states, stats.prunes = 21, 22, 23
+    replica.tombstones_forgotten = 24
+    members = len(replica.members)
+    assert info(server, "crdt")["crdt_config_version"] == str(members)
+    replica.removed[9] = 1
     section = info(server, "crdt")
     assert section["crdt_replica_id"] == "1"
     assert section["crdt_guid"] == "c" * 32
@@ -243,6 +250,11 @@ def test_info_crdt_uses_familiar_names(server: Harness) -> None:
     assert section["crdt_ovc"] == f"1.0={number(server)}"
     assert (section["crdt_sync_full"], section["crdt_sync_partial_ok"]) == ("4", "5")
     assert section["crdt_ovc_filtered_effect_reqs"] == "6"
+    assert section["crdt_sync_partial-err"] == "7"
+    assert (section["crdt_effect_reqs"], section["crdt_merge_reqs"]) == ("21", "22")
+    assert (section["crdt_gc_attempted"], section["crdt_gc_collected"]) == ("23", "24")
+    assert section["crdt_config_version"] == str(members + 4)
+    assert ",shards=1," in section["crdt_replica_2"]
     assert section["crdt_replica_2"].endswith("max_ops_lag=3,min_ops_lag=3")
     assert section["crdt_replica_3"].endswith("max_ops_lag=unknown,min_ops_lag=unknown")
     assert "crdt_clock" not in info(server)

@@ -343,8 +343,11 @@ def _crdt(ctx: Context, process: _Facts) -> _Lines:
     """Comparable figures under the names of Redis Enterprise."""
     regions, replica = ctx.server.host.regions, ctx.replica
     assert regions is not None
-    facts = regions.facts()
+    facts, stats = regions.facts(), ctx.stats
+    removals = sum(epoch + 1 for epoch in replica.removed.values())
     lines: _Lines = [
+        # Each admission and each removal makes it greater, also that of a region that came again.
+        ("crdt_config_version", len(replica.members) + 2 * removals),
         ("crdt_guid", facts["cluster_id"]),
         ("crdt_replica_id", replica.region),
         ("crdt_replid", _run_id(process)),
@@ -352,8 +355,13 @@ def _crdt(ctx: Context, process: _Facts) -> _Lines:
         ("crdt_ovc", _vector(replica.vector)),
         ("crdt_sync_full", facts["full_catch_ups"]),
         ("crdt_sync_partial_ok", facts["partial_catch_ups"]),
+        ("crdt_sync_partial-err", facts["failed_partial_catch_ups"]),
+        ("crdt_effect_reqs", stats.merged_effects),
+        ("crdt_merge_reqs", stats.merged_states),
         ("crdt_ovc_filtered_effect_reqs", facts["duplicates"]),
         ("crdt_gc_pending", ctx.keyspace.marked_keys),
+        ("crdt_gc_attempted", stats.prunes),
+        ("crdt_gc_collected", replica.tombstones_forgotten),
         ("crdt_gc_gvc_min", _vector(replica.watermark)),
     ]
     for peer in regions.peers():
