@@ -16,11 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from sys import getsizeof
+from typing import Any, Final
 
 from anabranch.errors import CommandError
 
-__all__ = ["PATTERN_BYTES_MAX", "Matcher", "compile_glob"]
+__all__ = ["PATTERN_BYTES_MAX", "Matcher", "compile_glob", "matcher_bytes"]
 
 PATTERN_BYTES_MAX: Final = 4096
 """Longer patterns are refused: a key's name may be longer, a pattern that people mean is not."""
@@ -140,6 +141,27 @@ def _compile_short(pattern: bytes, ignore_case: bool) -> Matcher:
         regex += b"".join(b"(?>.*?%b)" % piece for piece in rest[:-1]) + b".*" + rest[-1]
     fullmatch = re.compile(regex, re.DOTALL).fullmatch
     return lambda data: fullmatch(data) is not None
+
+
+def matcher_bytes(matcher: Matcher) -> int:
+    """The memory of a matcher."""
+    parts: list[Any] = [matcher, getattr(matcher, "__self__", None)]
+    for cell in getattr(matcher, "__closure__", None) or ():
+        fullmatch = cell.cell_contents
+        parts += (cell, fullmatch, fullmatch.__self__, fullmatch.__self__.pattern)
+    size = 0
+    while parts:
+        part = parts.pop()
+        if isinstance(part, bytes) and len(part) < 2:  # there is one object for each byte
+            continue
+        size += getsizeof(part)
+        if isinstance(part, list):  # numbers in a list are those of a table
+            parts += [each for each in part if not isinstance(each, int)]
+        elif isinstance(part, dict):
+            parts += part.values()
+        else:
+            parts += [getattr(part, name) for name in getattr(part, "__slots__", ())]
+    return size
 
 
 def _is_empty(data: bytes) -> bool:

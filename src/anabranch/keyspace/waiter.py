@@ -18,8 +18,8 @@ class Waiter:
     the command again can end the wait. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms``
     (0: never) the command runs again although no key was signalled (a pending entry comes of age).
     ``request`` is what a reading command has parsed, and does not parse again.
-    ``fails_without_key`` is set for XREADGROUP, which fails when its key is removed. ``number`` is
-    given by :class:`anabranch.keyspace.waiters.Waiters`.
+    ``fails_without_key`` is set for XREADGROUP, which fails when its key is removed. ``number`` and
+    ``held_bytes`` are given by :class:`anabranch.keyspace.waiters.Waiters`.
     """
 
     __slots__ = (
@@ -27,6 +27,7 @@ class Waiter:
         "conditions",
         "deadline_ms",
         "fails_without_key",
+        "held_bytes",
         "keys",
         "number",
         "recheck_ms",
@@ -58,6 +59,7 @@ class Waiter:
         self.recheck_ms = recheck_ms
         self.request = request
         self.number = 0
+        self.held_bytes = 0
         self.conditions: dict[Waiter, Any] | None = None
 
     def wait_for(self, conditions: dict[Waiter, Any], condition: Any) -> None:

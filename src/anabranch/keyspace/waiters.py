@@ -12,11 +12,21 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anabranch.keyspace.waiter import Waiter
+from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES, bytes_of
 
 __all__ = ["Waiters"]
 
 STALE_TIMERS: Final = 64
 """Obsolete timers are removed when they outnumber the others by more than this."""
+
+WAITER_BYTES: Final = 300
+"""A blocked command with its parsed form, its timer and its conditions."""
+
+_KEY_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
+"""What each key takes beside the arguments, for each waiter."""
+
+_QUEUE_BYTES: Final = DICT_BYTES + DICT_SLOT_BYTES
+"""What a key takes once."""
 
 
 class Waiters:
@@ -38,8 +48,18 @@ class Waiters:
         self._number += 1
         waiter.number = self._number
         self.active[waiter.number] = waiter
+        new = 0
         for index, key in waiter.keys:
-            self._queues[index].setdefault(key, {})[waiter] = None
+            queues = self._queues[index]
+            queue = queues.get(key)
+            if queue is None:
+                queue = queues[key] = {}
+                new += 1
+            queue[waiter] = None
+        session = waiter.session
+        waiter.held_bytes = WAITER_BYTES + bytes_of(waiter.args) + _KEY_BYTES * len(waiter.keys)
+        session.hold("waiting", waiter.held_bytes)
+        session.holdings.change("waiting", new * _QUEUE_BYTES)
         self._arm(waiter.deadline_ms, waiter)
         self._arm(waiter.recheck_ms, waiter)
 
@@ -62,7 +82,9 @@ class Waiters:
 
     def remove(self, waiter: Waiter) -> None:
         """Take a command out of every queue."""
-        self.active.pop(waiter.number, None)
+        if self.active.pop(waiter.number, None) is None:
+            return
+        gone = 0
         if waiter.conditions is not None:
             waiter.conditions.pop(waiter, None)
         for index, key in waiter.keys:
@@ -72,6 +94,10 @@ class Waiters:
                 queue.pop(waiter, None)
                 if not queue:
                     del waiters[key]
+                    gone += 1
+        session = waiter.session
+        session.hold("waiting", -waiter.held_bytes)
+        session.holdings.change("waiting", -gone * _QUEUE_BYTES)
 
     def due(self, now_ms: int) -> Iterable[Waiter]:
         """Waiters whose deadline or recheck time has come; each at most once per timer."""

@@ -93,7 +93,9 @@ class Region(RegionState):
 
     def open_session(self, address: str, local: str) -> Session:
         """A new connection; authenticated at once when the default user needs no password."""
-        session = Session(self._next_session_id, self.acl.initial_user(), address, local)
+        session = Session(
+            self._next_session_id, self.acl.initial_user(), address, local, self.holdings
+        )
         self._next_session_id += 1
         session.created_ms = session.last_ms = self.clock.now_us() // 1000
         self.sessions[session.id] = session
@@ -108,6 +110,7 @@ class Region(RegionState):
             session.sliced.cancel()
         if session.watched or session.transaction is not None:
             end_transaction(self.keyspace, session)
+        session.set_names(b"", b"", b"")
         session.backlog.clear()
         session.outbox.clear()
         self.context.leave(session)

@@ -15,6 +15,7 @@ from anabranch.effects.applier import Applier
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
+from anabranch.metrics.holdings import Holdings
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
@@ -61,6 +62,7 @@ class RegionState:
             lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
         )
         self.keyspace = Keyspace(settings.databases, self.replica)
+        self.holdings = Holdings()
         self.keyspace.block_cache.configure(
             settings.stream_compression_cache, settings.stream_compression_level
         )
@@ -80,17 +82,24 @@ class RegionState:
             settings=settings,
             stats=self.stats,
         )
-        self.dispatcher.used_memory = lambda: self.keyspace.account.used_bytes
+        self.dispatcher.used_memory = self._used_memory
         self.tiering = Tiering(self)
         self.dispatcher.make_room = self.tiering.make_room
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
         self.rates = Rates()
-        self.nobody = Session(0, None, "", "")
+        self.nobody = Session(0, None, "", "", self.holdings)
         self.events = KeyspaceEvents(self.channels, lambda: self.dispatcher.withheld)
         self.effects = Applier(self.keyspace, settings, self.stats, self.events, self.nobody)
         mode = self.effects.mode
         self.dispatcher.reserved_percent = lambda: mode.reserved_percent(settings)
+
+    def _used_memory(self) -> int:
+        """What data and everything else hold; ``maxmemory`` compares with this.
+
+        This is not the size of the process, which does not shrink when data is deleted.
+        """
+        return self.keyspace.account.used_bytes + self.holdings.used_bytes
 
     # -- accounting for requests --------------------------------------------------------------
 

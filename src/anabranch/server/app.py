@@ -92,7 +92,6 @@ class Server:
                 self.durability,
                 driver,
                 self.admission,
-                self.clients.buffers,
                 self.host.run_id,
             )
             self.node.take_part(self.regions)
@@ -101,8 +100,7 @@ class Server:
         self.heap = Heap()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
-        self.clients.buffers.others.append(self.durability.unwritten_bytes)
-        self.region.dispatcher.used_memory = self._used_memory
+        self.region.holdings.measured["log"] = self.durability.unwritten_bytes
         self.block_file: DiskBlockFile | None = None
         self.region.tiering.open_file = self._open_block_file
         self.crash: Callable[[str], None] = self.request_stop
@@ -234,19 +232,11 @@ class Server:
 
     # -- memory -------------------------------------------------------------------------------
 
-    def _used_memory(self) -> int:
-        """What data and buffers hold; ``maxmemory`` compares with this.
-
-        This is not the size of the process, which does not shrink when data is deleted.
-        """
-        buffers = self.clients.buffers
-        keys_bytes = self.region.keyspace.account.used_bytes
-        return keys_bytes + buffers.used_bytes + buffers.others_bytes
-
     def _sample_memory(self) -> None:
-        self.clients.buffers.sample()
+        self.region.holdings.measure()
+        self.clients.measure_output()
         stats = self.region.stats
-        stats.used_memory_peak = max(stats.used_memory_peak, self._used_memory())
+        stats.used_memory_peak = max(stats.used_memory_peak, self.region.dispatcher.used_memory())
 
 
 def load_users(region: Region, settings: Settings) -> None:

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.resp.encode import error as error_reply
-from anabranch.server.buffers import Buffers
 from anabranch.server.logs import emit_sparingly
 
 if TYPE_CHECKING:
@@ -25,6 +24,9 @@ __all__ = ["Clients", "Connection", "OutputLimits", "Strangers", "idle", "refusa
 
 STRANGERS_PER_LOOK: Final = 1000
 """Clients that are checked at a time: less than a millisecond."""
+
+OUTPUTS_PER_LOOK: Final = 1000
+"""Clients whose unread output is measured at a time, beside those with much of it."""
 
 _TOO_MANY: Final = b"ERR max number of clients reached"
 
@@ -52,6 +54,9 @@ class Connection(Protocol):
 
     def limits_changed(self) -> None:
         """Take over changed limits on requests."""
+
+    def measure_output(self) -> None:
+        """Count the output that the client has not read."""
 
 
 def refusal(
@@ -144,7 +149,9 @@ class Clients:
     def __init__(self, settings: Settings, node: Node) -> None:
         self.settings = settings
         self.connections: set[Connection] = set()
-        self.buffers = Buffers(self.connections)
+        self.stalled: set[Connection] = set()
+        """Clients that do not read what they are sent."""
+        self._to_measure: list[Connection] = []
         self.all_closed = asyncio.Event()
         self.all_closed.set()
         self._node = node
@@ -195,6 +202,20 @@ class Clients:
         if not self.connections:
             self.all_closed.set()
         self._node.end_turn()
+
+    def measure_output(self) -> None:
+        """Measure unread output: of clients with much of it now, of the others one after another.
+
+        Called some times a second.
+        """
+        for connection in self.stalled:
+            connection.measure_output()
+        if not self._to_measure:
+            self._to_measure = list(self.connections)
+        for connection in self._to_measure[-OUTPUTS_PER_LOOK:]:
+            if connection in self.connections:
+                connection.measure_output()
+        del self._to_measure[-OUTPUTS_PER_LOOK:]
 
     def output_limit_exceeded(self, connection: Connection) -> bool:
         """Whether a client that does not read must be closed (it is logged here)."""

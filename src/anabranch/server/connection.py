@@ -12,11 +12,19 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from anabranch.resp.encode import error
-from anabranch.resp.limits import AUTHENTICATED, UNAUTHENTICATED, RequestLimits
+from anabranch.resp.limits import (
+    ARGUMENT_BYTES,
+    AUTHENTICATED,
+    REQUEST_BYTES,
+    UNAUTHENTICATED,
+    RequestLimits,
+)
 from anabranch.resp.parser import RequestParser
 from anabranch.server.admission import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anabranch.commands.execution.session import Session
     from anabranch.node.node import Node
     from anabranch.server.admission import Place
@@ -47,6 +55,12 @@ the rest of a long argument is read in pieces of up to ``PIECE_BYTES``: it needs
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 """Held reply bytes above which the server stops reading from the client."""
 
+CONNECTION_BYTES = 7 * 1024
+"""Memory of an idle connection, measured with ten thousand of them."""
+
+TLS_BYTES = 60 * 1024
+"""What TLS adds to it."""
+
 _REQUEST = ord("*")
 _NO_REQUESTS = RequestParser()
 """The transport of connections that have ended."""
@@ -62,7 +76,7 @@ class ClientConnection:
         "__weakref__",
         "_authenticated",
         "_buffered_bytes",
-        "_buffers",
+        "_connection_bytes",
         "_clients",
         "_counted_bytes",
         "_finishing",
@@ -70,8 +84,10 @@ class ClientConnection:
         "_held_bytes",
         "_held_replies",
         "_held_reply_bytes",
+        "_holdings",
         "_is_holding",
         "_node",
+        "_output_bytes",
         "_parser",
         "_patience",
         "_place",
@@ -86,10 +102,10 @@ class ClientConnection:
 
     def __init__(self, clients: Clients, node: Node, place: Place) -> None:
         self._clients = clients
-        self._buffers = clients.buffers
         self._place = place
         self._node = node
         self._region = node.region
+        self._holdings = node.region.holdings
         self._replies = node.durability.replies
         self._parser: RequestParser
         self._authenticated = False
@@ -99,7 +115,9 @@ class ClientConnection:
         self._held_bytes = 0  # of requests in the backlog
         self._held_replies: deque[list[bytes]] = deque()  # held until they are safe
         self._held_reply_bytes = 0
-        self._counted_bytes = 0  # the bytes reported to the server's buffers
+        self._connection_bytes = 0
+        self._counted_bytes = 0  # of requests, as the session holds them
+        self._output_bytes = 0  # not read by the client when it was measured last
         self._is_holding = False  # bytes are held here, or were at the last count
         self._finishing = False  # nothing more is read, see finish
         self._reading = True
@@ -119,8 +137,11 @@ class ClientConnection:
         )
         self.session.connection = self
         self._tls = self.transport.get_extra_info("ssl_object")
+        self._connection_bytes = CONNECTION_BYTES
         if self._tls is not None:
             self._tls.on_end = self._tls_ended
+            self._connection_bytes += TLS_BYTES
+        self.session.hold("connections", self._connection_bytes)
         self._authenticated = self.session.user is not None
         self._parser = RequestParser(self._limits())
         refusal = self._clients.opened(self)
@@ -204,6 +225,7 @@ class ClientConnection:
         buffered = parser.buffered
         if session.backlog:
             self._held_bytes += self._buffered_bytes + len(data) - buffered
+            self._held_bytes += _overhead(requests[-len(session.backlog) :])
             self._is_holding = True
         self._buffered_bytes = buffered
         unfinished_bytes = buffered + session.transaction_bytes
@@ -258,14 +280,14 @@ class ClientConnection:
     def pause_writing(self) -> None:
         """The client does not read its replies: stop reading and executing its requests."""
         self.session.stalled = True
-        self._buffers.stalled.add(self)
+        self._clients.stalled.add(self)
         self._pause_reading()
 
     def resume_writing(self) -> None:
         """The client has read its replies."""
         session = self.session
         session.stalled = False
-        self._buffers.stalled.discard(self)
+        self._clients.stalled.discard(self)
         if self.has_more:
             self.go_on_later()
         else:
@@ -311,13 +333,16 @@ class ClientConnection:
         if self._held_replies:
             for parts in self._held_replies:
                 parts.clear()
-            self._buffers.held_bytes -= self._held_reply_bytes
+            self._holdings.replies -= self._held_reply_bytes
             self._held_reply_bytes = 0
         self._unread = b""
         self._held_bytes = self._buffered_bytes = 0
         self._parser = _NO_REQUESTS
-        self._buffers.stalled.discard(self)
+        self._clients.stalled.discard(self)
         self._count()
+        session.hold("output", -self._output_bytes)
+        self._output_bytes = 0
+        session.hold("connections", -self._connection_bytes)
 
     # -- for the server -----------------------------------------------------------------------
 
@@ -334,10 +359,10 @@ class ClientConnection:
         if outbox:
             parts = self._replies.hold(self, outbox)
             if parts is not None:
-                size = _size(parts)
+                size = _size(parts) + ARGUMENT_BYTES * len(parts)
                 self._held_replies.append(parts)
                 self._held_reply_bytes += size
-                self._buffers.held_bytes += size
+                self._holdings.replies += size
                 if self._held_reply_bytes > HELD_REPLY_BYTES_MAX:
                     self._pause_reading()
             elif outbox:
@@ -358,17 +383,24 @@ class ClientConnection:
             self._count()
 
     def _count(self) -> None:
-        """Report to the server how many bytes are held here, without replies."""
-        held_bytes = (
-            self._buffered_bytes
-            + len(self._unread)
-            + self.session.transaction_bytes
-            + self._held_bytes
-        )
+        """Report how many bytes of requests are held here; those that MULTI queues are counted."""
+        held_bytes = self._buffered_bytes + len(self._unread) + self._held_bytes
         if held_bytes != self._counted_bytes:
-            self._buffers.held_bytes += held_bytes - self._counted_bytes
+            self.session.hold("requests", held_bytes - self._counted_bytes)
             self._counted_bytes = held_bytes
         self._is_holding = held_bytes > 0
+
+    def measure_output(self) -> None:
+        """See :class:`Connection`."""
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes != self._output_bytes:
+            self.session.hold("output", unread_bytes - self._output_bytes)
+            self._output_bytes = unread_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """All that the server holds for this client."""
+        return self.session.held_bytes + self._held_reply_bytes
 
     def _go_on_reading(self) -> None:
         """Read from the client again, unless a reason to pause remains."""
@@ -399,9 +431,9 @@ class ClientConnection:
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""
         self._held_replies.popleft()
-        size = _size(parts)
+        size = _size(parts) + ARGUMENT_BYTES * len(parts)
         self._held_reply_bytes -= size
-        self._buffers.held_bytes -= size
+        self._holdings.replies -= size
         if not self.transport.is_closing():
             self._write(parts)
             if self.session.closing:
@@ -459,6 +491,11 @@ class ClientConnection:
         if not self._reading and not self.transport.is_closing():
             self._reading = True
             self.transport.resume_reading()
+
+
+def _overhead(requests: Sequence[list[bytes]]) -> int:
+    """What kept requests take beside their bytes."""
+    return sum([REQUEST_BYTES + ARGUMENT_BYTES * len(args) for args in requests])
 
 
 def _size(parts: list[bytes]) -> int:

@@ -146,7 +146,7 @@ class ServerHost:
             **process.volume_facts(server.settings.dir),
             "run_id": self.run_id,
             "startup_rss_bytes": self.startup_rss_bytes,
-            "client_buffer_bytes": server.clients.buffers.used_bytes,
+            "client_buffer_bytes": server.node.region.holdings.client_bytes,
             "script_machine_bytes": self._machine.used_bytes if self._machine else 0,
             "loop": server.loop_name,
             "event_loop_tasks": len(asyncio.all_tasks()),

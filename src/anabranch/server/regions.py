@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from anabranch.node.durability import Durability
     from anabranch.region.region import Region
     from anabranch.server.admission import Admission
-    from anabranch.server.buffers import Buffers
     from anabranch.server.tls import RegionTls
 
 __all__ = ["Regions"]
@@ -36,12 +35,10 @@ class Regions(Exchange):
         durability: Durability,
         driver: Driver,
         admission: Admission,
-        buffers: Buffers,
         run_id: str,
     ) -> None:
         super().__init__(region, durability, driver, secrets.SystemRandom())
         self._admission = admission
-        self._buffers = buffers
         self._run_id = run_id
         self._certificates: Certificates | None = None
         self._bound: list[socket.socket] = []  # do not listen yet
@@ -81,7 +78,7 @@ class Regions(Exchange):
         )
         self.gossip.on_tls_refused = self._tls_refused
         self.connect(self.gossip, self._run_id)
-        self._buffers.others.append(self.replicator.waiting_bytes)
+        self._region.holdings.measured["batches"] = self.replicator.waiting_bytes
         self.gossip.on_heard = self.answer_waits
         sockets, self._bound = self._bound, []
         self.gossip.open(self.replicator, sockets)

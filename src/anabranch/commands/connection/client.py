@@ -57,7 +57,9 @@ def client_id(ctx: Context, _args: list[bytes]) -> bytes:
 
 def setname(ctx: Context, args: list[bytes]) -> bytes:
     """CLIENT SETNAME connection-name; an empty name removes the name."""
-    ctx.session.name = checked_name(args[2], "Client names")
+    session = ctx.session
+    name = checked_name(args[2], "Client names")
+    session.set_names(name, session.library_name, session.library_version)
     return OK
 
 
@@ -73,10 +75,11 @@ def setinfo(ctx: Context, args: list[bytes]) -> bytes:
     if attribute not in (b"lib-name", b"lib-ver"):
         raise CommandError(b"ERR Unrecognized option '%b'" % args[2])
     value = checked_name(args[3], args[2].decode("latin-1"))
+    session = ctx.session
     if attribute == b"lib-name":
-        ctx.session.library_name = value
+        session.set_names(session.name, value, session.library_version)
     else:
-        ctx.session.library_version = value
+        session.set_names(session.name, session.library_name, value)
     return OK
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.errors import CommandError
 
 __all__ = ["checked_name"]
 
+_PRINTABLE: Final = bytes(range(0x21, 0x7F))
+
 
 def checked_name(raw: bytes, what: str) -> bytes:
     """A name of printable ASCII without blanks, or empty; ``what`` begins the error text."""
-    if all(0x21 <= code <= 0x7E for code in raw):
+    if not raw.translate(None, _PRINTABLE):
         return raw
     raise CommandError(f"ERR {what} cannot contain spaces, newlines or special characters.")

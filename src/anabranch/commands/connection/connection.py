@@ -121,7 +121,7 @@ def hello(ctx: Context, args: list[bytes]) -> bytes:
         ctx.server.acl.expect()
         raise CommandError(_HELLO_NOAUTH)
     if name is not None:
-        session.name = name
+        session.set_names(name, session.library_name, session.library_version)
     session.resp3 = resp3
     session.refresh()
     return ctx.reply(
@@ -165,7 +165,7 @@ def reset(ctx: Context, _args: list[bytes]) -> bytes:
     ctx.server.dispatcher.stop_monitoring(session)
     session.monitoring = False
     session.user = ctx.server.acl.initial_user()
-    session.name = b""
+    session.set_names(b"", session.library_name, session.library_version)
     session.reply_mode = "on"
     session.no_evict = session.no_touch = False
     session.db = 0

@@ -2,34 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from anabranch.metrics.holdings import (
+    NAME_BYTES,
+    OBJECT_BYTES,
+    PAIR_BYTES,
+    SET_BYTES,
+    SET_SLOT_BYTES,
+)
 from anabranch.resp.encode import QUEUED
 from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.session import Session
+    from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["end_transaction", "forget_watches", "queue"]
+__all__ = ["end_transaction", "forget_watches", "queue", "watch_keys"]
+
+_PLACE_BYTES: Final = NAME_BYTES + PAIR_BYTES + SET_SLOT_BYTES + OBJECT_BYTES
+"""What a watched key takes for each client beside its name."""
+
+_WATCHERS_BYTES: Final = SET_BYTES + SET_SLOT_BYTES
+"""What a watched key takes once."""
 
 
 def forget_watches(keyspace: Keyspace, session: Session) -> None:
     """Stop watching keys, and forget whether they have changed."""
+    size = gone = 0
     for index, key in session.watched:
         watchers = keyspace.databases[index].watchers
         watching = watchers[key]
         watching.discard(session)
+        size += _PLACE_BYTES + len(key)
         if not watching:
             del watchers[key]
-    session.watched.clear()
+            gone += 1
+    session.watched = set()  # a cleared one would keep its table
     session.watch_broken = False
+    session.hold("watched", -size)
+    session.holdings.change("watched", -gone * _WATCHERS_BYTES)
+
+
+def watch_keys(session: Session, database: Database, keys: Iterable[bytes]) -> None:
+    """EXEC will run nothing if one of these keys changes before it."""
+    watchers = database.watchers
+    size = new = 0
+    for key in keys:
+        place = database.index, key
+        if place in session.watched:
+            continue
+        watching = watchers.get(key)
+        if watching is None:
+            watching = watchers[key] = set()
+            new += 1
+        watching.add(session)
+        session.watched.add(place)
+        size += _PLACE_BYTES + len(key)
+    session.hold("watched", size)
+    session.holdings.change("watched", new * _WATCHERS_BYTES)
 
 
 def end_transaction(keyspace: Keyspace, session: Session) -> None:
     """End MULTI, and drop its queue."""
     session.transaction = None
+    session.hold("requests", -session.transaction_bytes)
     session.transaction_bytes = 0
     session.transaction_error = None
     forget_watches(keyspace, session)
@@ -42,7 +83,7 @@ def queue(session: Session, entry: Entry, args: list[bytes]) -> bytes:
     assert requests is not None
     if session.transaction_error is None and not session.watch_broken:
         requests.append((entry, args))
-        session.transaction_bytes += REQUEST_BYTES + sum(
-            [ARGUMENT_BYTES + len(arg) for arg in args]
-        )
+        size = REQUEST_BYTES + sum([ARGUMENT_BYTES + len(arg) for arg in args])
+        session.transaction_bytes += size
+        session.hold("requests", size)
     return QUEUED

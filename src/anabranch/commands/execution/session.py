@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.metrics.holdings import Holdings
+
 if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.commands.execution.command_entry import Entry
@@ -44,6 +46,8 @@ class Session:
         "created_ms",
         "db",
         "delayed",
+        "held_bytes",
+        "holdings",
         "id",
         "last_command",
         "last_ms",
@@ -74,11 +78,21 @@ class Session:
         "written_number",
     )
 
-    def __init__(self, session_id: int, user: User | None, address: str, local: str) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        user: User | None,
+        address: str,
+        local: str,
+        holdings: Holdings | None = None,
+    ) -> None:
+        """``holdings`` counts what the server holds for it; None if nothing is ever counted."""
         self.id = session_id
         self.address = address  # "ip:port" of the client, or the socket path
         self.local_address = local
         self.user = user  # None until authenticated
+        self.holdings = holdings or Holdings()
+        self.held_bytes = 0  # in memory, for this client alone
         self.db = 0
         self.resp3 = False
         self.name = b""
@@ -136,6 +150,19 @@ class Session:
         """It has written an effect that goes to other regions."""
         self.written_by = replica_id
         self.written_number = number
+
+    def hold(self, holder: str, size: int) -> None:
+        """The server holds so many bytes more for this client, or less if negative."""
+        self.held_bytes += size
+        self.holdings.change(holder, size)
+
+    def set_names(self, name: bytes, library_name: bytes, library_version: bytes) -> None:
+        """Take over what the client calls itself and its library."""
+        before = len(self.name) + len(self.library_name) + len(self.library_version)
+        self.name = name
+        self.library_name = library_name
+        self.library_version = library_version
+        self.hold("names", len(name) + len(library_name) + len(library_version) - before)
 
     @property
     def subscriptions(self) -> int:

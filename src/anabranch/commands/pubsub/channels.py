@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from anabranch.pattern import Matcher, compile_glob
+from anabranch.metrics.holdings import (
+    DICT_BYTES,
+    DICT_SLOT_BYTES,
+    NAME_BYTES,
+    SET_SLOT_BYTES,
+)
+from anabranch.pattern import Matcher, compile_glob, matcher_bytes
 from anabranch.resp.encode import encode
 from anabranch.resp.values import Push
 
@@ -13,6 +19,11 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
 
 __all__ = ["Channels", "event_flags"]
+
+_SUBSCRIPTION_BYTES: Final = NAME_BYTES + SET_SLOT_BYTES + DICT_SLOT_BYTES // 2
+"""What a subscription takes for each connection beside its name."""
+
+_NAME_ONCE_BYTES: Final = DICT_BYTES + DICT_SLOT_BYTES
 
 _CLASSES = "Kg$lszhxeEtmdnoc"  # bit positions of our own choosing
 _BITS = {letter: 1 << index for index, letter in enumerate(_CLASSES)}
@@ -72,6 +83,19 @@ class Channels:
         known = self._matchers
         self._matchers |= {each: compile_glob(each) for each in patterns if each not in known}
 
+    def join(
+        self, registry: dict[bytes, dict[Session, None]], name: bytes, session: Session
+    ) -> None:
+        """A connection subscribes to a name; it may have done so before."""
+        listeners = registry.get(name)
+        if listeners is None:
+            listeners = registry[name] = {}
+            session.holdings.change("subscriptions", self._shared_bytes(registry, name))
+        elif session in listeners:
+            return
+        listeners[session] = None
+        session.hold("subscriptions", _SUBSCRIPTION_BYTES + len(name))
+
     def leave(
         self, registry: dict[bytes, dict[Session, None]], names: Iterable[bytes], session: Session
     ) -> None:
@@ -80,12 +104,20 @@ class Channels:
             listeners = registry.get(name)
             if listeners is None or session not in listeners:
                 continue
+            session.hold("subscriptions", -_SUBSCRIPTION_BYTES - len(name))
             if len(listeners) > 1:
                 del listeners[session]
                 continue
+            session.holdings.change("subscriptions", -self._shared_bytes(registry, name))
             del registry[name]
             if registry is self.patterns:
                 del self._matchers[name]
+
+    def _shared_bytes(self, registry: dict[bytes, dict[Session, None]], name: bytes) -> int:
+        """What a name takes once, however many connections subscribe to it."""
+        if registry is self.patterns:
+            return _NAME_ONCE_BYTES + DICT_SLOT_BYTES + matcher_bytes(self._matchers[name])
+        return _NAME_ONCE_BYTES
 
     def publish_shard(self, channel: bytes, message: bytes) -> int:
         """Deliver to shard subscribers of the channel."""
@@ -109,5 +141,5 @@ class Channels:
                 (self.shards, session.shard_channels),
             ):
                 self.leave(registry, names, session)
-                names.clear()
+            session.channels, session.patterns, session.shard_channels = set(), set(), set()
         self.pending.pop(session, None)

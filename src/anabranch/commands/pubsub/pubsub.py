@@ -74,14 +74,15 @@ def _subscriber(kind: Kind) -> CommandFunction:
         if kind is SHARDS and ctx.in_exec:
             raise CommandError("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
         session = ctx.session
+        channels = ctx.server.channels
         registry = kind.listeners(ctx)
         own = kind.names(session)
         acknowledged: list[bytes] = []
         if kind is PATTERNS:
-            ctx.server.channels.learn(args[1:])  # which refuses one that is too long, and so all
+            channels.learn(args[1:])  # which refuses one that is too long, and so all
         for name in args[1:]:
             own.add(name)
-            registry.setdefault(name, {})[session] = None
+            channels.join(registry, name, session)
             count = kind.count(session)
             acknowledged.append(_acknowledgement(session, kind.joined, name, count))
         return _acknowledged(ctx, acknowledged)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.commands.execution.inside import Inside
-from anabranch.commands.execution.queueing import end_transaction, forget_watches
+from anabranch.commands.execution.queueing import end_transaction, forget_watches, watch_keys
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
 
@@ -50,12 +50,10 @@ def watch(ctx: Context, args: list[bytes]) -> bytes:
     session = ctx.session
     if session.transaction is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
-    db = ctx.db
     for key in args[1:]:
         # A key past its deadline is removed now, so that its removal does not count as a change.
         ctx.lookup(key)
-        db.watchers.setdefault(key, set()).add(session)
-        session.watched.add((db.index, key))
+    watch_keys(session, ctx.db, args[1:])
     return OK
 
 
