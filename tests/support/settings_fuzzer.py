@@ -166,8 +166,8 @@ def rights(user: User) -> list[object]:
             if one._allows_command(command, [b"x"])
         }
         words = {name: sorted(each) for name, each in one.first_args.items() if each}
-        keys = "all" if one.all_keys else dict(one.keys)
-        channels = "all" if one.all_channels else set(one.channels)
+        keys = "all" if one.all_keys else {each[0]: each[1] for each in one.key_patterns}
+        channels = "all" if one.all_channels else {each for each, _ in one.channel_patterns}
         selectors.append((commands, words, keys, channels))
     return [user.name, user.enabled, user.nopass, set(user.passwords), user.sanitize_payload,
             selectors]  # fmt: skip

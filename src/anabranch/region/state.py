@@ -69,6 +69,7 @@ class RegionState:
         self.stats = Stats()
         self.stats.started_ms = clock.now_us() // 1000
         self.acl = AclRegistry(settings.requirepass, commands)
+        self.holdings.measured["users"] = lambda: self.acl.used_bytes
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
         self.scheduler = Scheduler(clock.ticks_ns)

@@ -71,6 +71,8 @@ class AclRegistry:
     def __init__(self, requirepass: str, commands: Iterable[Command]) -> None:
         self.index = index_of(tuple(commands))
         self.users: dict[bytes, User] = {}
+        self.used_bytes = 0
+        """What the users take."""
         self.log = AclLog()
         self.all_channels = False
         self.configured: dict[bytes, bytes] = {}
@@ -170,16 +172,25 @@ class AclRegistry:
                 b"ERR Error in ACL SETUSER modifier '%b': %b"
                 % (problem.rule, str(problem).encode())
             ) from None
-        if user is None:
-            self.users[name] = user = changed
-        else:
-            user.adopt(changed)
-        return user
+        return self._keep(changed)
 
     def deluser(self, name: bytes) -> User | None:
         """Remove a user; returns it, because its connections must be closed, or None."""
         assert name != DEFAULT_USER
-        return self.users.pop(name, None)
+        user = self.users.pop(name, None)
+        self.used_bytes -= 0 if user is None else user.used_bytes
+        return user
+
+    def _keep(self, changed: User) -> User:
+        """Make a user what ``changed`` is; it keeps its object if it is known."""
+        user = self.users.get(changed.name)
+        self.used_bytes += changed.used_bytes
+        if user is None:
+            self.users[changed.name] = changed
+            return changed
+        self.used_bytes -= user.used_bytes
+        user.adopt(changed)
+        return user
 
     # -- files --------------------------------------------------------------------------------
 
@@ -201,7 +212,7 @@ class AclRegistry:
         except RuleError as problem:
             raise ConfigError(_reason(problem)) from None
         self.configured[name] = loaded.text()
-        self.users.setdefault(name, loaded).adopt(loaded)
+        self._keep(loaded)
 
     def await_kept(self, settings: Settings) -> None:
         """There are users in the log, which are not loaded yet: :meth:`load_kept` follows."""
@@ -214,8 +225,8 @@ class AclRegistry:
         loaded, problems = self._read(kept, "log")
         if problems:
             raise ConfigError(" ".join(problems))
-        for name, user in loaded.items():
-            self.users.setdefault(name, user).adopt(user)
+        for user in loaded.values():
+            self._keep(user)
         self.certain = None
 
     def load(self, text: str, path: str = "aclfile") -> list[User]:
@@ -231,10 +242,10 @@ class AclRegistry:
                 _EVERYTHING, all_channels=self.all_channels
             )
         gone = [user for name, user in self.users.items() if name not in loaded]
-        for name, user in loaded.items():
-            self.users.setdefault(name, user).adopt(user)
+        for user in loaded.values():
+            self._keep(user)
         for user in gone:
-            del self.users[user.name]
+            self.deluser(user.name)
         return gone
 
     def _read(self, lines: Iterable[bytes], path: str) -> tuple[dict[bytes, User], list[str]]:
@@ -265,7 +276,7 @@ class AclRegistry:
         return loaded, problems
 
     def _new(self, name: bytes) -> User:
-        return User(name, self.index, all_channels=self.all_channels)
+        return User.new(name, self.index, all_channels=self.all_channels)
 
 
 def _configured(settings: Settings) -> frozenset[bytes]:

@@ -4,22 +4,27 @@ Every user has a root selector, made from the rules outside parentheses, and one
 parenthesised group of rules. A request is allowed when one selector allows all of it. Texts of
 rules are kept in the order in which they still matter, as ACL LIST shows them, also those about
 commands that only Redis has: they have no effect.
+
+Rules change a :class:`Draft`, in tables. What users keep is a :class:`Selector`, which never
+changes and is small: commands are bits of an integer, patterns a tuple, the rules one text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from sys import getsizeof
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.commands.request.absent import ABSENT_CONTAINERS, ABSENT_NAMES
 from anabranch.errors import AnabranchError
-from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob
+from anabranch.metrics.holdings import NAME_BYTES, OBJECT_BYTES
+from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob, matcher_bytes
 
 if TYPE_CHECKING:
     from anabranch.commands.request.spec import Command
 
-__all__ = ["CATEGORIES", "CommandIndex", "Denial", "RuleError", "Selector", "index_of"]
+__all__ = ["CATEGORIES", "CommandIndex", "Denial", "Draft", "RuleError", "Selector", "index_of"]
 
 # fmt: off
 CATEGORIES = (
@@ -85,6 +90,8 @@ class CommandIndex:
             for each in (command, *command.subcommands.values()):
                 self.by_name[each.full_name.encode()] = each
         self.names = frozenset(each.full_name for each in self.by_name.values())
+        self.bits = {name: 1 << number for number, name in enumerate(sorted(self.names))}
+        """A set of commands is the sum of their bits."""
 
     def knows(self, name: bytes) -> bool:
         """Whether this server or Redis has the command, or the sub-command ``command|word``."""
@@ -117,22 +124,8 @@ def has_blanks(text: bytes) -> bool:
     return any(byte in b" \t\n\v\f\r\0" for byte in text)
 
 
-class Selector:
-    """The permissions of one group of rules."""
-
-    __slots__ = (
-        "all_channels",
-        "all_commands",
-        "all_keys",
-        "allowed",
-        "channels",
-        "command_rules",
-        "first_args",
-        "future_commands",
-        "index",
-        "keys",
-        "matchers",
-    )
+class Draft:
+    """A selector while rules change it."""
 
     def __init__(self, index: CommandIndex, *, all_channels: bool = False) -> None:
         self.index = index
@@ -147,24 +140,27 @@ class Selector:
         self.first_args: dict[str, list[bytes]] = {}  # command -> its allowed first arguments
         self.command_rules: list[bytes] = []
 
-    def copy(self) -> Selector:
-        """An independent selector with the same rules."""
-        twin = Selector(self.index, all_channels=self.all_channels)
-        twin.all_keys = self.all_keys
-        twin.keys = dict(self.keys)
-        twin.channels = dict(self.channels)
-        twin.matchers = dict(self.matchers)
-        twin.all_commands = self.all_commands
-        twin.future_commands = self.future_commands
-        twin.allowed = set(self.allowed)
-        twin.first_args = {name: list(words) for name, words in self.first_args.items()}
-        twin.command_rules = list(self.command_rules)
-        return twin
+    @classmethod
+    def of(cls, selector: Selector) -> Draft:
+        """A draft with the rules of a selector."""
+        draft = cls(selector.index, all_channels=selector.all_channels)
+        draft.all_keys = selector.all_keys
+        for pattern, uses, matcher in selector.key_patterns:
+            draft.keys[pattern] = uses
+            draft.matchers[pattern] = matcher
+        for pattern, matcher in selector.channel_patterns:
+            draft.channels[pattern] = None
+            draft.matchers[pattern] = matcher
+        draft.all_commands = selector.all_commands
+        draft.future_commands = selector.future_commands
+        draft.allowed = selector.allowed
+        draft.first_args = {name: list(words) for name, words in selector.first_args.items()}
+        draft.command_rules = selector.command_rules.split()
+        return draft
 
-    @property
-    def is_unrestricted(self) -> bool:
-        """Whether everything is allowed."""
-        return self.all_commands and self.all_keys and self.all_channels
+    def done(self) -> Selector:
+        """The selector that the rules have made."""
+        return Selector(self)
 
     # -- rules --------------------------------------------------------------------------------
 
@@ -296,6 +292,78 @@ class Selector:
         ]
         self.command_rules.append((b"+" if allow else b"-") + name)
 
+
+_NO_FIRST_ARGS: Final[dict[str, tuple[bytes, ...]]] = {}
+
+
+@lru_cache(maxsize=64)
+def _needed(flags: str) -> int:
+    """The uses of a key that the flags of its specification name, as bits."""
+    needed = 0
+    for flag in flags.split():
+        needed |= _KEY_USES.get(flag, 0)
+    return needed
+
+
+class Selector:
+    """The permissions of one group of rules."""
+
+    __slots__ = (
+        "all_channels",
+        "all_commands",
+        "all_keys",
+        "channel_patterns",
+        "command_bits",
+        "command_rules",
+        "first_args",
+        "future_commands",
+        "index",
+        "key_patterns",
+    )
+
+    def __init__(self, draft: Draft) -> None:
+        self.index = draft.index
+        self.all_keys = draft.all_keys
+        self.key_patterns = tuple(
+            [(pattern, uses, draft.matchers[pattern]) for pattern, uses in draft.keys.items()]
+        )
+        self.all_channels = draft.all_channels
+        self.channel_patterns = tuple(
+            [(pattern, draft.matchers[pattern]) for pattern in draft.channels]
+        )
+        self.all_commands = draft.all_commands
+        self.future_commands = draft.future_commands
+        bits = self.index.bits
+        self.command_bits = sum([bits[name] for name in draft.allowed])
+        words = {name: tuple(words) for name, words in draft.first_args.items()}
+        self.first_args = words or _NO_FIRST_ARGS
+        self.command_rules = b" ".join(draft.command_rules)
+
+    @property
+    def allowed(self) -> set[str]:
+        """The names of the commands that are allowed with any arguments."""
+        return {name for name, bit in self.index.bits.items() if self.command_bits & bit}
+
+    @property
+    def is_unrestricted(self) -> bool:
+        """Whether everything is allowed."""
+        return self.all_commands and self.all_keys and self.all_channels
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory that it takes."""
+        size = getsizeof(self) + getsizeof(self.command_bits) + getsizeof(self.command_rules)
+        size += getsizeof(self.key_patterns) + getsizeof(self.channel_patterns)
+        for key_row in self.key_patterns:
+            size += getsizeof(key_row) + NAME_BYTES + len(key_row[0]) + matcher_bytes(key_row[2])
+        for row in self.channel_patterns:
+            size += getsizeof(row) + NAME_BYTES + len(row[0]) + matcher_bytes(row[1])
+        if self.first_args:
+            size += getsizeof(self.first_args)
+        for words in self.first_args.values():
+            size += getsizeof(words) + sum(map(getsizeof, words))
+        return size + OBJECT_BYTES
+
     # -- judging ------------------------------------------------------------------------------
 
     def judge(
@@ -319,45 +387,46 @@ class Selector:
         return None
 
     def _allows_command(self, command: Command, args: list[bytes]) -> bool:
-        if self.all_commands or command.is_noauth or command.full_name in self.allowed:
+        bit = self.index.bits.get(command.full_name, 0)
+        if self.all_commands or command.is_noauth or self.command_bits & bit:
             return True
         words = self.first_args.get(command.full_name)
         return words is not None and len(args) > 1 and args[1].lower() in words
 
     def allows_key(self, key: bytes, flags: str) -> bool:
         """Whether a key may be used as the flags of its specification say."""
-        needed = 0
-        for flag in flags.split():
-            needed |= _KEY_USES.get(flag, 0)
-        return any(
-            uses & needed == needed and self.matchers[pattern](key)
-            for pattern, uses in self.keys.items()
-        )
+        needed = _needed(flags)
+        for _, uses, matches in self.key_patterns:
+            if uses & needed == needed and matches(key):
+                return True
+        return False
 
     def allows_channel(self, channel: bytes, *, is_pattern: bool) -> bool:
         """Whether a channel may be used; a pattern must be in the rules literally."""
         if self.all_channels:
             return True
         if is_pattern:
-            return channel in self.channels
-        return any(self.matchers[pattern](channel) for pattern in self.channels)
+            return any(channel == pattern for pattern, _ in self.channel_patterns)
+        return any(matches(channel) for _, matches in self.channel_patterns)
 
     # -- in words -----------------------------------------------------------------------------
 
     def commands_text(self) -> bytes:
         """The command rules, ``-@all +@stream -xdel``."""
         base = b"+@all" if self.future_commands else b"-@all"
-        return b" ".join([base, *self.command_rules])
+        return base + b" " + self.command_rules if self.command_rules else base
 
     def keys_text(self) -> bytes:
         """The key patterns, ``%R~r* ~s*``; empty when there are none."""
         if self.all_keys:
             return b"~*"
-        return b" ".join([_key_rule(pattern, uses) for pattern, uses in self.keys.items()])
+        return b" ".join([_key_rule(pattern, uses) for pattern, uses, _ in self.key_patterns])
 
     def channels_text(self) -> bytes:
         """The channel patterns, ``&c*``; empty when there are none."""
-        return b"&*" if self.all_channels else b" ".join([b"&" + each for each in self.channels])
+        if self.all_channels:
+            return b"&*"
+        return b" ".join([b"&" + pattern for pattern, _ in self.channel_patterns])
 
     def text(self) -> bytes:
         """The selector as rules that make the same selector again."""

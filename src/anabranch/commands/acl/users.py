@@ -2,6 +2,7 @@
 
 Passwords are kept as SHA-256 only. A user object lives as long as the user: sessions hold it, and
 a change replaces its contents (:meth:`User.adopt`) after all rules of the change were found good.
+There may be many thousands of users, so each is small: one and a half kilobytes with usual rules.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
+from sys import getsizeof
+from typing import Final
 
-from anabranch.commands.acl.selectors import CommandIndex, Denial, RuleError, Selector
+from anabranch.commands.acl.selectors import CommandIndex, Denial, Draft, RuleError
 from anabranch.commands.request.key_extraction import key_places
 from anabranch.commands.request.spec import Command
+from anabranch.metrics.holdings import DICT_SLOT_BYTES, NAME_BYTES
 
 __all__ = ["UnmatchedParenthesis", "User", "denial_text", "merged_rules"]
 
@@ -23,6 +27,10 @@ _BAD_HASH = (
 )
 _NO_SUCH_PASSWORD = "The password you are trying to remove from the user does not exist"  # noqa: S105
 
+
+_KEPT_BYTES: Final = 2 * (DICT_SLOT_BYTES + NAME_BYTES)
+"""A user's places in two tables, and the heads of two texts: the name, and the line that is kept
+for snapshots."""
 
 _PARENTHESIS = "A rule inside a selector must not end with a parenthesis"
 
@@ -52,55 +60,27 @@ def merged_rules(words: Iterable[bytes]) -> list[bytes]:
     return rules
 
 
-class User:
-    """A user and its permissions. ``selectors[0]`` is the root selector."""
+class _UserDraft:
+    """The contents of a user while rules change them."""
 
-    __slots__ = (
-        "enabled",
-        "index",
-        "is_unrestricted",
-        "name",
-        "nopass",
-        "passwords",
-        "sanitize_payload",
-        "selectors",
-    )
-
-    def __init__(self, name: bytes, index: CommandIndex, *, all_channels: bool = False) -> None:
-        self.name = name
+    def __init__(self, index: CommandIndex, *, all_channels: bool = False) -> None:
         self.index = index
         self.enabled = False
         self.nopass = False
         self.sanitize_payload = True
-        self.passwords: dict[bytes, None] = {}  # SHA-256 in hexadecimal
-        self.selectors = [Selector(index, all_channels=all_channels)]
-        self.is_unrestricted = False  # every command, key and channel: nothing to check
+        self.passwords: dict[bytes, None] = {}
+        self.selectors = [Draft(index, all_channels=all_channels)]
 
-    def changed(self, rules: Iterable[bytes], *, all_channels: bool) -> User:
-        """A copy with further rules applied; :class:`RuleError` names the first bad one.
-
-        ``all_channels`` is what ``reset`` gives.
-        """
-        twin = User(self.name, self.index)
-        twin.adopt(self)
-        twin.selectors = [selector.copy() for selector in self.selectors]
-        for rule in merged_rules(rules):
-            try:
-                twin.apply(rule, all_channels=all_channels)
-            except RuleError as problem:
-                problem.rule = rule
-                raise
-        twin.is_unrestricted = any(selector.is_unrestricted for selector in twin.selectors)
-        return twin
-
-    def adopt(self, other: User) -> None:
-        """Take over the contents of another user, but not the name."""
-        self.enabled = other.enabled
-        self.nopass = other.nopass
-        self.sanitize_payload = other.sanitize_payload
-        self.passwords = dict(other.passwords)
-        self.selectors = other.selectors
-        self.is_unrestricted = other.is_unrestricted
+    @classmethod
+    def of(cls, user: User) -> _UserDraft:
+        """A draft with the contents of a user."""
+        draft = cls(user.index)
+        draft.enabled = user.enabled
+        draft.nopass = user.nopass
+        draft.sanitize_payload = user.sanitize_payload
+        draft.passwords = dict.fromkeys(user.passwords)
+        draft.selectors = [Draft.of(selector) for selector in user.selectors]
+        return draft
 
     def apply(self, rule: bytes, *, all_channels: bool) -> None:
         """Apply one rule; :class:`RuleError` if it is invalid."""
@@ -122,7 +102,7 @@ class User:
                 raise RuleError(_NO_SUCH_PASSWORD)
             del self.passwords[password]
         elif sign == b"(" and rule[-1:] == b")":
-            selector = Selector(self.index)
+            selector = Draft(self.index)
             for part in rule[1:-1].split():
                 selector.apply(part)
                 if part.endswith(b")"):  # in a file, the selector would end here
@@ -131,9 +111,72 @@ class User:
         elif word == b"clearselectors":
             del self.selectors[1:]
         elif word == b"reset":
-            self.adopt(User(self.name, self.index, all_channels=all_channels))
+            vars(self).update(vars(_UserDraft(self.index, all_channels=all_channels)))
         elif word:
             self.selectors[0].apply(rule)
+
+
+class User:
+    """A user and its permissions. ``selectors[0]`` is the root selector."""
+
+    __slots__ = (
+        "enabled",
+        "index",
+        "is_unrestricted",
+        "name",
+        "nopass",
+        "passwords",
+        "sanitize_payload",
+        "selectors",
+        "used_bytes",
+    )
+
+    def __init__(self, name: bytes, draft: _UserDraft) -> None:
+        self.name = name
+        self.index = draft.index
+        self.enabled = draft.enabled
+        self.nopass = draft.nopass
+        self.sanitize_payload = draft.sanitize_payload
+        self.passwords = tuple(draft.passwords)  # SHA-256 in hexadecimal
+        self.selectors = tuple([selector.done() for selector in draft.selectors])
+        # every command, key and channel: nothing to check
+        self.is_unrestricted = any(selector.is_unrestricted for selector in self.selectors)
+        self.used_bytes = self._used_bytes()
+        """The memory that it takes, with the line that is kept for snapshots."""
+
+    @classmethod
+    def new(cls, name: bytes, index: CommandIndex, *, all_channels: bool) -> User:
+        """A user that may do nothing, but hear all channels if that is the default."""
+        return cls(name, _UserDraft(index, all_channels=all_channels))
+
+    def changed(self, rules: Iterable[bytes], *, all_channels: bool) -> User:
+        """A copy with further rules applied; :class:`RuleError` names the first bad one.
+
+        ``all_channels`` is what ``reset`` gives.
+        """
+        draft = _UserDraft.of(self)
+        for rule in merged_rules(rules):
+            try:
+                draft.apply(rule, all_channels=all_channels)
+            except RuleError as problem:
+                problem.rule = rule
+                raise
+        return User(self.name, draft)
+
+    def adopt(self, other: User) -> None:
+        """Take over the contents of another user, but not the name."""
+        self.enabled = other.enabled
+        self.nopass = other.nopass
+        self.sanitize_payload = other.sanitize_payload
+        self.passwords = other.passwords
+        self.selectors = other.selectors
+        self.is_unrestricted = other.is_unrestricted
+        self.used_bytes = other.used_bytes
+
+    def _used_bytes(self) -> int:
+        size = getsizeof(self) + _KEPT_BYTES + len(self.name) + len(self.text())
+        size += getsizeof(self.passwords) + sum(map(getsizeof, self.passwords))
+        return size + getsizeof(self.selectors) + sum([each.used_bytes for each in self.selectors])
 
     def matches(self, password: bytes) -> bool:
         """Whether the password is right; the flags are not checked."""
