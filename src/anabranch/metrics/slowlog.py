@@ -1,16 +1,19 @@
 """The slow log: the latest requests that took longer than a threshold.
 
 Kept small on purpose: at most ``max_len`` entries, each with at most 32 arguments of at most 128
-bytes, cut the way Redis cuts them.
+bytes, cut the way Redis cuts them. The client's name, which Redis keeps whole, is cut like them.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from sys import getsizeof
 from typing import Final, NamedTuple
 
-__all__ = ["NEVER_NS", "SlowLog", "SlowRequest"]
+from anabranch.metrics.holdings import bytes_of
+
+__all__ = ["NEVER_NS", "SlowLog", "SlowRequest", "shortened"]
 
 NEVER_NS: Final = (1 << 62) - 1
 """A threshold that no request reaches: switched off. The greatest short integer in machine code."""
@@ -37,6 +40,8 @@ class SlowLog:
         self.threshold_ns = NEVER_NS
         self.max_len = max_len
         self.entries: deque[SlowRequest] = deque()
+        self.used_bytes = 0
+        """The memory of the entries."""
         self._next_id = 0
         self.set_threshold_us(threshold_us)
 
@@ -49,28 +54,37 @@ class SlowLog:
     ) -> None:
         """Remember a request and drop the oldest ones beyond ``max_len``."""
         request = SlowRequest(
-            self._next_id, unix_seconds, usec, _shortened(args), address, client_name
+            self._next_id, unix_seconds, usec, _brief(args), address, shortened(client_name)
         )
         self._next_id += 1
         self.entries.appendleft(request)
+        self.used_bytes += _size(request)
         while len(self.entries) > self.max_len:
-            self.entries.pop()
+            self.used_bytes -= _size(self.entries.pop())
 
     def reset(self) -> None:
         """Forget every entry; IDs go on from where they were."""
         self.entries.clear()
+        self.used_bytes = 0
 
 
-def _shortened(args: Sequence[bytes]) -> list[bytes]:
+def shortened(data: bytes) -> bytes:
+    """A name or argument as logs keep it: at most 128 bytes, and how many there were beside."""
+    if len(data) <= _ARGUMENT_BYTES_MAX:
+        return data
+    return data[:_ARGUMENT_BYTES_MAX] + b"... (%d more bytes)" % (len(data) - _ARGUMENT_BYTES_MAX)
+
+
+def _size(request: SlowRequest) -> int:
+    size = getsizeof(request) + getsizeof(request.address) + getsizeof(request.client_name)
+    return size + 3 * getsizeof(1) + bytes_of(request.args)
+
+
+def _brief(args: Sequence[bytes]) -> list[bytes]:
     kept = list(args)
     if len(kept) > _ARGUMENTS_MAX:
         kept = kept[: _ARGUMENTS_MAX - 1]
-    shown = [
-        arg
-        if len(arg) <= _ARGUMENT_BYTES_MAX
-        else arg[:_ARGUMENT_BYTES_MAX] + b"... (%d more bytes)" % (len(arg) - _ARGUMENT_BYTES_MAX)
-        for arg in kept
-    ]
+    shown = [shortened(arg) for arg in kept]
     if len(kept) < len(args):
         shown.append(b"... (%d more arguments)" % (len(args) - len(kept)))
     return shown

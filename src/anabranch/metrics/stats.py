@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = ["CommandStats", "Stats"]
+
+_ERROR_CODES_MAX: Final = 128
+_ERROR_CODE_BYTES_MAX: Final = 128
+"""Scripts may answer with any code."""
 
 
 class CommandStats:
@@ -67,6 +73,6 @@ class Stats:
     def count_error(self, text: bytes) -> None:
         """An error reply leaves the server; ``text`` is the line without the sign."""
         self.error_replies += 1
-        code = text.split(b" ", 1)[0].decode("latin-1")
-        if len(self.errors) < 128 or code in self.errors:
+        code = text.split(b" ", 1)[0][:_ERROR_CODE_BYTES_MAX].decode("latin-1")
+        if len(self.errors) < _ERROR_CODES_MAX or code in self.errors:
             self.errors[code] = self.errors.get(code, 0) + 1

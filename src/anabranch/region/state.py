@@ -88,6 +88,7 @@ class RegionState:
         self.dispatcher.make_room = self.tiering.make_room
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
+        self.holdings.measured["logs"] = lambda: self.slowlog.used_bytes + self.acl.log.used_bytes
         self.rates = Rates()
         self.nobody = Session(0, None, "", "", self.holdings)
         self.events = KeyspaceEvents(self.channels, lambda: self.dispatcher.withheld)

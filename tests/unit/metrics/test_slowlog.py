@@ -48,3 +48,24 @@ def test_thresholds():
     assert log.threshold_ns == 0
     log.set_threshold_us(-1)
     assert log.threshold_ns == NEVER_NS
+
+
+def test_a_long_client_name_is_cut_like_an_argument() -> None:
+    log = SlowLog()
+    for _ in range(1000):
+        log.record(1, 1, [b"PING"], "", b"n" * 5_000_000)
+    assert log.entries[0].client_name == b"n" * 128 + b"... (4999872 more bytes)"
+    assert log.used_bytes < 128 * 1000
+
+
+def test_the_memory_of_the_entries_is_a_running_sum() -> None:
+    log = SlowLog(max_len=5)
+    log.record(1, 1, [b"PING", b"x" * 100], "1.2.3.4:5", b"me")
+    one = log.used_bytes
+    assert one > 200
+    for _ in range(10):
+        log.record(1, 1, [b"PING", b"x" * 100], "1.2.3.4:5", b"me")
+    assert log.used_bytes == 5 * one
+    log.max_len = 0
+    log.record(1, 1, [b"PING"], "", b"")
+    assert log.used_bytes == 0

@@ -1,11 +1,14 @@
 """The entries of ACL LOG: denied requests with user and reason, the newest first.
 
 Denials that repeat within a minute are counted in one entry, so that a client in a loop cannot
-displace all others.
+displace all others. Names that clients choose are cut as those of the slow log.
 """
 
 from __future__ import annotations
 
+from sys import getsizeof
+
+from anabranch.metrics.slowlog import shortened
 from anabranch.resp.values import Map
 
 __all__ = ["AclLog"]
@@ -25,6 +28,10 @@ class _Entry:
         self.created_ms = now_ms
         self.updated_ms = now_ms
 
+    @property
+    def used_bytes(self) -> int:
+        return sum(map(getsizeof, (self, self.what, *self.what[2:], self.client, 0, 1 << 40)))
+
 
 class AclLog:
     """The recorded denials, at most ``acllog-max-len``."""
@@ -32,6 +39,8 @@ class AclLog:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
         self._next_id = 0
+        self.used_bytes = 0
+        """The memory of the entries."""
 
     def record(
         self,
@@ -45,11 +54,12 @@ class AclLog:
         max_len: int,
     ) -> None:
         """Record a denial; ``name`` is the command, key or channel, ``client`` its CLIENT INFO."""
-        what = (reason, context, name, user)
+        what = (reason, context, shortened(name), shortened(user))
         entries = self._entries
         for index, entry in enumerate(entries[:_GROUPING_DEPTH]):
             if entry.what == what and now_ms - entry.updated_ms <= _GROUPING_MS:
                 del entries[index]
+                self.used_bytes -= entry.used_bytes
                 break
         else:
             entry = _Entry(self._next_id, what, now_ms)
@@ -58,11 +68,13 @@ class AclLog:
         entry.client = client
         entry.updated_ms = now_ms
         entries.insert(0, entry)
+        self.used_bytes += entry.used_bytes - sum([each.used_bytes for each in entries[max_len:]])
         del entries[max_len:]
 
     def clear(self) -> None:
         """Forget all."""
         self._entries.clear()
+        self.used_bytes = 0
 
     def newest(self, count: int, now_ms: int) -> list[Map]:
         """At most ``count`` entries in the form of ACL LOG."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from anabranch.commands.acl.log import AclLog
 from anabranch.commands.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
 from anabranch.commands.acl.users import UnmatchedParenthesis, User, denial_text
-from anabranch.commands.connection.client_list import describe
+from anabranch.commands.connection.client_list import describe_briefly
 from anabranch.commands.request import texts
 from anabranch.errors import CommandError, ConfigError
 
@@ -146,7 +146,7 @@ class AclRegistry:
             "lua" if asked.in_script else place,
             name,
             user,
-            client=describe(asked.session, running, asked.now_ms).rstrip("\n"),
+            client=describe_briefly(asked.session, running, asked.now_ms),
             now_ms=asked.now_ms,
             max_len=asked.settings.acllog_max_len,
         )

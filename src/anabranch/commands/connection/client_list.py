@@ -6,14 +6,16 @@ connection; figures that it does not keep are 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
 
-__all__ = ["client_type", "client_type_argument", "describe"]
+__all__ = ["client_type", "client_type_argument", "describe", "describe_briefly"]
+
+_LOGGED_MAX: Final = 128
 
 _TYPES = {
     b"normal": "normal",
@@ -41,6 +43,12 @@ def describe(session: Session, command: str, now_ms: int) -> str:
     """One line about a connection, with its end of line; ``command`` is its last command."""
     fields = _fields(session, command, now_ms)
     return " ".join([f"{name}={value}" for name, value in fields.items()]) + "\n"
+
+
+def describe_briefly(session: Session, command: str, now_ms: int) -> str:
+    """The same for a log: without the end of line, and no name has more than 128 characters."""
+    fields = _fields(session, command, now_ms)
+    return " ".join([f"{name}={str(value)[:_LOGGED_MAX]}" for name, value in fields.items()])
 
 
 def _fields(session: Session, command: str, now_ms: int) -> dict[str, object]:
@@ -72,7 +80,7 @@ def _fields(session: Session, command: str, now_ms: int) -> dict[str, object]:
         "omem": output_bytes,
         "omem-shared": 0,
         "omem-unshared": output_bytes,
-        "tot-mem": query_bytes + session.transaction_bytes + output_bytes,
+        "tot-mem": session.held_bytes + output_bytes,
         "events": "rw" if session.outbox else "r",
         "cmd": command or "NULL",
         "user": "default" if session.user is None else session.user.name.decode("latin-1"),
