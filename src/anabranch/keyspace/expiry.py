@@ -8,11 +8,18 @@ the dictionary does not confirm are skipped.
 from __future__ import annotations
 
 import heapq
+from sys import getsizeof
+from typing import Final
+
+from anabranch.metrics.holdings import DICT_SLOT_BYTES, OBJECT_BYTES, PAIR_BYTES
 
 __all__ = ["Deadlines"]
 
 _SWEEP_MIN = 64
 """Below this number of leftovers the heap is not rebuilt."""
+
+_DEADLINE_BYTES: Final = DICT_SLOT_BYTES + getsizeof(1 << 41)
+_HEAP_BYTES: Final = PAIR_BYTES + 8 + OBJECT_BYTES
 
 
 class Deadlines(dict[bytes, int]):
@@ -40,6 +47,11 @@ class Deadlines(dict[bytes, int]):
         """Remove all deadlines."""
         super().clear()
         self._heap.clear()
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory of the deadlines; the keys are shared with the database."""
+        return len(self) * _DEADLINE_BYTES + len(self._heap) * _HEAP_BYTES
 
     def first_due(self, now_ms: int) -> bytes | None:
         """The key whose deadline passed first, None if none has passed; O(log n), amortised.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Final
 
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
@@ -15,11 +16,14 @@ from anabranch.keyspace.replica import Dot, Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.keyspace.waiters import Waiters
+from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.shared import Tombstone
 from anabranch.stream.stream import Stream
 
 __all__ = ["Keyspace"]
+
+_MARK_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 
 
 class Keyspace:
@@ -102,6 +106,13 @@ class Keyspace:
         """How many keys have tombstones."""
         packed = sum(database.remembered.marked for database in self.databases)
         return len(self.replica.tombstoned) + packed
+
+    @property
+    def tombstone_bytes(self) -> int:
+        """An estimate of the memory of tombstones, except for those in streams that exist."""
+        replica = self.replica
+        size = replica.unstable_tombstones.used_bytes + len(replica.tombstoned) * _MARK_BYTES
+        return size + sum([database.remembered.used_bytes for database in self.databases])
 
     def renew_unstable_tombstones(self) -> None:
         """Derive again which tombstones are unstable, after several effects; their order stays."""

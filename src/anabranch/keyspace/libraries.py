@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
+from typing import Final
+
 from msgspec import Struct
 
+from anabranch.metrics.holdings import bytes_of
+
 __all__ = ["Library"]
+
+LIBRARY_BYTES: Final = 500
+"""What a library takes beside its texts."""
 
 
 class Library(Struct, frozen=True, eq=False, weakref=True):
@@ -17,3 +25,11 @@ class Library(Struct, frozen=True, eq=False, weakref=True):
     name: bytes
     code: bytes
     functions: list[tuple[bytes, bytes, list[bytes]]]
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory that it takes, without the memory of Lua."""
+        size = LIBRARY_BYTES + len(self.name) + len(self.code)
+        for name, about, flags in self.functions:
+            size += getsizeof((name, about, flags)) + bytes_of([name, about, *flags])
+        return size

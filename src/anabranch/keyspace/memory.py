@@ -24,7 +24,7 @@ from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Shared, Tag
 from anabranch.stream.stream import Stream
 
-__all__ = ["KEY_BYTES", "key_bytes", "stream_parts", "value_bytes"]
+__all__ = ["KEY_BYTES", "key_bytes", "scaled", "stream_parts", "value_bytes"]
 
 _ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
 _OFFSET_BYTES = getsizeof(1 << 20)
@@ -58,12 +58,12 @@ def value_bytes(value: Value, samples: int = 5) -> int:
     if isinstance(value, StringValue):
         return size + getsizeof(value.data)
     if isinstance(value, ListValue):
-        return size + getsizeof(value.items) + _scaled(value.items, getsizeof, samples)
+        return size + getsizeof(value.items) + scaled(value.items, getsizeof, samples)
     order = 0 if value.order is None else value.order.size_bytes
-    return size + order + getsizeof(value.members) + _scaled(value.members, getsizeof, samples)
+    return size + order + getsizeof(value.members) + scaled(value.members, getsizeof, samples)
 
 
-def _scaled(items: Iterable[Any], measure: Callable[[Any], int], samples: int) -> int:
+def scaled(items: Iterable[Any], measure: Callable[[Any], int], samples: int) -> int:
     """The sum of ``measure`` over all items, measured on some of them."""
     count = len(items)  # type: ignore[arg-type]
     if not count:
@@ -79,9 +79,9 @@ def _scaled(items: Iterable[Any], measure: Callable[[Any], int], samples: int) -
 def _stream_bytes(stream: Stream, samples: int) -> int:
     size = getsizeof(stream.logs) + getsizeof(stream.groups)
     size += sum(_log_bytes(log, samples) for log in stream.logs.values())
-    size += _scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
+    size += scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
     size += getsizeof(stream.ledger.records)
-    size += _scaled(stream.ledger.records, getsizeof, samples)
+    size += scaled(stream.ledger.records, getsizeof, samples)
     size += len(stream.ledger.records) * _RECORD_BYTES
     size += _shared_tables_bytes(stream.shared)
     size += _shared_tags_bytes(stream.shared, samples)
@@ -96,13 +96,13 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
     """
     logs = stream.logs.values()
     groups = stream.groups.values()
-    pending = _PENDING_BYTES * _scaled(groups, lambda group: group.pending_count, _GROUPS_LOOKED_AT)
+    pending = _PENDING_BYTES * scaled(groups, lambda group: group.pending_count, _GROUPS_LOOKED_AT)
 
     def consumers_of(group: Group) -> int:
-        return _scaled(group.consumers.values(), _consumer_bytes, samples)
+        return scaled(group.consumers.values(), _consumer_bytes, samples)
 
-    consumers = _scaled(groups, consumers_of, _GROUPS_LOOKED_AT)
-    all_groups = _scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
+    consumers = scaled(groups, consumers_of, _GROUPS_LOOKED_AT)
+    all_groups = scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
     return {
         "entries": sum(_log_bytes(log, samples) - _compressed_bytes(log, samples) for log in logs),
         "compressed entries": sum(_compressed_bytes(log, samples) for log in logs),
@@ -141,8 +141,8 @@ def _shared_tags_bytes(shared: Shared, samples: int) -> int:
         pid, records = item
         return getsizeof(pid) + getsizeof(records) + len(records) * (_DOT_BYTES + _RECORD_BYTES)
 
-    size += _scaled(shared.tags.items(), tags_bytes, samples)
-    return size + _scaled(shared.accepted.items(), accepted_bytes, samples)
+    size += scaled(shared.tags.items(), tags_bytes, samples)
+    return size + scaled(shared.accepted.items(), accepted_bytes, samples)
 
 
 def _log_bytes(log: RegionLog, samples: int) -> int:
@@ -202,7 +202,7 @@ def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
     if group.by_age is not None:
         size += len(group.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
     size += _progress_bytes(group)
-    return size + _scaled(group.consumers.values(), _consumer_bytes, samples)
+    return size + scaled(group.consumers.values(), _consumer_bytes, samples)
 
 
 def _progress_bytes(group: Group) -> int:
@@ -241,6 +241,6 @@ def _producers_bytes(producers: Producers, samples: int) -> int:
         pid, table = item
         pair = getsizeof((0, 0)) + _ID_BYTES + _OFFSET_BYTES
         total = getsizeof(pid) + getsizeof(table) + len(table) * pair
-        return total + _scaled(table, getsizeof, samples)
+        return total + scaled(table, getsizeof, samples)
 
-    return size + _scaled(producers.tables.items(), table_bytes, samples)
+    return size + scaled(producers.tables.items(), table_bytes, samples)

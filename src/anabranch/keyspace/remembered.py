@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from anabranch.keyspace.memory import key_bytes, scaled
 from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.replica import Dot, Replica
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
@@ -29,6 +30,9 @@ OBJECTS_MAX = 2000
 
 BATCH = 64
 """Streams that are packed together."""
+
+_SAMPLES: Final = 3
+"""Streams that are measured for an estimate of all."""
 
 _SHARED: Final = 5
 _TOMBSTONES: Final = 0
@@ -87,6 +91,11 @@ class Remembered:
     def objects(self) -> Mapping[bytes, Stream]:
         """The streams that are not packed."""
         return self._objects
+
+    @property
+    def used_bytes(self) -> int:
+        """An estimate of the memory of all of them."""
+        return self._packed.size + scaled(self._objects.items(), _object_bytes, _SAMPLES)
 
     @property
     def packed(self) -> list[bytes]:
@@ -223,6 +232,10 @@ class Remembered:
             self._packed.remove(gone)
             self._packed.update(changed)
             yield
+
+
+def _object_bytes(item: tuple[bytes, Stream]) -> int:
+    return key_bytes(*item)
 
 
 def _stream_of(head: list[Any], own: int) -> Stream:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from sys import getsizeof
 
 __all__ = ["UnstableTombstones"]
 
@@ -27,6 +28,11 @@ class UnstableTombstones:
 
     def __len__(self) -> int:
         return sum(map(len, self._numbers.values()))
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory of both arrays of each replica ID."""
+        return sum([2 * getsizeof(numbers) for numbers in self._numbers.values()])
 
     @property
     def oldest(self) -> Dot | None:

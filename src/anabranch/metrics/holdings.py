@@ -43,7 +43,8 @@ CLIENT_HOLDERS: Final = (
 
 HOLDERS: Final = (
     *CLIENT_HOLDERS,
-    *("users", "logs", "scripts", "deadlines", "tombstones", "log", "batches"),
+    *("strangers", "users", "logs", "scripts", "lua", "deadlines", "tombstones"),
+    *("unwritten", "recent", "causal", "full-sync"),
 )
 """All of them, in the order of the table in the docs."""
 

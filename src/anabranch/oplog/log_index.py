@@ -24,6 +24,9 @@ __all__ = ["LogIndex"]
 NOTED_EVERY_BYTES: Final = 64 * 1024
 """The most bytes of the log that are read in vain to find a batch."""
 
+_BATCH_BYTES: Final = 400
+"""What a batch that is kept in memory takes beside its bytes."""
+
 
 class _BatchIndex:
     """The batches of one replica ID, ascending."""
@@ -87,6 +90,11 @@ class LogIndex:
         oldest = self._indexes.get(self._order.popleft())
         if oldest is not None and oldest.recent:
             self._recent_bytes -= len(oldest.recent.popleft().data)
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory of the batches that are kept in memory."""
+        return self._recent_bytes + len(self._order) * _BATCH_BYTES
 
     def prune(self, watermark: Mapping[int, int]) -> None:
         """Drop batches below the watermark from memory."""

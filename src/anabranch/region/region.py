@@ -83,6 +83,7 @@ class Region(RegionState):
         self.context = Context(
             self.effects, settings, self.stats, clock, self.services, self.nobody
         )
+        self.holdings.measured = self._measured()
         self.merging = Merging(self, self.waking)
         self._maintenance = Maintenance(self, self.waking, self.merging, self.sweep_later)
         self._next_session_id = 1

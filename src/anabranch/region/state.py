@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from anabranch.commands.acl.rules import AclRegistry
@@ -57,19 +57,18 @@ class RegionState:
         self.settings = settings
         self.clock = clock
         self.host = host
+        self.holdings = Holdings()
         self.replica = Replica(
             replica_id_of(settings.region_id, 0),
             lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
         )
         self.keyspace = Keyspace(settings.databases, self.replica)
-        self.holdings = Holdings()
         self.keyspace.block_cache.configure(
             settings.stream_compression_cache, settings.stream_compression_level
         )
         self.stats = Stats()
         self.stats.started_ms = clock.now_us() // 1000
         self.acl = AclRegistry(settings.requirepass, commands)
-        self.holdings.measured["users"] = lambda: self.acl.used_bytes
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
         self.scheduler = Scheduler(clock.ticks_ns)
@@ -88,13 +87,27 @@ class RegionState:
         self.dispatcher.make_room = self.tiering.make_room
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
-        self.holdings.measured["logs"] = lambda: self.slowlog.used_bytes + self.acl.log.used_bytes
         self.rates = Rates()
         self.nobody = Session(0, None, "", "", self.holdings)
         self.events = KeyspaceEvents(self.channels, lambda: self.dispatcher.withheld)
         self.effects = Applier(self.keyspace, settings, self.stats, self.events, self.nobody)
         mode = self.effects.mode
         self.dispatcher.reserved_percent = lambda: mode.reserved_percent(settings)
+
+    def _measured(self) -> dict[str, Callable[[], int]]:
+        """The holders of this region that do not report changes."""
+        keyspace = self.keyspace
+        return {
+            "users": lambda: self.acl.used_bytes,
+            "logs": lambda: self.slowlog.used_bytes + self.acl.log.used_bytes,
+            "scripts": self._script_bytes,
+            "deadlines": lambda: sum([each.deadlines.used_bytes for each in keyspace.databases]),
+            "tombstones": lambda: keyspace.tombstone_bytes if self.replica.is_regional else 0,
+        }
+
+    def _script_bytes(self) -> int:
+        libraries = self.keyspace.libraries.values()
+        return self.services.scripts.used_bytes + sum([each.used_bytes for each in libraries])
 
     def _used_memory(self) -> int:
         """What data and everything else hold; ``maxmemory`` compares with this.

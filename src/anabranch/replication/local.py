@@ -104,11 +104,18 @@ class RegionLocal:
         self._loaded: Keyspace | None = None  # the staging file
         self._damages: set[str] = set()
 
+    def _loaded_bytes(self) -> int:
+        """What a full sync takes that was read and is not joined yet."""
+        return 0 if self._loaded is None else self._loaded.account.used_bytes
+
     def open_log(self, storage: Storage, log: OpLog) -> None:
         """Start after recovery, when the log can be written. Raises :class:`OSError`."""
         self._storage = storage
         self._log_index = LogIndex(storage, recent_bytes=self._region.settings.region_cache_bytes)
         self._log_index.on_damage = self._damaged
+        measured = self._region.holdings.measured
+        measured["recent"] = lambda: self._log_index.used_bytes
+        measured["full-sync"] = self._loaded_bytes
         self._log_index.scan(log.segments, self.replica.vector)
         log.needed_from = self._needed_from
         with suppress(FileNotFoundError):

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from lupa import lua51
 
 from anabranch.commands.scripting.machine import Registered, ScriptCalls, ScriptError
+from anabranch.commands.scripting.store import sha1_of
 from anabranch.scripting.failures import Failure
 from anabranch.scripting.functions import HostFunctions, text_of
 from anabranch.scripting.interruption import OUT_OF_MEMORY, Interruption
@@ -52,7 +53,7 @@ class LuaMachine:
 
     def compile(self, source: bytes, name: bytes) -> Any:
         """See :class:`Machine`."""
-        key = name, source
+        key = name, sha1_of(source)  # not the source, which would then stay as long
         known = self._compiled.get(key)
         if known is not None:
             self._compiled.move_to_end(key)
@@ -152,6 +153,15 @@ class LuaMachine:
             if world.used_bytes > self._memory_bytes // 2:
                 self.loaded.clear()
                 collect()
+
+    def collect(self) -> None:
+        """See :class:`Machine`."""
+        self._world.inside["collect"]()
+
+    def forget(self) -> None:
+        """See :class:`Machine`."""
+        self._compiled.clear()
+        self.collect()
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
         """See :class:`Machine`."""

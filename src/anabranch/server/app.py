@@ -100,7 +100,8 @@ class Server:
         self.heap = Heap()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
-        self.region.holdings.measured["log"] = self.durability.unwritten_bytes
+        self.region.holdings.measured["lua"] = self.host.machine_bytes
+        self.region.holdings.measured["unwritten"] = self.durability.unwritten_bytes
         self.block_file: DiskBlockFile | None = None
         self.region.tiering.open_file = self._open_block_file
         self.crash: Callable[[str], None] = self.request_stop
@@ -233,10 +234,13 @@ class Server:
     # -- memory -------------------------------------------------------------------------------
 
     def _sample_memory(self) -> None:
-        self.region.holdings.measure()
+        region = self.region
         self.clients.measure_output()
-        stats = self.region.stats
-        stats.used_memory_peak = max(stats.used_memory_peak, self.region.dispatcher.used_memory())
+        region.holdings.measure()
+        if region.dispatcher.is_over_maxmemory() and not region.scheduler.is_exclusive:
+            self.host.collect_script_garbage()
+        stats = region.stats
+        stats.used_memory_peak = max(stats.used_memory_peak, region.dispatcher.used_memory())
 
 
 def load_users(region: Region, settings: Settings) -> None:

@@ -8,7 +8,7 @@ import random
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.config.load import read_text
 from anabranch.config.rewrite import rewritten
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from anabranch.server.listener import Listeners
 
 __all__ = ["ServerHost"]
+
+GARBAGE_BYTES: Final = 1 << 20
+"""What scripts must have left behind before it is worth a collection."""
 
 
 _OF_REGIONS = frozenset(
@@ -69,6 +72,8 @@ class ServerHost:
         self._server = server
         self._random = chance
         self._machine: Machine | None = None
+        self._collected_bytes = 0
+        """Of Lua, after the latest collection."""
         self.run_id = chance.randbytes(20).hex()
         self.startup_rss_bytes = process.rss_bytes()
 
@@ -97,6 +102,20 @@ class ServerHost:
         if self._machine is None:
             self._machine = new_machine(self._server.settings.script_memory_limit)
         return self._machine
+
+    def machine_bytes(self) -> int:
+        """What Lua takes."""
+        return self._machine.used_bytes if self._machine is not None else 0
+
+    def collect_script_garbage(self) -> None:
+        """Memory is short: free what scripts have left behind since the last time.
+
+        Lua does so only while scripts run, and they may be refused now.
+        """
+        if self.machine_bytes() > self._collected_bytes + GARBAGE_BYTES:
+            assert self._machine is not None
+            self._machine.collect()
+            self._collected_bytes = self.machine_bytes()
 
     def free_machine(self) -> None:
         """The server ends: it runs no script any more."""
@@ -147,7 +166,7 @@ class ServerHost:
             "run_id": self.run_id,
             "startup_rss_bytes": self.startup_rss_bytes,
             "client_buffer_bytes": server.node.region.holdings.client_bytes,
-            "script_machine_bytes": self._machine.used_bytes if self._machine else 0,
+            "script_machine_bytes": self.machine_bytes(),
             "loop": server.loop_name,
             "event_loop_tasks": len(asyncio.all_tasks()),
             "tcp_port": server.settings.port or server.settings.tls_port,

@@ -78,7 +78,7 @@ class Regions(Exchange):
         )
         self.gossip.on_tls_refused = self._tls_refused
         self.connect(self.gossip, self._run_id)
-        self._region.holdings.measured["batches"] = self.replicator.waiting_bytes
+        self._region.holdings.measured["causal"] = self.replicator.waiting_bytes
         self.gossip.on_heard = self.answer_waits
         sockets, self._bound = self._bound, []
         self.gossip.open(self.replicator, sockets)

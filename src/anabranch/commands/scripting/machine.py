@@ -88,6 +88,12 @@ class Machine(Protocol):
         Raises :class:`ScriptError` with the whole text of the reply.
         """
 
+    def collect(self) -> None:
+        """Free what scripts have left behind; no script may be under way."""
+
+    def forget(self) -> None:
+        """Forget what was compiled, and free its memory; no script may be under way."""
+
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
         """The same as calling it, in steps: scripts that take long yield in between.
 

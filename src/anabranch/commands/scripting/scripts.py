@@ -30,7 +30,11 @@ def script_flush(ctx: Context, args: list[bytes]) -> bytes:
     """SCRIPT FLUSH [ASYNC | SYNC]."""
     if len(args) > 3 or (len(args) == 3 and args[2].lower() not in (b"async", b"sync")):
         raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
-    ctx.server.scripts.clear()
+    scripts = ctx.server.scripts
+    known = len(scripts)
+    scripts.clear()
+    if known:  # otherwise there may be no Lua
+        ctx.server.host.script_machine().forget()
     return OK
 
 
