@@ -127,3 +127,42 @@ def test_used_memory_is_near_the_growth_of_the_process(server: AnabranchServer) 
         client.call("MEMORY", "PURGE")
         grown, counted = rss_bytes(server) - before, number(client, "used_memory") - used
         assert 0.4 < counted / grown < 1.6, (counted, grown)
+
+
+def test_clients_that_hold_most_are_closed(server: AnabranchServer) -> None:
+    with login(server) as client, login(server) as spared, login(server) as small:
+        client.call("CLIENT", "NO-EVICT", "ON")
+        spared.call("CLIENT", "NO-EVICT", "ON")
+        spared.call("CLIENT", "SETNAME", "n" * 4 * MEGABYTE)
+        small.call("CLIENT", "SETNAME", "n" * 1000)
+        greedy = [login(server) for _ in range(3)]
+        with ExitStack() as stack:
+            for number_of, each in enumerate(greedy):
+                stack.enter_context(each)
+                each.call("CLIENT", "SETNAME", "n" * (3 + number_of) * MEGABYTE)
+            assert client.call("CONFIG", "SET", "maxmemory-clients", "8mb") == ("+", b"OK")
+            wait_until(lambda: number(client, "evicted_clients") == 2, "two go")
+            wait_until(lambda: number(client, "mem_clients_normal") < 8 * MEGABYTE, "they are gone")
+            assert greedy[0].call("PING") == ("+", b"PONG"), "the sum is below the limit by now"
+        assert small.call("PING") == spared.call("PING") == ("+", b"PONG")
+        assert client.call("CONFIG", "SET", "maxmemory", "100mb") == ("+", b"OK")
+        assert client.call("CONFIG", "SET", "maxmemory-clients", "5%") == ("+", b"OK")
+        with login(server) as other:
+            other.send("CLIENT", "SETNAME", "n" * 2 * MEGABYTE)
+            wait_until(lambda: number(client, "evicted_clients") == 3, "a share of maxmemory")
+    assert "client.evicted" in server.log_text()
+
+
+def test_what_clients_hold_counts_and_writes_are_refused(server: AnabranchServer) -> None:
+    with login(server) as client:
+        used = number(client, "used_memory")
+        client.call("CONFIG", "SET", "maxmemory", used + 4 * MEGABYTE)
+        with login(server) as other:
+            for first in range(0, 20_000, 1000):
+                keys = [f"key:{number:06}" for number in range(first, first + 1000)]
+                assert other.call("WATCH", *keys) == ("+", b"OK"), "as in Redis"
+            assert client.call("XADD", "s", "*", "f", "v") == OOM
+            assert client.call("CLIENT", "SETNAME", "me") == ("+", b"OK"), "as in Redis"
+            assert other.call("UNWATCH") == ("+", b"OK")
+            assert client.call("XADD", "s", "*", "f", "v")[0] == "$"
+    assert not mistakes(server)

@@ -78,7 +78,6 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
         [
             ("maxmemory-samples", Integer(1, 64), "5", ""),
             ("maxmemory-eviction-tenacity", _PERCENT, "10", ""),
-            ("maxmemory-clients", Memory(percent=True), "0", ""),
             ("lfu-log-factor", _NUMBER, "10", ""),
             ("lfu-decay-time", _NUMBER, "1", ""),
             ("lazyfree-lazy-eviction", _SWITCH, "no", ""),

@@ -290,6 +290,11 @@ class Settings(RegionSettings, HttpSettings):
         Memory(), "0", group="clients",
         sentence="Refuse commands that add data while data and buffers hold more; 0 is no limit.",
     )
+    maxmemory_clients: int = row(
+        Memory(percent=True), "0", group="clients",
+        sentence="Close the clients that hold most while all together hold more; a percentage is "
+        "one of maxmemory; 0 is no limit.",
+    )
     maxmemory_policy: str = row(
         Choice("volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "volatile-lrm",
         "allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm", "noeviction"), "noeviction",

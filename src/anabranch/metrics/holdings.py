@@ -43,8 +43,8 @@ CLIENT_HOLDERS: Final = (
 
 HOLDERS: Final = (
     *CLIENT_HOLDERS,
-    *("strangers", "users", "logs", "scripts", "lua", "deadlines", "tombstones"),
-    *("unwritten", "recent", "causal", "full-sync"),
+    *("handshakes", "users", "logs", "scripts", "lua", "settings", "deadlines"),
+    *("tombstones", "unwritten", "recent", "causal", "full-sync"),
 )
 """All of them, in the order of the table in the docs."""
 

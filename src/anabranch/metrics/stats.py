@@ -54,6 +54,7 @@ class Stats:
         self.net_output_bytes = 0
         self.used_memory_peak = 0  # the most that data and buffers ever held, in bytes
         self.rejected_connections = 0
+        self.evicted_clients = 0
         self.expired_keys = 0
         self.keyspace_hits = 0
         self.keyspace_misses = 0

@@ -196,7 +196,7 @@ class Exchange(RegionLocal):
         self._config.host = self._self().host
         self._config.join = [_address(text) for text in self._settings.join.split()]
         self._config.window_bytes = self._settings.gossip_window
-        self._log_index.keep_recent(self._settings.region_cache_bytes)
+        self._log_index.keep_recent(self.recent_max())
         self._config.max_clock_skew_ms = self._settings.max_clock_skew_ms
         self._config.digest_interval_ms = self._settings.digest_interval * 1000
         self._config.expire_after_ms = self._settings.region_expire_after * 1000

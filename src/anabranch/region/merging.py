@@ -30,6 +30,10 @@ __all__ = ["Merging"]
 PACKED_CHUNKS_MAX: Final = 4
 """Chunks of held tags of a replica ID packed in a slice: some milliseconds."""
 
+_MEASURED_MAX: Final = 1000
+_MEASURING_NS: Final = 1_000_000
+"""Values of a full sync that are measured at a time."""
+
 
 class Merging:
     """The only way by which other regions change this one; unused in a region alone."""
@@ -39,6 +43,7 @@ class Merging:
         self._region = region
         self._waking = waking
         self._joining: FullSyncJoin | None = None
+        self._incoming: Keyspace | None = None  # a full sync, until it is joined
 
     def apply(self, batches: Sequence[Batch]) -> None:
         """Apply the batches of units as one; everything in their context must be applied already.
@@ -82,12 +87,25 @@ class Merging:
         theirs = Keyspace(
             len(self._region.keyspace.databases), Replica(replica.own, replica.default_limits)
         )
-        for _ in load_snapshot(file, shown, theirs, FULL_SYNC_RECORD_BYTES_MAX):
-            self._region.tiering.relieve(theirs)
-            yield
-        yield from check_full_sync(theirs, shown)
-        yield from check_order(self._region.keyspace, theirs, shown)
+        self._incoming = theirs
+        try:
+            for _ in load_snapshot(file, shown, theirs, FULL_SYNC_RECORD_BYTES_MAX):
+                self._region.tiering.relieve(theirs)
+                yield
+            yield from check_full_sync(theirs, shown)
+            yield from check_order(self._region.keyspace, theirs, shown)
+        except BaseException:  # closed by its caller, too
+            self._incoming = None
+            raise
         return theirs
+
+    def incoming_bytes(self) -> int:
+        """The memory of a full sync that is being loaded, until the join begins."""
+        if self._incoming is None:
+            return 0
+        account = self._incoming.account
+        account.measure_changed(_MEASURED_MAX, self._region.clock.ticks_ns, _MEASURING_NS)
+        return account.used_bytes
 
     def join(
         self,
@@ -103,6 +121,7 @@ class Merging:
         the effects that follow from it. Do not use ``theirs`` afterwards. Keys may be left when
         this returns (:attr:`is_joining`); then ``on_end`` is called when all are joined.
         """
+        self._incoming = None
         self.settle()
         self._begin()
         self._region.effects.emit(kinds.JoinFullSync(name, partial))
@@ -134,6 +153,7 @@ class Merging:
 
         Both regions must have applied the same effects on the key. The rest is as in :meth:`join`.
         """
+        self._incoming = None
         self.settle()
         self._begin()
         self._region.effects.emit(kinds.TakeKey(db, key, name))

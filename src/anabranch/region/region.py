@@ -79,12 +79,16 @@ class Region(RegionState):
             blocked=self.waking,
             runner=self,
             scripts=Scripts(),
+            holdings=self.holdings,
         )
         self.context = Context(
             self.effects, settings, self.stats, clock, self.services, self.nobody
         )
-        self.holdings.measured = self._measured()
         self.merging = Merging(self, self.waking)
+        self.holdings.measured = {
+            **self._measured(),
+            "full-sync": self.merging.incoming_bytes,
+        }
         self._maintenance = Maintenance(self, self.waking, self.merging, self.sweep_later)
         self._next_session_id = 1
         self._before: list[Callable[[kinds.Effect], None]] = []  # snapshots in progress

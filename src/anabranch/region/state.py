@@ -101,13 +101,18 @@ class RegionState:
             "users": lambda: self.acl.used_bytes,
             "logs": lambda: self.slowlog.used_bytes + self.acl.log.used_bytes,
             "scripts": self._script_bytes,
+            "settings": self._setting_bytes,
             "deadlines": lambda: sum([each.deadlines.used_bytes for each in keyspace.databases]),
-            "tombstones": lambda: keyspace.tombstone_bytes if self.replica.is_regional else 0,
+            "tombstones": lambda: keyspace.tombstone_bytes,
         }
 
     def _script_bytes(self) -> int:
         libraries = self.keyspace.libraries.values()
         return self.services.scripts.used_bytes + sum([each.used_bytes for each in libraries])
+
+    def _setting_bytes(self) -> int:
+        """The memory of texts that CONFIG SET gave, of which some may have any length."""
+        return sum([len(value) for value in vars(self.settings).values() if type(value) is str])
 
     def _used_memory(self) -> int:
         """What data and everything else hold; ``maxmemory`` compares with this.

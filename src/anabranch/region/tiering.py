@@ -127,8 +127,10 @@ class Tiering:
         loading.account.measure_changed(_MEASURED_MAX, region.clock.ticks_ns, _MEASURING_NS)
 
         def used() -> int:
-            beside = 0 if loading is region.keyspace else loading.account.used_bytes
-            return region.dispatcher.used_memory() + beside
+            if loading is region.keyspace:
+                return region.dispatcher.used_memory()
+            counted = region.holdings.by_holder["full-sync"]  # some time ago
+            return region.dispatcher.used_memory() - counted + loading.account.used_bytes
 
         if 100 * used() <= BEGIN_PERCENT * maxmemory:
             return

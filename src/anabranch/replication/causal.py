@@ -11,11 +11,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
+from sys import getsizeof
+from typing import Final, NamedTuple
 
+from anabranch.keyspace.memory import scaled
+from anabranch.metrics.holdings import OBJECT_BYTES
 from anabranch.oplog.batch import Batch
 
 __all__ = ["CausalBuffer", "Held", "Missing"]
+
+_SAMPLES: Final = 10
+"""Batches, and parts of each, that are measured for an estimate of all."""
 
 
 class Held(NamedTuple):
@@ -51,6 +57,11 @@ class CausalBuffer:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory of all of them, estimated from some."""
+        return sum([scaled(queue, _held_bytes, _SAMPLES) for queue in self._held.values()])
 
     def add(self, held: Held) -> bool:
         """Keep a batch; false if it, or a part of it, is already here."""
@@ -226,6 +237,18 @@ class CausalBuffer:
         del queue[:count]
         if count and queue and queue[0].batch.first > self._run_end[replica_id]:
             self._follow(replica_id, 0)
+
+
+def _held_bytes(held: Held) -> int:
+    batch = held.batch
+    size = getsizeof(held) + getsizeof(batch) + getsizeof(batch.dependencies) + getsizeof(held.raw)
+    return size + len(batch) * OBJECT_BYTES + _nested_bytes(batch.effects)
+
+
+def _nested_bytes(value: object) -> int:
+    """The memory of a decoded value, estimated from some of its parts."""
+    size = getsizeof(value) + OBJECT_BYTES // 2
+    return size + (scaled(value, _nested_bytes, _SAMPLES) if isinstance(value, list) else 0)
 
 
 def _lacking(unit: list[Held], vector: Mapping[int, int]) -> Iterator[tuple[int, int]]:

@@ -7,6 +7,7 @@ in a file, joined when it is complete, and kept beside the log until a snapshot 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, Protocol
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from anabranch.region.region import Region
 
 __all__ = ["Journal", "RegionLocal", "joined_at"]
+
+RECENT_SHARE: Final = 16
+"""The part of maxmemory that batches kept for other regions may take; the log has them, too."""
 
 STAGING: Final = "arriving.state"
 FULL_SYNC_PREFIX: Final = "joined-"
@@ -104,18 +108,18 @@ class RegionLocal:
         self._loaded: Keyspace | None = None  # the staging file
         self._damages: set[str] = set()
 
-    def _loaded_bytes(self) -> int:
-        """What a full sync takes that was read and is not joined yet."""
-        return 0 if self._loaded is None else self._loaded.account.used_bytes
+    def recent_max(self) -> int:
+        """How many bytes of the newest batches may stay in memory: a part of maxmemory at most."""
+        settings = self._region.settings
+        share = settings.maxmemory // RECENT_SHARE if settings.maxmemory else sys.maxsize
+        return min(settings.region_cache_bytes, share)
 
     def open_log(self, storage: Storage, log: OpLog) -> None:
         """Start after recovery, when the log can be written. Raises :class:`OSError`."""
         self._storage = storage
-        self._log_index = LogIndex(storage, recent_bytes=self._region.settings.region_cache_bytes)
+        self._log_index = LogIndex(storage, recent_bytes=self.recent_max())
         self._log_index.on_damage = self._damaged
-        measured = self._region.holdings.measured
-        measured["recent"] = lambda: self._log_index.used_bytes
-        measured["full-sync"] = self._loaded_bytes
+        self._region.holdings.measured["recent"] = lambda: self._log_index.used_bytes
         self._log_index.scan(log.segments, self.replica.vector)
         log.needed_from = self._needed_from
         with suppress(FileNotFoundError):

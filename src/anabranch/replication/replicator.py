@@ -357,8 +357,8 @@ class Replicator:
         return inquiry
 
     def waiting_bytes(self) -> int:
-        """Bytes of waiting batches; once decoded, each takes two or three times as much."""
-        return 3 * sum(self._receiver.buffer.bytes_of.values())
+        """The memory of waiting batches."""
+        return self._receiver.buffer.used_bytes
 
     @property
     def entry(self) -> str:

@@ -22,11 +22,11 @@ from anabranch.errors import AnabranchError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.node.node import Node
 from anabranch.server import process
-from anabranch.server.admission import Admission
+from anabranch.server.admission import Admission, Kind
 from anabranch.server.block_file import DiskBlockFile
 from anabranch.server.clients import Clients
 from anabranch.server.clock import RealClock
-from anabranch.server.connection import ClientConnection
+from anabranch.server.connection import TLS_BYTES, ClientConnection
 from anabranch.server.disk import DataDirectory, Directory
 from anabranch.server.driver import LoopDriver
 from anabranch.server.heap import Heap
@@ -100,6 +100,8 @@ class Server:
         self.heap = Heap()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
+        held = self.admission.held
+        self.region.holdings.measured["handshakes"] = lambda: held[Kind.HANDSHAKE] * TLS_BYTES
         self.region.holdings.measured["lua"] = self.host.machine_bytes
         self.region.holdings.measured["unwritten"] = self.durability.unwritten_bytes
         self.block_file: DiskBlockFile | None = None
@@ -237,6 +239,7 @@ class Server:
         region = self.region
         self.clients.measure_output()
         region.holdings.measure()
+        self.clients.evict()
         if region.dispatcher.is_over_maxmemory() and not region.scheduler.is_exclusive:
             self.host.collect_script_garbage()
         stats = region.stats

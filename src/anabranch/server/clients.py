@@ -46,6 +46,10 @@ class Connection(Protocol):
     session: Session
     transport: asyncio.Transport
 
+    @property
+    def held_bytes(self) -> int:
+        """All that the server holds for this client."""
+
     def close(self) -> None:
         """Close once the outbox is written."""
 
@@ -216,6 +220,30 @@ class Clients:
             if connection in self.connections:
                 connection.measure_output()
         del self._to_measure[-OUTPUTS_PER_LOOK:]
+
+    def evict(self) -> None:
+        """Close the clients that hold most, while all of them hold more than maxmemory-clients."""
+        limit = self.settings.maxmemory_clients
+        if limit < 0:
+            limit = self.settings.maxmemory * -limit // 100
+        region = self._node.region
+        excess = region.holdings.client_bytes - limit
+        if not limit or excess <= 0:
+            return
+        allowed = [each for each in self.connections if not each.session.no_evict]
+        for connection in sorted(allowed, key=lambda each: each.held_bytes, reverse=True):
+            emit_sparingly(
+                "warning",
+                "client.evicted",
+                client=connection.session.id,
+                address=connection.session.address,
+                held_bytes=connection.held_bytes,
+            )
+            region.stats.evicted_clients += 1
+            connection.transport.abort()
+            excess -= connection.held_bytes
+            if excess <= 0:
+                break
 
     def output_limit_exceeded(self, connection: Connection) -> bool:
         """Whether a client that does not read must be closed (it is logged here)."""

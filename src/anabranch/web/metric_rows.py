@@ -57,7 +57,7 @@ METRICS: Final = [
         keyspace_hits_total lookups that found a key
         keyspace_misses_total lookups that found none
         slowlog_length entries of the slow log
-        memory_used_vm_eval_bytes what scripts and functions hold in Lua; a part of memory_used_bytes
+        memory_used_vm_eval_bytes what Lua holds for scripts; a part of memory_used_bytes
         memory_used_scripts_eval_bytes texts of the scripts in the cache
         number_of_cached_scripts scripts in the cache
         number_of_functions functions

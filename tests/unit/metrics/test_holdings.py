@@ -11,7 +11,7 @@ from anabranch.metrics.holdings import Holdings
 def test_what_does_not_report_changes_is_measured() -> None:
     holdings = Holdings()
     log = SimpleNamespace(size=5)
-    holdings.measured = {"log": lambda: log.size, "batches": lambda: 7}
+    holdings.measured = {"unwritten": lambda: log.size, "causal": lambda: 7}
     assert holdings.used_bytes == 0
     for size in (5, 1 << 30, 0):
         log.size = size

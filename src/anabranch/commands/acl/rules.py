@@ -268,6 +268,10 @@ class AclRegistry:
             if name in loaded:
                 problems.append(f"WARNING: Duplicate user '{_shown(name)}' found on line {number}.")
                 continue
+            known = self.users.get(name)
+            if known is not None and known.text() == line:  # two of each would take twice as much
+                loaded[name] = known
+                continue
             loaded[name] = self._new(name)
             try:
                 loaded[name] = loaded[name].changed(words[2:], all_channels=self.all_channels)

@@ -289,7 +289,7 @@ class Context:
     def count_memory(self) -> None:
         """Measure changed values, before a command shows the memory in use."""
         self.keyspace.account.measure_changed(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
-        self.session.holdings.measure()
+        self.server.holdings.measure()
 
     def long_reply(self, args: list[bytes], values: list[Any]) -> bytes | None:
         """The reply for an array of any length; a command returns it, None included.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
     from anabranch.commands.scripting.store import Scripts
     from anabranch.keyspace.waiter import Waiter
+    from anabranch.metrics.holdings import Holdings
     from anabranch.metrics.latency import LatencyMonitor
     from anabranch.metrics.rates import Rates
     from anabranch.metrics.slowlog import SlowLog
@@ -77,5 +78,7 @@ class Services(Struct):
     runner: Runner
     scripts: Scripts
     """The scripts that EVALSHA finds."""
+    holdings: Holdings
+    """What is held beside keys and values."""
     active_expire: bool = True
     """Whether keys past their deadline are looked for (DEBUG SET-ACTIVE-EXPIRE)."""

@@ -239,7 +239,7 @@ def _stats(ctx: Context, _facts: _Facts) -> _Lines:
         ("total_eviction_exceeded_time", 0),
         ("current_eviction_exceeded_time", 0),
         ("evicted_keys", 0),
-        ("evicted_clients", 0),
+        ("evicted_clients", stats.evicted_clients),
         ("keyspace_hits", stats.keyspace_hits),
         ("keyspace_misses", stats.keyspace_misses),
         ("pubsub_channels", len(ctx.server.channels.channels)),

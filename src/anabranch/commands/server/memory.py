@@ -63,8 +63,8 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
         ("functions.caches", 0),
         ("streams.opened", ctx.keyspace.block_cache.held),
     ]
-    held = ctx.session.holdings.rows()
-    pairs += [(f"held.{holder}", size) for holder, size in held.items()]
+    held = ctx.server.holdings.rows()
+    pairs += [(f"overhead.{holder}", size) for holder, size in held.items()]
     for database in ctx.keyspace.databases:
         if database.values:
             tables = Map(
