@@ -166,3 +166,15 @@ def test_what_clients_hold_counts_and_writes_are_refused(server: AnabranchServer
             assert other.call("UNWATCH") == ("+", b"OK")
             assert client.call("XADD", "s", "*", "f", "v")[0] == "$"
     assert not mistakes(server)
+
+
+def test_garbage_of_scripts_does_not_stay_in_the_way(server: AnabranchServer) -> None:
+    """No script runs at the limit, so Lua would not collect it by itself."""
+    with login(server) as client:
+        client.call("EVAL", "return 1", 0)
+        limit = number(client, "used_memory") + 4 * MEGABYTE
+        script = "local all = {} for at = 1, 200000 do all[at] = 'text ' .. at end return #all"
+        assert client.call("EVAL", script, 0) == (":", 200_000)
+        assert number(client, "used_memory_lua") > 8 * MEGABYTE
+        assert client.call("CONFIG", "SET", "maxmemory", limit) == ("+", b"OK")
+        wait_until(lambda: client.call("XADD", "s", "*", "f", "v")[0] == "$", "it is collected")

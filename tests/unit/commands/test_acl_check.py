@@ -251,3 +251,26 @@ def test_a_refused_command_spoils_the_transaction() -> None:
     assert case.alice("XLEN s") == b"QUEUED"
     assert case.alice("XADD s * f v") == no_command("xadd")
     assert case.alice("EXEC").startswith("EXECABORT")
+
+
+def test_the_log_cuts_names() -> None:
+    harness = Harness()
+    harness.raw("ACL", "SETUSER", "u" * 1000, "on", "nopass", "+@all", "~a", "-acl")
+    other = harness.connect()
+    harness.raw("CLIENT", "SETNAME", "n" * 100_000, session=other)
+    harness.raw("AUTH", "u" * 1000, "x", session=other)
+    harness.raw("GET", "k" * 100_000, session=other)
+    harness.raw("AUTH", "w" * 100_000, "x", session=other)
+    login, denied = harness.do("ACL", "LOG")
+    rows = [dict(zip(each[::2], each[1::2], strict=True)) for each in (login, denied)]
+    assert rows[0][b"username"] == b"w" * 128 + b"... (99872 more bytes)"
+    assert rows[1][b"object"] == b"k" * 128 + b"... (99872 more bytes)"
+    assert all(len(row[b"client-info"]) < 1500 for row in rows)
+    assert b" name=" + b"n" * 128 + b" age=" in rows[1][b"client-info"]
+    assert harness.region.acl.log.used_bytes < 5000
+
+
+def test_codes_of_errors_are_cut() -> None:
+    stats = Harness().region.stats
+    stats.count_error(b"E" * 100_000 + b" text")
+    assert list(stats.errors) == ["E" * 128]
