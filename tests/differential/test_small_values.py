@@ -214,3 +214,53 @@ def test_the_table_says_the_same_of_them(servers: list[AnabranchServer | RedisSe
         assert set(ours[6][1]) == set(theirs[6][1]), name
         if name != "SET":  # versions after 7.0 describe it otherwise
             assert ours[8] == theirs[8], name
+
+
+MADE_BY: list[tuple[str, ...]] = [
+    *(("SET", "e", "5"), ("SET", "e", "-9223372036854775808"), ("SET", "e", "9223372036854775808")),
+    *(("SET", "e", "05"), ("SET", "e", ""), ("SET", "e", "x" * 44), ("SET", "e", "x" * 45)),
+    *(("SET", "e", "x" * 5000), ("APPEND", "e", "5"), ("APPEND", "e", ""), ("SETRANGE", "e", 0, 5)),
+    *(("SETRANGE", "e", 3, "x"), ("SETRANGE", "e", 5000, "x"), ("SETRANGE", "e", 3, "")),
+    *(("INCR", "e"), ("INCRBYFLOAT", "e", 1), ("INCRBYFLOAT", "e", "0.5"), ("GETSET", "e", "7")),
+    *(("MSET", "e", "7", "f", "x"), ("SETNX", "e", "7"), ("SETEX", "e", "100", "7"), ("GET", "e")),
+]
+CHANGED_BY: list[tuple[str, ...]] = [
+    *(("SET", "e", "6"), ("SET", "e", "x"), ("GETSET", "e", "8"), ("GETSET", "e", "y" * 45)),
+    *(("APPEND", "e", ""), ("APPEND", "e", "1"), ("APPEND", "e", "z" * 5000), ("GETEX", "e")),
+    *(("SETRANGE", "e", 0, "1"), ("SETRANGE", "e", 1, "y"), ("SETRANGE", "e", 1, "")),
+    *(("SETRANGE", "e", 5000, "z"), ("INCR", "e"), ("DECRBY", "e", 3), ("INCRBYFLOAT", "e", "1")),
+    *(("INCRBYFLOAT", "e", "0.25"), ("COPY", "e", "g"), ("RENAME", "e", "g"), ("PERSIST", "e")),
+    *(("DUMP and RESTORE",), ("SET", "e", "7", "KEEPTTL"), ("MSET", "e", "1")),
+]
+
+
+def restored(client: RespClient) -> list[Reply]:
+    """What a RESTORE of a DUMP answers."""
+    kind, payload = client.call("DUMP", "e")
+    return [] if payload is None else [client.call("RESTORE", "e", 0, payload, "REPLACE")]
+
+
+def test_strings_have_the_same_encodings(servers: list[AnabranchServer | RedisServer]) -> None:
+    """All that makes a string, with each two of what changes it."""
+    seen = []
+    for server in servers:
+        with server.client() as client:
+            answers: list[tuple[Any, ...]] = []
+            for made in MADE_BY:
+                for first in CHANGED_BY:
+                    for second in CHANGED_BY:
+                        client.call("DEL", "e", "f", "g")
+                        replies = [client.call(*made)]
+                        for each in (first, second):
+                            if each[0].startswith("DUMP"):
+                                replies += restored(client)
+                            else:
+                                replies.append(client.call(*each))
+                        for key in ("e", "g"):
+                            replies += client.pipeline(
+                                [("OBJECT", "ENCODING", key), ("GET", key), ("STRLEN", key)]
+                            )
+                        answers.append((made, first, second, replies))
+            seen.append(answers)
+    for ours, theirs in zip(*seen, strict=True):
+        assert ours == theirs

@@ -128,7 +128,7 @@ def copy_value(value: Value) -> Value:
     if isinstance(value, Stream):
         return value.copy()
     if isinstance(value, StringValue):
-        return StringValue(value.data)
+        return StringValue(value.data, value.form)
     if isinstance(value, ListValue):
         return ListValue(value.items)
     return SetValue(value.members)

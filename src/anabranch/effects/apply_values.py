@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.effects import kinds
 from anabranch.effects.apply_keys import bind
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.values import ListValue, SetValue, StringValue
+from anabranch.keyspace.values import PLAIN, RAW, TEXT, ListValue, SetValue, StringValue
 
 __all__ = [
     "add_members",
@@ -24,7 +24,9 @@ def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
     """See :class:`kinds.SetString`."""
     deadlines = keyspace.databases[effect.db].deadlines
     deadline = deadlines.get(effect.key) if effect.keeps_deadline else None
-    bind(keyspace, effect.db, effect.key, StringValue(effect.data), deadline)
+    # Redis looks for an integer in every new string, but not in the sum of INCRBYFLOAT.
+    form = TEXT if effect.event == "incrbyfloat" else PLAIN
+    bind(keyspace, effect.db, effect.key, StringValue(effect.data, form), deadline)
 
 
 def set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> None:
@@ -38,11 +40,15 @@ def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:
     """See :class:`kinds.Overwrite`."""
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key)
-    assert value is None or isinstance(value, StringValue)
-    old = b"" if value is None else value.data
-    at, end = effect.at, effect.at + len(effect.data)
-    data = old[:at].ljust(at, b"\0") + effect.data + old[end:]
-    bind(keyspace, effect.db, effect.key, StringValue(data), database.deadlines.get(effect.key))
+    if value is None:
+        data = effect.data.rjust(effect.at + len(effect.data), b"\0")
+        value = StringValue(data, PLAIN if effect.event == "append" else RAW)
+        bind(keyspace, effect.db, effect.key, value, None)
+        return
+    assert isinstance(value, StringValue)
+    value.overwrite(effect.at, effect.data)
+    _count_anew(keyspace, value)
+    database.changed(effect.key)
 
 
 def push(keyspace: Keyspace, effect: kinds.Push) -> None:
@@ -130,7 +136,7 @@ def _list(keyspace: Keyspace, db: int, key: bytes) -> ListValue:
     return value
 
 
-def _count_anew(keyspace: Keyspace, value: ListValue | SetValue) -> None:
+def _count_anew(keyspace: Keyspace, value: StringValue | ListValue | SetValue) -> None:
     if not value.is_due:
         keyspace.account.changed(value)
 

@@ -56,7 +56,7 @@ def value_bytes(value: Value, samples: int = 5) -> int:
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)
     if isinstance(value, StringValue):
-        return size + getsizeof(value.data)
+        return size + value.content_bytes
     if isinstance(value, ListValue):
         return size + getsizeof(value.items) + scaled(value.items, getsizeof, samples)
     order = 0 if value.order is None else value.order.size_bytes

@@ -4,29 +4,87 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import ClassVar
+from io import BytesIO
+from sys import getsizeof
+from typing import ClassVar, Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.keyspace.draw_order import DrawOrder
 from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
-__all__ = ["ListValue", "SetValue", "StringValue", "Value", "string_values"]
+__all__ = [
+    "PLAIN",
+    "RAW",
+    "TEXT",
+    "ListValue",
+    "SetValue",
+    "StringValue",
+    "Value",
+    "string_values",
+]
+
+
+PLAIN: Final = 0
+TEXT: Final = 1
+RAW: Final = 2
+
+_GROWS_FROM_BYTES: Final = 4096
+"""A shorter string is made anew when it is overwritten: that takes less memory than a buffer."""
 
 
 @mypyc_attr(acyclic=True)
 class StringValue:
-    """A binary-safe string."""
+    """A binary-safe string.
 
-    __slots__ = ("accessed_ms", "counted_bytes", "data", "is_due")
+    A long one is overwritten in place. ``BytesIO`` does that without a copy, unless somebody has
+    the present ``data``: then it copies before it writes, so what somebody has never changes.
+    """
+
+    __slots__ = ("_buffer", "_data", "accessed_ms", "counted_bytes", "form", "is_due")
     type_name: ClassVar = b"string"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    def __init__(self, data: bytes, form: int = PLAIN) -> None:
+        self._data = data
+        self._buffer: BytesIO | None = None  # has the contents instead, once it was overwritten
+        self.form = form
+        """What Redis would keep: an ``int`` if possible (PLAIN), a text, a raw string.
+
+        Short texts are ``embstr``. Only OBJECT ENCODING shows it.
+        """
         self.accessed_ms = 0
         self.counted_bytes = -1  # see accounting.py
         self.is_due = False
+
+    @property
+    def data(self) -> bytes:
+        """The contents. Keep them no longer than needed: a change copies them meanwhile."""
+        return self._data if self._buffer is None else self._buffer.getvalue()
+
+    @property
+    def size(self) -> int:
+        """How many bytes the string has."""
+        return len(self._data) if self._buffer is None else self._buffer.seek(0, 2)
+
+    @property
+    def content_bytes(self) -> int:
+        """The memory of the contents."""
+        return getsizeof(self._data) if self._buffer is None else getsizeof(self._buffer)
+
+    def overwrite(self, at: int, data: bytes) -> None:
+        """Replace bytes from a position on; zeros fill a gap before it."""
+        self.form = RAW
+        buffer = self._buffer
+        if buffer is None:
+            end = at + len(data)
+            if max(len(self._data), end) < _GROWS_FROM_BYTES:
+                self._data = self._data[:at].ljust(at, b"\0") + data + self._data[end:]
+                return
+            buffer = self._buffer = BytesIO(self._data)
+            self._data = b""  # the buffer must be the only one that has it
+        buffer.seek(at)
+        buffer.write(data)
 
 
 @mypyc_attr(acyclic=True)

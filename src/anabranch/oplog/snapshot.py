@@ -98,8 +98,8 @@ _SENSELESS: Final = (
 
 _UNTOUCHED: Final = frozenset({
     kinds.Copy, kinds.CreateStream, kinds.Delete, kinds.DeleteKeys, kinds.DropLibrary,
-    kinds.DropUser, kinds.Expire, kinds.Flush, kinds.Overwrite, kinds.Restore, kinds.SetLibrary,
-    kinds.SetString, kinds.SetStrings, kinds.SetUser,
+    kinds.DropUser, kinds.Expire, kinds.Flush, kinds.Restore, kinds.SetLibrary, kinds.SetString,
+    kinds.SetStrings, kinds.SetUser,
 })  # fmt: skip
 """Effects that only bind and unbind keys: the values stay as they are."""
 

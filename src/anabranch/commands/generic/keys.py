@@ -13,7 +13,7 @@ from anabranch.commands.request.arguments import int32, integer_or_none
 from anabranch.effects import kinds
 from anabranch.effects.prepare import rewriting
 from anabranch.errors import CommandError
-from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.keyspace.values import PLAIN, RAW, ListValue, SetValue, StringValue, Value
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
 from anabranch.scheduling import Steps
 
@@ -237,9 +237,10 @@ def _inspected(ctx: Context, key: bytes) -> Value | None:
 def _encoding(value: Value) -> bytes:
     """The name of the encoding that Redis would use for such a value."""
     if isinstance(value, StringValue):
-        if integer_or_none(value.data) is not None:
-            return b"int"
-        return b"embstr" if len(value.data) <= _EMBEDDED_MAX else b"raw"
+        if value.form == RAW or value.size > _EMBEDDED_MAX:
+            return b"raw"
+        is_integer = value.form == PLAIN and integer_or_none(value.data) is not None
+        return b"int" if is_integer else b"embstr"
     if isinstance(value, ListValue):
         size = sum(map(len, value.items))
         return b"listpack" if size < _PACKED_LIST_BYTES_MAX else b"quicklist"

@@ -217,7 +217,7 @@ def msetnx(ctx: Context, args: list[bytes]) -> bytes:
 def strlen(ctx: Context, args: list[bytes]) -> bytes:
     """How many bytes a string has."""
     value = read_as(ctx, args[1], StringValue)
-    return ZERO if value is None else integer(len(value.data))
+    return ZERO if value is None else integer(value.size)
 
 
 def _overwrite(ctx: Context, key: bytes, size: int, at: int, data: bytes, event: str) -> bytes:
@@ -233,7 +233,7 @@ def _overwrite(ctx: Context, key: bytes, size: int, at: int, data: bytes, event:
 def append(ctx: Context, args: list[bytes]) -> bytes:
     """Append bytes to a string; returns its length."""
     value = write_as(ctx, args[1], StringValue)
-    size = 0 if value is None else len(value.data)
+    size = 0 if value is None else value.size
     return _overwrite(ctx, args[1], size, size, args[2], "append")
 
 
@@ -257,7 +257,7 @@ def setrange(ctx: Context, args: list[bytes]) -> bytes:
     if at < 0:
         raise CommandError("ERR offset is out of range")
     value = peek_as(ctx.lookup(args[1]), StringValue)
-    size = 0 if value is None else len(value.data)
+    size = 0 if value is None else value.size
     if not args[3]:
         return integer(size)
     return _overwrite(ctx, args[1], size, at, args[3], "setrange")
