@@ -236,7 +236,7 @@ CHANGED_BY: list[tuple[str, ...]] = [
 
 def restored(client: RespClient) -> list[Reply]:
     """What a RESTORE of a DUMP answers."""
-    kind, payload = client.call("DUMP", "e")
+    payload = client.call("DUMP", "e")[1]
     return [] if payload is None else [client.call("RESTORE", "e", 0, payload, "REPLACE")]
 
 

@@ -322,9 +322,9 @@ def changed_batch(rng: random.Random, raw: bytes) -> bytes:
         body = squeezed(rng, body)
         header["flags"] |= COMPRESSED
     if rng.random() < 0.1 and not header["flags"] & COMPRESSED:
-        packed, body = pack(body, Compressor())
+        packed, [body] = pack([body], Compressor())
         header["flags"] |= packed
-    return batch_of(body, **header)
+    return batch_of([body], **header)
 
 
 def _numbers_in(body: bytes, otherwise: int) -> int:

@@ -70,6 +70,7 @@ __all__ = [
     "batch_of",
     "batch_size",
     "body_of",
+    "body_parts",
     "decode_batch",
     "effects_in",
     "encode_batch",
@@ -106,6 +107,10 @@ _HIGHEST_OF_64: Final = 1 << 63
 _SHORT_MAX: Final = (1 << 62) - 1  # in machine code greater numbers are objects
 _CHECKSUM: Final = struct.Struct("<Q")
 _BEGINNING: Final = MAGIC + bytes([BATCH_VERSION])
+_SHORT_ARRAY_MAX: Final = 15
+"""The greatest length of an array whose header has one byte."""
+_LONG_FIELD_BYTES: Final = 1 << 20
+"""A longer field of an effect is not copied into the body, but is a part of it."""
 _LARGE_BYTES: Final = 4096
 """From this size on copying a body costs more than a second call of the hash function."""
 _CHECKSUM_AT: Final = _HEADER.size
@@ -217,7 +222,7 @@ def encode_batch(
 ) -> bytes:
     """Encode effects as a batch; all of them are local, or none, as ``flags`` says."""
     listed = list(effects)
-    packed, body = pack(body_of(listed, dependencies), compressor)
+    packed, body = pack(body_parts(listed, dependencies), compressor)
     return batch_of(
         body,
         region=region,
@@ -234,8 +239,35 @@ def body_of(effects: list[kinds.Effect], dependencies: Sequence[int]) -> bytes:
     return _encode((dependencies, plain_effects(effects)))
 
 
+def body_parts(effects: list[kinds.Effect], dependencies: Sequence[int]) -> list[bytes]:
+    """The same in parts: a long field of a lonely effect is a part, so that it is not copied."""
+    arrays = plain_effects(effects)
+    if len(arrays) == 1:
+        array = arrays[0]
+        for field in array:
+            if type(field) is bytes and len(field) > _LONG_FIELD_BYTES:
+                return _parts_of(array, dependencies)
+    return [_encode((dependencies, arrays))]
+
+
+def _parts_of(array: list[Any], dependencies: Sequence[int]) -> list[bytes]:
+    """The body with one effect; msgpack's headers of arrays and long bytes are written here."""
+    assert len(array) <= _SHORT_ARRAY_MAX
+    parts: list[bytes] = []
+    begin = b"\x92" + _encode(dependencies) + b"\x91" + bytes([0x90 | len(array)])
+    for field in array:
+        if type(field) is bytes and len(field) > _LONG_FIELD_BYTES:
+            parts.append(begin + b"\xc6" + len(field).to_bytes(4, "big"))
+            parts.append(field)
+            begin = b""
+        else:
+            begin += _encode(field)
+    parts.append(begin)
+    return parts
+
+
 def batch_of(
-    body: bytes,
+    body: list[bytes],
     *,
     region: int,
     epoch: int,
@@ -244,22 +276,24 @@ def batch_of(
     wall_ms: int,
     flags: int,
 ) -> bytes:
-    """The batch with a packed body; its effects take ``count`` numbers."""
+    """The batch with the parts of a packed body; its effects take ``count`` numbers."""
     return _sealed(flags, region, epoch, first, count, wall_ms, body)
 
 
-def pack(body: bytes, compressor: Compressor | None) -> tuple[int, bytes]:
-    """Compress a body if that makes it shorter; returns the flags, and the bytes for the batch."""
-    if compressor is not None and (smaller := compressor.shorter(body)) is not None:
-        return COMPRESSED, smaller
+def pack(body: list[bytes], compressor: Compressor | None) -> tuple[int, list[bytes]]:
+    """Compress a body if that makes it shorter; returns the flags, and the parts for the batch."""
+    if compressor is not None and (smaller := compressor.shorter_in_parts(body)) is not None:
+        return COMPRESSED, [smaller]
     return 0, body
 
 
 def _sealed(
-    flags: int, region: int, epoch: int, first: int, count: int, wall_ms: int, body: bytes
+    flags: int, region: int, epoch: int, first: int, count: int, wall_ms: int, body: list[bytes]
 ) -> bytes:
     # Machine code writes the fields of _HEADER and _CHECKSUM without making objects.
-    size = len(body)
+    size = 0
+    for part in body:
+        size += len(part)
     writer = BytesWriter()
     writer.write(_BEGINNING)
     writer.append(flags)
@@ -271,13 +305,16 @@ def _sealed(
     write_i32_le(writer, size - ((size & _HIGHEST_OF_32) << 1))
     header = writer.getvalue()
     if size < _LARGE_BYTES:
-        digest = xxh3_64_digest(header + body)
+        digest = xxh3_64_digest(header + body[0])  # only a long one has several parts
     else:
         state = xxh3_64(header)
-        state.update(body)
+        for part in body:
+            state.update(part)
         digest = state.digest()
     write_i64_le(writer, read_i64_be(digest, 0))
-    return writer.getvalue() + body
+    if len(body) == 1:
+        return writer.getvalue() + body[0]
+    return b"".join([writer.getvalue(), *body])
 
 
 def _signed(number: int) -> int:
@@ -294,7 +331,7 @@ def wire_form(data: bytes) -> bytes:
     if flags == wanted:
         return data
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
-    return _sealed(wanted, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
+    return _sealed(wanted, region, epoch, first, count, wall_ms, [data[HEADER_BYTES:]])
 
 
 def kept_form(data: bytes) -> bytes:
@@ -304,7 +341,7 @@ def kept_form(data: bytes) -> bytes:
         return data
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
     flags |= UNIT_CONTINUES
-    return _sealed(flags, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
+    return _sealed(flags, region, epoch, first, count, wall_ms, [data[HEADER_BYTES:]])
 
 
 def fingerprint(data: bytes) -> bytes:

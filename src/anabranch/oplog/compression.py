@@ -31,6 +31,12 @@ _SHORT_BYTES: Final = 4096
 
 _SHORT_LEVEL: Final = -1
 
+_LONG_BYTES: Final = 1 << 20
+"""Of a longer body some samples are compressed first, because nothing else runs meanwhile."""
+
+_SAMPLES: Final = 16
+_SAMPLE_BYTES: Final = 8 * 1024
+
 CompressionError = zstandard.ZstdError
 """The bytes were not made by a :class:`Compressor`."""
 
@@ -55,11 +61,35 @@ class Compressor:
             if self._compressor is None:
                 self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
             compressor = self._compressor
+        if len(body) > _LONG_BYTES and not self._may_shrink(body):
+            return None
         try:
             smaller: bytes = compressor.compress(body)
         except zstandard.ZstdError as problem:  # only a lack of memory can cause it
             raise MemoryError(str(problem)) from None
         return smaller if len(smaller) < len(body) else None
+
+    def shorter_in_parts(self, body: list[bytes]) -> bytes | None:
+        """The same for a body in parts, which are not joined."""
+        if len(body) == 1:
+            return self.shorter(body[0])
+        size = sum(map(len, body))
+        if not any(self._may_shrink(part) for part in body if len(part) > _LONG_BYTES):
+            return None
+        try:
+            stream = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=size)
+            parts = [stream.compress(part) for part in body]
+            parts.append(stream.flush())
+        except zstandard.ZstdError as problem:
+            raise MemoryError(str(problem)) from None
+        smaller = b"".join(parts)
+        return smaller if len(smaller) < size else None
+
+    def _may_shrink(self, body: bytes) -> bool:
+        """Whether any of some samples, evenly spread over the body, becomes shorter."""
+        step = (len(body) - _SAMPLE_BYTES) // (_SAMPLES - 1)
+        lows = range(0, step * _SAMPLES, step)
+        return any(self.shorter(body[low : low + _SAMPLE_BYTES]) is not None for low in lows)
 
 
 def expanded_bytes(smaller: bytes) -> int:

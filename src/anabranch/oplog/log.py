@@ -320,8 +320,11 @@ class OpLog:
 def _pieces(data: Sequence[bytes]) -> Iterator[bytes]:
     """The same bytes in pieces of moderate size: new memory for megabytes takes milliseconds."""
     low = size = 0
-    for high, each in enumerate(data, 1):
+    for at, each in enumerate(data):
+        if len(each) >= _PIECE_BYTES and low < at:  # it is not copied
+            yield b"".join(data[low:at])
+            low, size = at, 0
         size += len(each)
-        if size >= _PIECE_BYTES or high == len(data):
-            yield b"".join(data[low:high])
-            low, size = high, 0
+        if size >= _PIECE_BYTES or at + 1 == len(data):
+            yield b"".join(data[low : at + 1])
+            low, size = at + 1, 0

@@ -8,7 +8,15 @@ from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.keyspace.replica import Replica, epoch_of
-from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, batch_of, body_of, pack
+from anabranch.oplog.batch import (
+    CONTINUES,
+    LOCAL,
+    UNIT_CONTINUES,
+    batch_of,
+    body_of,
+    body_parts,
+    pack,
+)
 from anabranch.oplog.compression import Compressor
 
 __all__ = ["Turn"]
@@ -59,7 +67,8 @@ class Turn:
         It contains the context of now. The other batches of its turn contain the rest.
         """
         body = body_of([effect], self._dependencies())
-        effect.encoded = pack(body, self._compressor if compress else None)
+        flags, packed = pack([body], self._compressor if compress else None)
+        effect.encoded = flags, packed[0]
 
     def drain(self, wall_ms: int, *, compress: bool = True) -> bytes:
         """The bytes of the batches of the turn; the next turn begins empty."""
@@ -116,10 +125,10 @@ class _Part:
 
     __slots__ = ("body", "count", "flags")
 
-    def __init__(self, flags: int, body: bytes, count: int) -> None:
+    def __init__(self, flags: int, body: list[bytes], count: int) -> None:
         self.flags = flags
         self.body = body
-        """The packed body."""
+        """The parts of the packed body."""
         self.count = count
         """The count of numbers that its effects take."""
 
@@ -160,14 +169,15 @@ def _add_parts(
     """Make a batch of effects; if it would be too long, they are halved until it fits."""
     first = effects[0]
     is_local = first.local
-    packed = _encoded(first)
-    if packed is None:
-        body = body_of(effects, () if is_local else dependencies)
-        if len(body) > BATCH_BYTES_MAX and len(effects) > 1:
+    encoded = _encoded(first)
+    if encoded is None:
+        body = body_parts(effects, () if is_local else dependencies)
+        if len(effects) > 1 and sum(map(len, body)) > BATCH_BYTES_MAX:
             middle = len(effects) // 2
             _add_parts(parts, effects[:middle], dependencies, compressor)
             _add_parts(parts, effects[middle:], dependencies, compressor)
             return
-        packed = pack(body, compressor)
-    flags, body = packed
+        flags, body = pack(body, compressor)
+    else:
+        flags, body = encoded[0], [encoded[1]]
     parts.append(_Part(flags | LOCAL if is_local else flags, body, total_numbers(effects)))

@@ -17,6 +17,7 @@ for the caller to send before closing.
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 import hiredis
@@ -258,7 +259,18 @@ def _encoded_size(requests: list[list[bytes]]) -> int:
 class CarefulParser:
     """Every rule of Redis's request parser, in Python."""
 
-    __slots__ = ("_args", "_buffer", "_bulk", "_held", "_missing", "_scanned", "error", "limits")
+    __slots__ = (
+        "_args",
+        "_buffer",
+        "_bulk",
+        "_held",
+        "_large",
+        "_large_bytes",
+        "_missing",
+        "_scanned",
+        "error",
+        "limits",
+    )
 
     def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits
@@ -269,16 +281,21 @@ class CarefulParser:
         self._args: list[bytes] = []
         self._held = 0  # about how many bytes of memory these arguments take
         self._bulk = -1  # declared length of the argument being read, -1: header comes next
+        # What has come of a large argument. BytesIO hands out its bytes without a copy.
+        self._large: BytesIO | None = None
+        self._large_bytes = 0
 
     @property
     def buffered(self) -> int:
         """About how many bytes are kept of what is not yet a complete request."""
-        return len(self._buffer) + self._held
+        return len(self._buffer) + self._large_bytes + self._held
 
     @property
     def awaited(self) -> int:
         """See :attr:`RequestParser.awaited`."""
-        return max(self._bulk + 2 - len(self._buffer), 0) if self._bulk >= 0 else 0
+        if self._bulk < 0:
+            return 0
+        return max(self._bulk + 2 - self._large_bytes - len(self._buffer), 0)
 
     @property
     def in_request(self) -> bool:
@@ -290,6 +307,16 @@ class CarefulParser:
         requests: list[list[bytes]] = []
         if self.error is not None:
             return requests
+        large = self._large
+        if large is not None:
+            end = self._bulk - self._large_bytes
+            if len(data) <= end:
+                large.write(data)
+                self._large_bytes += len(data)
+                return requests
+            large.write(data[:end])
+            self._large_bytes = self._bulk
+            data = data[end:]
         self._buffer += data
         start = 0
         while self.error is None:
@@ -360,14 +387,18 @@ class CarefulParser:
         return end + 2
 
     def _bulk_body(self, start: int, requests: list[list[bytes]]) -> int:
-        stop = start + self._bulk
+        large = self._large
+        stop = start + self._bulk - self._large_bytes
         if len(self._buffer) < stop + 2:
+            if large is None and self._bulk >= _PARTIAL_MAX and len(self._buffer) <= stop:
+                return self._begin_large(start)
             return -1
-        if self._bulk < _PARTIAL_MAX:
-            argument = bytes(self._buffer[start:stop])
-        else:
-            with memoryview(self._buffer) as view:  # one copy of megabytes, not two
-                argument = bytes(view[start:stop])
+        argument = bytes(self._buffer[start:stop])
+        if large is not None:
+            large.write(argument)
+            argument = large.getvalue()
+            self._large = None
+            self._large_bytes = 0
         self._args.append(argument)
         self._held += self._bulk + ARGUMENT_BYTES
         self._bulk = -1
@@ -377,6 +408,14 @@ class CarefulParser:
             self._args = []
             self._held = 0
         return stop + 2  # as in Redis, the two bytes behind a payload are skipped unread
+
+    def _begin_large(self, start: int) -> int:
+        """Keep what has come of a large argument in an object of its own."""
+        self._large = BytesIO()
+        self._large.write(self._buffer[start:])
+        self._large_bytes = len(self._buffer) - start
+        del self._buffer[start:]
+        return -1
 
     def _inline(self, start: int, requests: list[list[bytes]]) -> int:
         end = self._line(start, b"\n", b"too big inline request")

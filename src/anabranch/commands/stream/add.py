@@ -51,6 +51,9 @@ _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-gen
 _LENGTH_LINES: Final = [b"\r\n$%d\r\n" % length for length in range(256)]
 """The bytes between an argument and the next one, by its length."""
 
+_FEW_WORDS: Final = 64
+"""An entry with so many names and values is joined in one go."""
+
 _SEQUENCE_TEXT_MAX: Final = 24  # twenty digits, the line end, and one because lengths begin at 0
 
 
@@ -239,6 +242,12 @@ def _three_fields(head: bytes, args: list[bytes], at: int) -> bytes:
 
 def _many_fields(head: bytes, args: list[bytes], at: int) -> bytes:
     """An entry of many fields, or of long ones."""
+    count = len(args) - at
+    if count <= _FEW_WORDS:  # pack_command copies long ones twice, and its result is copied again
+        parts = [b"*2\r\n", head, b"*%d\r\n" % count]
+        for arg in args[at:]:
+            parts += (b"$%d\r\n" % len(arg), arg, b"\r\n")
+        return b"".join(parts)
     fields: bytes = pack_command(tuple(args[at:]))  # type: ignore[arg-type]
     return b"*2\r\n" + head + fields
 
