@@ -43,6 +43,10 @@ POLICIES = ("everysec", "always")
 TABLE_COLUMNS = 140
 
 
+LOGGED = ("everysec", "always")
+"""What `appendfsync` is while large values come: the log gets all their bytes."""
+
+
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer and shorter rounds: under a minute.")
 @click.option(
@@ -84,6 +88,10 @@ def main(
     restarts = _is_wanted(targets.RESTART, only)
     commands = [one for one in long_commands() if _is_wanted(f"longest wait: {one.name}", only)]
     pours = [one for one in floods.floods() if _is_wanted(_flood_name(one), only)]
+    large = {
+        policy: [one for one in floods.large_values() if _is_wanted(_large_name(policy, one), only)]
+        for policy in LOGGED
+    }
     moves = [
         one
         for one in regional.regional_names()
@@ -96,10 +104,13 @@ def main(
         names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
         names += [f"longest wait: {one.name}" for one in commands]
         names += map(_flood_name, pours)
+        names += [_large_name(policy, one) for policy in LOGGED for one in large[policy]]
         names += map(_regional_name, moves)
         click.echo("\n".join(names))
         return
-    wanted = Wanted(workloads, durable, opened, shapes, commands, pours, moves, restarts=restarts)
+    wanted = Wanted(
+        workloads, durable, opened, shapes, commands, pours, large, moves, restarts=restarts
+    )
     if not wanted.count:
         raise click.BadParameter(
             f"no workload matches {only!r}; --list shows all", param_hint="--only"
@@ -149,6 +160,8 @@ class Wanted:
     """While they run, a canary measures how long others wait."""
     floods: list[floods.Flood]
     """The same."""
+    large: dict[str, list[floods.Flood]]
+    """The same with a log, by what ``appendfsync`` is to be."""
     regional: list[str]
     """The same for what only regions do."""
     restarts: bool
@@ -157,6 +170,7 @@ class Wanted:
     def count(self) -> int:
         """Return how many rows that makes."""
         played = sum(map(len, [self.workloads, self.compressed, *self.durable.values()]))
+        played += sum(map(len, self.large.values()))
         others = len(self.shapes) + len(self.commands) + len(self.floods) + self.restarts
         return played + others + len(self.regional)
 
@@ -234,6 +248,13 @@ def _run(
         for row in floods.run_floods(baseline, subject, wanted.floods, times):
             waits.append(row)
             progress.update(task, advance=1, description=f"longest wait: {row.name}")
+        for policy, values in wanted.large.items():
+            name, factor = floods.LARGE.format(policy), floods.TIMES_REDIS_LARGE
+            for row in floods.run_floods(
+                *contestants(policy), values, times, name=name, times_redis=factor
+            ):
+                waits.append(row)
+                progress.update(task, advance=1, description=f"longest wait: {row.name}")
         entries = QUICK_LONG if quick else longest.FULL_ENTRIES
         for row in regional.run_regional(wanted.regional, entries, times):
             waits.append(row)
@@ -280,6 +301,10 @@ def _contestant(server: Server) -> report.Contestant:
 
 def _flood_name(flood: floods.Flood) -> str:
     return f"longest wait: {floods.NAME}{flood.name}"
+
+
+def _large_name(policy: str, flood: floods.Flood) -> str:
+    return f"longest wait: {floods.LARGE.format(policy)}{flood.name}"
 
 
 def _regional_name(name: str) -> str:

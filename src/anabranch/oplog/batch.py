@@ -58,6 +58,7 @@ __all__ = [
     "CONTINUES",
     "HEADER_BYTES",
     "LOCAL",
+    "LONG_FIELD_BYTES",
     "MAGIC",
     "NUMBER_MAX",
     "REPLICA_IDS_MAX",
@@ -109,7 +110,7 @@ _CHECKSUM: Final = struct.Struct("<Q")
 _BEGINNING: Final = MAGIC + bytes([BATCH_VERSION])
 _SHORT_ARRAY_MAX: Final = 15
 """The greatest length of an array whose header has one byte."""
-_LONG_FIELD_BYTES: Final = 1 << 20
+LONG_FIELD_BYTES: Final = 1 << 20
 """A longer field of an effect is not copied into the body, but is a part of it."""
 _LARGE_BYTES: Final = 4096
 """From this size on copying a body costs more than a second call of the hash function."""
@@ -245,7 +246,7 @@ def body_parts(effects: list[kinds.Effect], dependencies: Sequence[int]) -> list
     if len(arrays) == 1:
         array = arrays[0]
         for field in array:
-            if type(field) is bytes and len(field) > _LONG_FIELD_BYTES:
+            if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
                 return _parts_of(array, dependencies)
     return [_encode((dependencies, arrays))]
 
@@ -256,7 +257,7 @@ def _parts_of(array: list[Any], dependencies: Sequence[int]) -> list[bytes]:
     parts: list[bytes] = []
     begin = b"\x92" + _encode(dependencies) + b"\x91" + bytes([0x90 | len(array)])
     for field in array:
-        if type(field) is bytes and len(field) > _LONG_FIELD_BYTES:
+        if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
             parts.append(begin + b"\xc6" + len(field).to_bytes(4, "big"))
             parts.append(field)
             begin = b""

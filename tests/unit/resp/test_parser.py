@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -262,6 +263,31 @@ def test_what_an_argument_lacks_is_known_once_its_length_is() -> None:
         assert parser.awaited == awaited
     assert parser.feed(b"\n") == [[b"ECHO", b"x" * 100_000]]
     assert parser.awaited == 0
+
+
+@pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("step", [1021, 65_536, 65_537, 99_990])
+def test_large_arguments_come_whole_wherever_they_are_cut(size: int, step: int) -> None:
+    payload = bytes(range(251)) * (size // 251 + 1)
+    requests = [[b"MSET", b"a", payload[:size], b"b", payload[3 : size + 3]], [b"PING"]]
+    data = b"".join(request(*each) for each in requests)
+    for first in (1, 20, size, size + 25, size + 27, size + 28, size + 29, 2 * size):
+        pieces = [data[:first], *(data[at : at + step] for at in range(first, len(data), step))]
+        assert run(RequestParser(), pieces) == (requests, None)
+
+
+def test_a_large_argument_is_handed_out_without_a_copy() -> None:
+    data = request(b"SET", b"k", b"x" * (1 << 24))
+    parser = RequestParser()
+    tracemalloc.start()
+    for at in range(0, 1 << 24, 1 << 16):
+        assert parser.feed(data[at : at + (1 << 16)]) == []
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    assert len(parser.feed(data[1 << 24 :])[0][2]) == 1 << 24
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak - held < 1 << 20
 
 
 def test_a_large_request_in_small_chunks_takes_linear_time() -> None:
