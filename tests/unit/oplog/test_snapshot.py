@@ -9,6 +9,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.values import StringValue
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.file_kind import HEADER_BYTES, FileKind
 from anabranch.oplog.snapshot import (
@@ -26,6 +27,7 @@ from anabranch.stream.stream import Stream
 from tests.support.compressing import compress_all, whatever_it_gains
 from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
+from tests.support.region_harness import Harness
 
 
 def loaded(data: bytes) -> tuple[Keyspace, Contents]:
@@ -189,3 +191,27 @@ def test_names_tell_positions_and_sort_like_them() -> None:
     assert position_of("snapshot-x.absnap") is None
     assert position_of(names[0] + ".tmp") is None
     assert position_of("log-00000000000000000000.ablog") is None
+
+
+def test_long_strings_that_change_in_place_stay_as_they_were() -> None:
+    harness = Harness()
+    keyspace = harness.region.keyspace
+    effects = harness.region.effects
+    long = b"x" * 100_000
+    for key in ("before", "during", "copied"):
+        harness.do("SET", key, long)
+    harness.do("APPEND", "before", "1")
+    snapshot = Snapshot(keyspace, Contents(1))
+    effects.before = snapshot.before
+    pieces = snapshot.bodies()
+    for key in ("before", "during"):
+        harness.do("APPEND", key, "2")
+        harness.do("SETRANGE", key, "5", "3")
+    harness.do("COPY", "during", "later")
+    harness.do("SETRANGE", "during", "7", "4")
+    data = snapshot.header() + b"".join(map(framed, filter(None, pieces)))
+    effects.before = None
+    values = loaded(data)[0].databases[0].values
+    found = {key: value.data for key, value in values.items() if isinstance(value, StringValue)}
+    assert found == {b"before": long + b"1", b"during": long, b"copied": long}
+    assert harness.do("GET", "later") == b"xxxxx3" + long[6:] + b"2"
