@@ -225,7 +225,7 @@ class LogIndex:
         size = 0
         try:
             for begin, data in log.batches_from(position):
-                if begin + len(data) > visible or size >= max_bytes:
+                if begin + len(data) > visible:
                     break
                 if is_local(data):
                     continue
@@ -233,6 +233,8 @@ class LogIndex:
                 if batch.replica_id == replica_id and batch.last > after:
                     found.append(batch)
                     size += len(data)
+                    if size >= max_bytes:  # before the next batch is read, which may be long
+                        break
         except (OSError, CorruptLogError) as problem:
             # Later batches cannot be read from the log; the peer gets a full sync instead.
             self.on_damage(problem)

@@ -35,7 +35,9 @@ def stored_batches(
         while left or at < len(data):
             size = batch_size(data, at)
             if size is None or at + size > len(data):
-                more = file.read(min(left, READ_BYTES))
+                # A long batch is read at once: adding pieces to it would copy it each time.
+                lacking = 0 if size is None else at + size - len(data)
+                more = file.read(min(left, max(lacking, READ_BYTES)))
                 if not more:
                     raise _shorter(storage, name)
                 left -= len(more)

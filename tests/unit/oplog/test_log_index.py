@@ -7,6 +7,7 @@ from io import BytesIO
 import pytest
 
 from anabranch.effects import kinds
+from anabranch.oplog import stored
 from anabranch.oplog.batch import (
     CONTINUES,
     UNIT_CONTINUES,
@@ -196,3 +197,38 @@ def test_room_in_memory_can_be_changed_at_any_time() -> None:
     written.index.keep_recent(5 * written.size)
     written.write(1, 11)
     assert not written.reads_files(1, 6)
+
+
+def test_a_long_batch_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading it in pieces would take a time that is quadratic in its length."""
+    monkeypatch.setattr(stored, "READ_BYTES", 100)
+    written = Written(recent_bytes=0)
+    reads: list[int] = []
+
+    class File(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            data = super().read(size)
+            reads.append(len(data))
+            return data
+
+    effect = kinds.SetString(0, b"k", b"x" * 100_000)
+    data = encode_batch([effect], region=1, epoch=0, first=1, wall_ms=1, flags=0)
+    written.index.record(data, written.log.end)
+    written.log.append(data)
+    written.write(1, 2)
+    content = File(written.storage.open(written.log.segments[0].name).read())
+    monkeypatch.setattr(written.storage, "open", lambda _: content)
+    assert written.numbers(1, 0) == [1, 2]
+    assert len(reads) < 6
+    assert sum(reads) < 101_000
+
+
+def test_no_more_is_read_than_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written(recent_bytes=0)
+    for number in range(1, 4):
+        written.write(1, number)
+    sound: list[bytes] = []
+    check = stored.is_sound
+    monkeypatch.setattr(stored, "is_sound", lambda data: sound.append(data) or check(data))
+    assert written.index.fingerprint(written.log, 1, 1) is not None
+    assert len(sound) == 1
