@@ -15,7 +15,7 @@ class Counters:
         *("catch_up_cause", "checksum_errors", "connects", "duplicates", "fetches"),
         *("failed_partial_catch_ups", "full_catch_ups", "partial_catch_ups"),
         *("received_bytes", "received_raw_bytes"),
-        *("relayed_bytes", "sent_bytes", "sent_raw_bytes", "served_fetches"),
+        *("refusals", "relayed_bytes", "sent_bytes", "sent_raw_bytes", "served_fetches"),
     )
 
     def __init__(self) -> None:
@@ -32,6 +32,8 @@ class Counters:
         """Batches of others that it has sent us."""
         self.duplicates = 0
         self.checksum_errors = 0
+        self.refusals = 0
+        """Links that one side has ended because of what the other one had sent, or is."""
         self.full_catch_ups = 0
         self.partial_catch_ups = 0
         self.failed_partial_catch_ups = 0

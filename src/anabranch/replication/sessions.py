@@ -240,6 +240,7 @@ class Sessions:
             self._links.refusal = f"region {region}: {line} (refused by {by})"
             if region in self._links.peers and not (is_stranger and by != "us"):
                 self._links.peers[region].refusal = self._links.refusal
+                self._links.peers[region].counters.refusals += 1
             self._links.report_rarely(
                 "refused", None if is_stranger else (region, session.dialled), now_ms,
                 STRANGERS_MS if is_stranger else 0,

@@ -119,6 +119,7 @@ METRICS: Final = [
         peer_received_bytes_total bytes received from the peer
         peer_sent_bytes_uncompressed_total the same before compression
         peer_received_bytes_uncompressed_total the same after decompression
+        peer_refusals_total links with the peer that one side has ended on purpose
         peer_round_trip_seconds time for a message there and back
         clock_skew_seconds by how much the clock of the peer is ahead
         """,

@@ -183,6 +183,7 @@ def _peer(peer: PeerFigures) -> dict[str, float | None]:
         "peer_received_bytes_total": counters.received_bytes,
         "peer_sent_bytes_uncompressed_total": counters.sent_raw_bytes,
         "peer_received_bytes_uncompressed_total": counters.received_raw_bytes,
+        "peer_refusals_total": counters.refusals,
         "peer_round_trip_seconds": _seconds(peer.round_trip_ms),
         "clock_skew_seconds": _seconds(peer.skew_ms),
     }

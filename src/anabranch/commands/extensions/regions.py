@@ -87,6 +87,7 @@ def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> Ma
             ("full-catch-ups", counters.full_catch_ups),
             ("partial-catch-ups", counters.partial_catch_ups),
             ("last-catch-up", counters.catch_up_cause),
+            ("refusals", counters.refusals),
             ("last-refusal", peer.refusal),
         ]
     )

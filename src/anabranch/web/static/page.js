@@ -216,7 +216,7 @@ function showRegions() {
   fill("links", state.peers.map((peer) => {
     const [kind, label] = worded(peer), cut = peer.state === "cut";
     const link = (text, label, words) => button({disabled: !acts, "data-k": text + peer.region, "aria-label": label + " the link with " + peer.name, onclick: () => run(["AB.LINK", peer.name, ...words])}, text);
-    return el("tr", {"data-region": peer.name, "data-state": peer.state}, named(mark(peer.region), " ", peer.name), td(el("span", {class: "badge " + kind}, label)),
+    return el("tr", {"data-region": peer.name, "data-state": peer.state}, named(mark(peer.region), " ", peer.name), td(el("span", {class: "badge " + kind}, label), peer.refusal && kind !== "good" ? el("div", {class: "why"}, "Last refusal: " + peer.refusal) : null),
       td(el("span", {class: "acts in"}, cut || peer.delay_ms ? link("Heal", "Heal", ["RESUME"]) : link("Cut", "Cut", ["PAUSE"]), cut || peer.delay_ms ? null : link("Slow", "Slow down by 300 ms", ["DELAY", "300", "100"]))),
       figure(peer.lag_effects), figure(peer.receive_lag_effects), figure(peer.lag_s == null ? "–" : span(peer.lag_s * 1000)),
       figure(peer.round_trip_ms == null ? "–" : peer.round_trip_ms.toFixed(1) + " ms"), figure(peer.heard_ms == null ? "never" : span(peer.heard_ms)));
