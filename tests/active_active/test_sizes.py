@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
+from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
 from anabranch.oplog.batch import decode_batch
 from anabranch.region import turn
 from tests.support.mesh import Mesh
@@ -27,7 +27,7 @@ def test_a_transaction_travels_in_batches_of_bounded_length(
 
 def test_an_entry_that_other_regions_would_not_take_is_refused() -> None:
     one = Mesh(2).nodes[1]
-    one.do("XADD", "s", "*", "f", b"v" * (SENT_ENTRIES_BYTES_MAX - 100))
+    one.do("XADD", "s", "*", "f", b"v" * (SENT_ARGUMENT_BYTES_MAX - 100))
     with pytest.raises(Exception, match="too large to be stored"):
-        one.do("XADD", "new", "*", "f", b"v" * SENT_ENTRIES_BYTES_MAX)
+        one.do("XADD", "new", "*", "f", b"v" * SENT_ARGUMENT_BYTES_MAX)
     assert one.do("EXISTS", "new") == 0

@@ -11,7 +11,7 @@ from anabranch.commands.stream import add as stream_add
 from anabranch.commands.stream import pending as stream_pending
 from anabranch.config.settings import ROWS
 from anabranch.effects import codec
-from anabranch.oplog import batch, snapshot
+from anabranch.oplog import snapshot
 from anabranch.region import turn
 from anabranch.resp import limits
 from anabranch.server import connection
@@ -86,9 +86,9 @@ def test_the_limits_are_what_the_page_says() -> None:
     assert f"{connection.BACKLOG_MAX:,}" in page
     assert stream_add.ENTRY_BYTES_MAX == 1 << 30
     assert f"{codec.SENT_IDS_MAX:,}" in page
-    assert codec.SENT_ENTRIES_BYTES_MAX == turn.BATCH_BYTES_MAX == 32 << 20
-    assert batch.SENT_BODY_BYTES_MAX == 64 << 20
-    assert snapshot.FULL_SYNC_RECORD_BYTES_MAX == 256 << 20
+    assert codec.SENT_ARGUMENT_BYTES_MAX == turn.BATCH_BYTES_MAX == 32 << 20
+    assert codec.BODY_BYTES_MAX == (4 << 30) - (4 << 10)
+    assert snapshot.RECORD_BYTES_MAX == (4 << 30) - 1
     assert stream_pending.AUTOCLAIM_COUNT_MAX == 1 << 40
     assert entry_id.text(entry_id.MAX_ID).decode() in page
     for name in re.findall(r"\[`([a-z-]+)`", page):

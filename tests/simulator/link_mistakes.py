@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+from anabranch.oplog.batch import Batch, NewerBatchError
+from anabranch.replication import receiving
 from anabranch.replication.causal import CausalBuffer
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sessions import Sessions
@@ -17,6 +19,9 @@ from anabranch.replication.sessions import Sessions
 __all__ = ["OF_LINKS"]
 
 Patch = pytest.MonkeyPatch
+
+LONG_BYTES: Final = 250
+"""Of a batch; most are shorter."""
 
 
 def units_applied_in_parts(patch: Patch) -> None:
@@ -34,6 +39,18 @@ def nothing_granted(patch: Patch) -> None:
 
 def fetches_outlive_their_link(patch: Patch) -> None:
     patch.setattr(Receiver, "end", lambda self, session, now_ms: None)
+
+
+def long_batches_refused(patch: Patch) -> None:
+    decode = receiving.decode_batch
+
+    def decode_short(raw: bytes) -> Batch:
+        batch = decode(raw)
+        if batch.size > LONG_BYTES:
+            raise NewerBatchError(f"{batch.size} bytes where {LONG_BYTES} are allowed")
+        return batch
+
+    patch.setattr(receiving, "decode_batch", decode_short)
 
 
 def silent_links_stay(patch: Patch) -> None:
@@ -58,6 +75,12 @@ OF_LINKS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ...]],
         fetches_outlive_their_link,
         200,
         ("loss", "limits", "partition", "delay"),
+    ),
+    (
+        "a region refuses long batches that another one writes",
+        long_batches_refused,
+        10,
+        ("delay", "partition"),
     ),
     (
         "a silent link is never given up",

@@ -24,7 +24,8 @@ from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.regional_id import MODULUS
 
 __all__ = [
-    "SENT_ENTRIES_BYTES_MAX",
+    "BODY_BYTES_MAX",
+    "SENT_ARGUMENT_BYTES_MAX",
     "SENT_IDS_MAX",
     "EffectFormatError",
     "effect_of",
@@ -40,8 +41,16 @@ __all__ = [
 STEP: Final = MODULUS
 """The distance between the sequence numbers that one region gives in a millisecond."""
 
-SENT_ENTRIES_BYTES_MAX: Final = 32 << 20
-"""The most bytes of entries in one effect for other regions."""
+BODY_BYTES_MAX = (1 << 32) - (1 << 12)  # not Final: tests of the compiled core lower it, too
+"""The greatest uncompressed size of a batch, in a log and between regions: its header, and the
+header of a frame, have 32 bits for a length that includes a little more."""
+
+SENT_ARGUMENT_BYTES_MAX: Final = 32 << 20
+"""The most bytes of a name or of the entries of one effect that a region writes.
+
+Regions read anything up to :data:`BODY_BYTES_MAX`, but each of them must have several times the
+memory of what arrives in one piece.
+"""
 
 SENT_IDS_MAX: Final = 1 << 20
 """The most IDs that an effect for other regions names without adding entries."""

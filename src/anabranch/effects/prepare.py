@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from anabranch.effects import kinds
 from anabranch.effects.adopting import groups_again
-from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX, SENT_IDS_MAX
+from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX, SENT_IDS_MAX
 from anabranch.effects.restoring import value_of
 from anabranch.effects.rewriting import Rewriting
 from anabranch.effects.streams import begun_stream, known_stream, stream_of
@@ -39,6 +40,11 @@ __all__ = ["Mode", "mode_of", "rewriting"]
 
 _STREAMS_ONLY = (
     "ERR Active-Active keeps streams only: this command would make a value of another type"
+)
+_LONG_ENTRY = "ERR the payload has an entry that is too long: other regions take %d bytes"
+_LONG_NAMES = (
+    "ERR the stream has a name of a group, a consumer or a producer, or an idempotent ID, that is "
+    "too long: other regions take %d bytes"
 )
 _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
@@ -69,7 +75,7 @@ class Mode(NamedTuple):
     """By kind, functions that make the effects that express a decision; other kinds stay."""
     create_stream: Callable[[Writer, Database, bytes], Stream]
     added_bytes_max: int
-    """The most entries that are added at once."""
+    """The most bytes of entries that are added at once, and of an argument that is a name."""
     reserved_percent: Callable[[Settings], int]
     """Of ``maxmemory``, what is kept for entries that others add before they know of the limit."""
     is_numbered: bool
@@ -149,14 +155,23 @@ def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
             number = block.number(index)
             known.add(number - 1, number)
             newest[replica_id] = max(newest.get(replica_id, (0, 0)), (number, entry_id))
-    yield kinds.RemoveNumbers(
-        effect.db,
-        effect.key,
-        [(replica_id, numbers.flat()) for replica_id, numbers in ranges.items()],
-        [(replica_id, *pair) for replica_id, pair in newest.items()] if effect.counted else [],
-        effect.dereferenced,
-        effect.trimmed,
-    )
+    deleted = [(replica_id, *pair) for replica_id, pair in newest.items()] if effect.counted else []
+    removed = [(replica_id, numbers.flat()) for replica_id, numbers in ranges.items()]
+    for some in _pieces(removed):
+        yield kinds.RemoveNumbers(
+            effect.db, effect.key, some, deleted, effect.dereferenced, effect.trimmed
+        )
+        deleted = []
+
+
+def _pieces(ranges: list[tuple[int, list[int]]]) -> Iterator[list[tuple[int, list[int]]]]:
+    """Ranges by replica ID, in pieces of at most :data:`SENT_IDS_MAX` ranges of one of them."""
+    if all(len(edges) <= 2 * SENT_IDS_MAX for _, edges in ranges):
+        yield ranges
+        return
+    for replica_id, edges in ranges:
+        for at in range(0, len(edges), 2 * SENT_IDS_MAX):
+            yield [(replica_id, edges[at : at + 2 * SENT_IDS_MAX])]
 
 
 def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
@@ -287,6 +302,7 @@ def _rename(writer: Writer, effect: kinds.Rename) -> Iterator[kinds.Effect]:
     """Move the entries, but not the groups: other regions may use them under the old name."""
     source = _stream(writer, effect.db, effect.key)
     check_ids(source)
+    _check_names(writer, source)
     deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
     yield from _clear(writer, effect.target_db, effect.target)
     with_groups = effect.db != effect.target_db  # MOVE
@@ -299,6 +315,7 @@ def _rename(writer: Writer, effect: kinds.Rename) -> Iterator[kinds.Effect]:
 def _copy(writer: Writer, effect: kinds.Copy) -> Iterator[kinds.Effect]:
     source = _stream(writer, effect.db, effect.key)
     check_ids(source)
+    _check_names(writer, source)
     deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
     yield from _clear(writer, effect.target_db, effect.target)
     yield from _written_again(
@@ -312,8 +329,35 @@ def _restore(writer: Writer, effect: kinds.Restore) -> Iterator[kinds.Effect]:
         source = in_one_go(value_of(effect))
     if not isinstance(source, Stream):
         raise CommandError(_STREAMS_ONLY)
+    _check_names(writer, source)
+    _check_entries(writer, source)
     yield from _clear(writer, effect.db, effect.key)
     yield from _written_again(writer, effect.db, effect.key, source, effect.at_ms, with_groups=True)
+
+
+def _check_names(writer: Writer, source: Stream) -> None:
+    """Refuse a stream with a name that no command could give it; each gets an effect again.
+
+    The consumers of a group are in one effect.
+    """
+    most = writer.mode.added_bytes_max
+    names = chain(
+        source.groups, source.producers.tables, *source.producers.tables.values(),
+        source.ledger.records,
+    )  # fmt: skip
+    if max(map(len, names), default=0) > most or any(
+        sum(map(len, group.consumers)) > most for group in source.groups.values()
+    ):
+        raise CommandError(_LONG_NAMES % most)
+
+
+def _check_entries(writer: Writer, source: Stream) -> None:
+    """Refuse entries that no command could add; only a payload can have them."""
+    most = writer.mode.added_bytes_max
+    for log in source.logs.values():
+        for block in log.blocks:
+            if block.content_bytes > most and max(block.sizes(0, block.count)) > most:
+                raise CommandError(_LONG_ENTRY % most)
 
 
 def _written_again(
@@ -455,7 +499,7 @@ _PREPARE: _Prepare = {
 _AMONG = Mode(
     prepare=_PREPARE,
     create_stream=_create_among,
-    added_bytes_max=SENT_ENTRIES_BYTES_MAX,
+    added_bytes_max=SENT_ARGUMENT_BYTES_MAX,
     reserved_percent=attrgetter("replication_oom_threshold_percent"),
     is_numbered=True,
     rewrites=True,

@@ -40,7 +40,7 @@ from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
-from anabranch.effects.codec import effect_of, plain_effects
+from anabranch.effects.codec import BODY_BYTES_MAX, effect_of, plain_effects
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
 from anabranch.oplog.compression import (
@@ -53,7 +53,6 @@ from anabranch.oplog.compression import (
 
 __all__ = [
     "BATCH_VERSION",
-    "BODY_BYTES_MAX",
     "COMPRESSED",
     "CONTINUES",
     "HEADER_BYTES",
@@ -62,7 +61,6 @@ __all__ = [
     "MAGIC",
     "NUMBER_MAX",
     "REPLICA_IDS_MAX",
-    "SENT_BODY_BYTES_MAX",
     "UNIT_CONTINUES",
     "Batch",
     "BatchError",
@@ -119,12 +117,6 @@ HEADER_BYTES: Final = _CHECKSUM_AT + _CHECKSUM.size
 
 NUMBER_MAX: Final = (1 << 63) - 1
 """The greatest effect number, also in messages between regions."""
-
-BODY_BYTES_MAX: Final = (1 << 32) - 1
-"""The greatest uncompressed size of a batch in the own log, from the field of the header."""
-
-SENT_BODY_BYTES_MAX: Final = 64 << 20
-"""The same for a batch for other regions. No region makes or reads a longer one."""
 
 REPLICA_IDS_MAX: Final = 1 << 17
 """The most replica IDs in a batch or a message, far more than the epochs of any cluster."""
@@ -389,12 +381,10 @@ def sent_batch(data: bytes, end: int = 0) -> SentBatch:
     return SentBatch(data, replica_id, first, first + (count & _LOW_32) - 1, wall_ms, end)
 
 
-def decode_batch(
-    data: bytes | memoryview, at: int = 0, *, body_bytes_max: int = BODY_BYTES_MAX
-) -> Batch:
+def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
     """The batch that begins at an offset; :class:`BatchError` if there is none.
 
-    A body longer than ``body_bytes_max``, compressed or not, is refused.
+    A body that is longer when it is decompressed than :data:`BODY_BYTES_MAX` is refused.
     """
     body_at = at + HEADER_BYTES
     if len(data) < body_at:
@@ -416,9 +406,7 @@ def decode_batch(
         raise NewerBatchError(f"version {version} with flags {flags:#x}, which we do not know")
     try:
         if flags & COMPRESSED:
-            body = expanded(body, body_bytes_max)
-        elif size > body_bytes_max:
-            raise NewerBatchError(f"{size} bytes where {body_bytes_max} are allowed")
+            body = expanded(body, BODY_BYTES_MAX)
         context, effects = _decode(body)
     except (*UNREADABLE, CompressionError) as problem:
         raise NewerBatchError(f"not a list of effects: {problem}") from None

@@ -40,7 +40,6 @@ from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
 __all__ = [
-    "FULL_SYNC_RECORD_BYTES_MAX",
     "RECORD_BYTES_MAX",
     "Contents",
     "Snapshot",
@@ -61,10 +60,7 @@ _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1
 
 RECORD_BYTES_MAX: Final = (1 << 32) - 1
-"""The greatest uncompressed size of a record in an own snapshot, by its frame."""
-
-FULL_SYNC_RECORD_BYTES_MAX: Final = 256 << 20
-"""The same for a received full sync: a stream's head may have millions of tags."""
+"""The greatest uncompressed size of a record, in an own snapshot and in a full sync."""
 
 _READ_BYTES: Final = 1 << 20
 """Memory is allocated in such pieces, whatever length a frame announces."""
@@ -89,6 +85,9 @@ _OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS)
 
 _MAPS: Final = 30
 """Maps in such a record; each has some dozen keys, and they compress well together."""
+
+MAPS_BYTES = 16 << 20  # not Final: a test of the compiled core lowers it, too
+"""Bytes of these maps; a single one may have more."""
 
 _SENSELESS: Final = (
     *(AssertionError, AttributeError, LookupError, OverflowError, TypeError, ValueError),
@@ -330,8 +329,16 @@ class Snapshot:
 
 
 def _packed_records(kind: int, database: int, chunks: list[bytes]) -> Iterator[list[Any]]:
-    for first in range(0, len(chunks), _MAPS):
-        maps = [msgspec.Raw(map_of(chunk)) for chunk in chunks[first : first + _MAPS]]
+    maps: list[msgspec.Raw] = []
+    size = 0
+    for chunk in chunks:
+        rows = map_of(chunk)
+        if maps and (len(maps) == _MAPS or size + len(rows) > MAPS_BYTES):
+            yield [kind, database, *maps]
+            maps, size = [], 0
+        maps.append(msgspec.Raw(rows))
+        size += len(rows)
+    if maps:
         yield [kind, database, *maps]
 
 
@@ -356,13 +363,11 @@ def _read(file: ReadFile, count: int) -> bytes:
     return b"".join(pieces)
 
 
-def records_in(
-    file: ReadFile, name: str, record_bytes_max: int = RECORD_BYTES_MAX
-) -> Iterator[tuple[int, int, list[Any]]]:
+def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]]:
     """``(offset, bytes, record)`` of every record but the last; all of the file is verified.
 
     Raises :class:`CorruptLogError` at the first damage, and at a record that would be longer than
-    ``record_bytes_max`` when it is decompressed. Yields first the header, as offset 0 and
+    :data:`RECORD_BYTES_MAX` when it is decompressed. Yields first the header, as offset 0 and
     ``[position]``.
     """
     position = _KIND.read_header(file.read(file_kind.HEADER_BYTES), name)
@@ -384,7 +389,7 @@ def records_in(
             )
         try:
             if flags & _COMPRESSED:
-                body = expanded(body, record_bytes_max)
+                body = expanded(body, RECORD_BYTES_MAX)
             record = _decode(body)
         except (*UNREADABLE, CompressionError) as problem:
             raise CorruptLogError(name, at, f"a record is no array: {problem}") from None
@@ -399,9 +404,7 @@ def records_in(
         raise CorruptLogError(name, at + _FRAME.size + size, "bytes behind the last record")
 
 
-def load_snapshot(
-    file: ReadFile, name: str, keyspace: Keyspace, record_bytes_max: int = RECORD_BYTES_MAX
-) -> Iterator[tuple[int, Contents]]:
+def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tuple[int, Contents]]:
     """Load a snapshot into an empty keyspace, except for which tombstones are unstable.
 
     Yields ``(bytes read so far, contents so far)`` after every record; the last contents are
@@ -409,7 +412,7 @@ def load_snapshot(
     """
     contents = Contents(0, name=name)
     builder: StreamBuilder | None = None
-    for at, size, record in records_in(file, name, record_bytes_max):
+    for at, size, record in records_in(file, name):
         if at == 0:
             contents.position = record[0]
             continue

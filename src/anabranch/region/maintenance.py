@@ -33,6 +33,9 @@ PRODUCERS_AT_ONCE = 100
 RECORDS_MAX = 1000
 """Ledger records of a stream dropped per slice."""
 
+RECORDS_BYTES_MAX = 1 << 20
+"""Bytes of the names of their producers, which are in one effect; the first may have more."""
+
 ABSORBED_MAX = 100
 """Keys with new effects that are taken over in one step: some hundred microseconds."""
 
@@ -141,7 +144,7 @@ class Maintenance:
                 if value.producers.tracked:
                     found.append((database, key, value))
                 if value.ledger.records and unused_ms:
-                    pids = list(islice(value.ledger.unused_since(unused_ms), RECORDS_MAX))
+                    pids = _some(value.ledger.unused_since(unused_ms))
                     if pids:
                         self._region.effects.emit(kinds.DropRecords(database.index, key, pids))
             if not self._producers_cursor:
@@ -191,3 +194,15 @@ class Maintenance:
         if not retention_s or self._region.context.ids.refusal:
             return 0
         return max(now_ms - retention_s * 1000, 0)
+
+
+def _some(pids: Iterator[bytes]) -> list[bytes]:
+    """The first producers, as many as one effect names."""
+    found: list[bytes] = []
+    left = RECORDS_BYTES_MAX
+    for pid in islice(pids, RECORDS_MAX):
+        left -= len(pid)
+        if found and left < 0:
+            break
+        found.append(pid)
+    return found

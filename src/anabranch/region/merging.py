@@ -12,7 +12,7 @@ from anabranch.effects.streams import known_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica, replica_id_of
 from anabranch.oplog.batch import Batch
-from anabranch.oplog.snapshot import FULL_SYNC_RECORD_BYTES_MAX, load_snapshot
+from anabranch.oplog.snapshot import load_snapshot
 from anabranch.oplog.storage import ReadFile
 from anabranch.region.full_sync_checks import check_full_sync, check_order
 from anabranch.region.full_sync_join import FullSyncJoin
@@ -89,7 +89,7 @@ class Merging:
         )
         self._incoming = theirs
         try:
-            for _ in load_snapshot(file, shown, theirs, FULL_SYNC_RECORD_BYTES_MAX):
+            for _ in load_snapshot(file, shown, theirs):
                 self._region.tiering.relieve(theirs)
                 yield
             yield from check_full_sync(theirs, shown)

@@ -93,6 +93,7 @@ class RegionState:
         self.effects = Applier(self.keyspace, settings, self.stats, self.events, self.nobody)
         mode = self.effects.mode
         self.dispatcher.reserved_percent = lambda: mode.reserved_percent(settings)
+        self.dispatcher.limit_names(mode.added_bytes_max)
 
     def _measured(self) -> dict[str, Callable[[], int]]:
         """The holders of this region that do not report changes."""

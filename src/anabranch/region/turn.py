@@ -26,7 +26,7 @@ _ADD_RUN: Final = kinds.AddRun  # a name of an interpreted module is looked up e
 BATCH_EFFECTS_MAX = 10_000  # not Final: tests of the compiled core lower it, too
 """The most effects of one batch; the turn continues in another batch."""
 
-BATCH_BYTES_MAX: Final = 32 << 20
+BATCH_BYTES_MAX = 32 << 20  # not Final: tests of the compiled core lower it, too
 """The most bytes of one batch, except of a single effect; other regions accept twice as much."""
 
 

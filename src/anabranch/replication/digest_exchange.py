@@ -58,6 +58,9 @@ ALARMS_MAX: Final = 16
 
 KEYS_A_FRAME: Final = 1000
 
+KEY_BYTES_A_FRAME = 1 << 20  # not Final: a test of the compiled core lowers it, too
+"""Bytes of their names; a single key may have more."""
+
 
 def comparable(
     ours: Mapping[int, int],
@@ -326,7 +329,8 @@ class DigestExchange:
                 comparison.keys.append(place)
         if message.is_last:
             comparison.keys += [place for place in ours if place not in comparison.seen]
-            del comparison.keys[CANDIDATES_MAX:]
+            names = [key for _, key in comparison.keys]
+            del comparison.keys[_count_of_some(names, CANDIDATES_MAX) :]
             del comparison.opened[0]
 
     def _compare_keys(self, comparison: _Comparison, message: Keys, now_ms: float) -> None:
@@ -460,10 +464,20 @@ class DigestExchange:
 
     def _send_keys(self, session: Session, request: int, rows: list[KeyDigest]) -> None:
         vector = dict(self._links.local.vector)
-        while len(rows) > KEYS_A_FRAME:
-            self._links.send(session, Keys(request, vector, rows[:KEYS_A_FRAME], False))
-            del rows[:KEYS_A_FRAME]
+        while (some := _count_of_some([row.key for row in rows], KEYS_A_FRAME)) < len(rows):
+            self._links.send(session, Keys(request, vector, rows[:some], False))
+            del rows[:some]
         self._links.send(session, Keys(request, vector, rows, True))
+
+
+def _count_of_some(keys: list[bytes], most: int) -> int:
+    """How many of these keys are in one message: at most ``most``, and few if they are long."""
+    left = KEY_BYTES_A_FRAME
+    for at, key in enumerate(keys[:most]):
+        left -= len(key)
+        if at and left < 0:
+            return at
+    return min(len(keys), most)
 
 
 def _packed(digest: int | None) -> bytes:

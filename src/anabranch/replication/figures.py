@@ -130,7 +130,7 @@ class Figures:
             "caught_up": int(caught_up),
             "joining_from": 0 if incoming is None else incoming.session.region,
             "joining_bytes": 0 if incoming is None else incoming.bytes,
-            "not_applied_because": self._receiver.refused or "",
+            "not_applied_because": self._receiver.trouble,
             "last_refusal": links.refusal,
             "not_pulled_because": "maxmemory" if self._receiver.is_full else "",
             "held_batches": len(buffer),

@@ -12,8 +12,9 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
+from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.errors import UNREADABLE, AnabranchError
-from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, REPLICA_IDS_MAX, SENT_BODY_BYTES_MAX
+from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, REPLICA_IDS_MAX
 from anabranch.replication.framing import CHECKSUM_BYTES, FrameType, checksum, framed
 
 __all__ = [
@@ -61,8 +62,8 @@ MODULUS: Final = 256
 TAG_BYTES: Final = 16
 """The size of the seal of a frame."""
 
-FRAME_BYTES_MAX: Final = SENT_BODY_BYTES_MAX + HEADER_BYTES + TAG_BYTES + 1
-"""The size of type and payload: that of the largest batch that is sent."""
+FRAME_BYTES_MAX: Final = BODY_BYTES_MAX + HEADER_BYTES + TAG_BYTES + 1
+"""The size of type and payload: that of the largest batch that a log can hold."""
 
 HANDSHAKE_BYTES_MAX: Final = 64 << 10
 """The same limit before the handshake is complete."""

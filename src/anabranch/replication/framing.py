@@ -56,13 +56,15 @@ class FrameType(IntEnum):
 
 
 _BATCH: Final = int(FrameType.BATCH)
+_HIGHEST_OF_32: Final = 1 << 31
 
 
 def framed(frame_type: int, body: bytes) -> bytes:
     """A body, or a batch, as a frame."""
     if frame_type == _BATCH:
         writer = BytesWriter()  # machine code writes the fields of _HEAD without making objects
-        write_i32_le(writer, len(body) + 1)
+        size = len(body) + 1
+        write_i32_le(writer, size - ((size & _HIGHEST_OF_32) << 1))  # it is written with a sign
         writer.append(frame_type)
         return writer.getvalue() + body
     head = _HEAD.pack(len(body) + 1 + CHECKSUM_BYTES, frame_type)

@@ -23,9 +23,9 @@ from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.oplog.batch import (
     NUMBER_MAX,
-    SENT_BODY_BYTES_MAX,
     Batch,
     BatchError,
+    NewerBatchError,
     decode_batch,
     fingerprint,
     saved_bytes,
@@ -94,6 +94,8 @@ class Receiver:
         self.buffer = CausalBuffer()
         self.refused: str | None = None
         """Why effects cannot be applied at present; tried again with the next tick."""
+        self.unacceptable: dict[int, str] = {}
+        """By region: why a batch or a frame that it sends cannot be read or applied here."""
         self.rejected: list[tuple[int, Refusal]] = []
         """Regions that sent batches which must not be applied: their links must be ended."""
         self.is_full = False
@@ -158,6 +160,9 @@ class Receiver:
         for replica_id in self.buffer.replica_ids():
             if self._links.membership.is_over(replica_id):
                 self.buffer.drop(replica_id)
+        for region in [*self.unacceptable]:
+            if not self._links.membership.is_member(region):
+                del self.unacceptable[region]
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -226,11 +231,14 @@ class Receiver:
         """The batch in these bytes; :class:`Refusal` if it must not be applied."""
         links = self._links
         try:
-            batch = decode_batch(raw, body_bytes_max=SENT_BODY_BYTES_MAX)
+            batch = decode_batch(raw)
         except BatchError as problem:
             links.peer(session.region).counters.checksum_errors += 1
             self._alarm(session, now_ms, str(problem))
-            raise Refusal(Reason.BATCH, f"a batch cannot be read: {problem}") from None
+            text = f"a batch cannot be read: {problem}"
+            if isinstance(problem, NewerBatchError):  # it was not damaged on its way
+                raise self.refuse(session.region, text) from None
+            raise Refusal(Reason.BATCH, text) from None
         if (
             batch.size != len(raw)
             or batch.is_local
@@ -240,7 +248,7 @@ class Receiver:
             or max(batch.dependencies, default=0) > REPLICA_ID_MAX
         ):
             self._alarm(session, now_ms, "no batch for other regions")
-            raise Refusal(Reason.BATCH, "a batch is not one that is sent to other regions")
+            raise self.refuse(session.region, "a batch is not one that is sent to other regions")
         if batch.replica_id == links.replica_id:
             links.refuse_beyond_issued(batch.last, now_ms)
         elif batch.region == links.region and batch.epoch > epoch_of(links.replica_id):
@@ -305,6 +313,8 @@ class Receiver:
             self._links.report_once("not_applied", 0, now_ms, why=self.refused)
             self._keep(units)
             return True
+        for held in units if self.unacceptable else ():
+            self.unacceptable.pop(held.source, None)
         last = units[-1].batch
         assert local.vector[last.replica_id] == last.last
         return True
@@ -322,8 +332,20 @@ class Receiver:
             session = self._links.session_of(source)
             if session is not None:
                 self._alarm(session, now_ms, text)
-            refusal = Refusal(Reason.BATCH, text, MALFORMED_RETRY_MS)
-            self.rejected.append((source, refusal))
+            self.rejected.append((source, self.refuse(source, text)))
+
+    def refuse(self, region: int, why: str, reason: Reason = Reason.BATCH) -> Refusal:
+        """The refusal of what a region will send again, to be raised."""
+        if region:  # otherwise the other side has proved nothing yet
+            self.unacceptable[region] = why
+        return Refusal(reason, why, MALFORMED_RETRY_MS)
+
+    @property
+    def trouble(self) -> str:
+        """Why received effects cannot be applied at present; empty if they can."""
+        return self.refused or "; ".join(
+            f"region {region}: {why}" for region, why in self.unacceptable.items()
+        )
 
     def take_rejected(self) -> list[tuple[int, Refusal]]:
         """The regions in :attr:`rejected`, which is emptied."""

@@ -179,11 +179,16 @@ class Replicator:
             counters.received_raw_bytes += len(payload)
         try:
             if len(payload) >= self.frame_bytes_max(link):
-                raise Refusal(Reason.PROTOCOL, f"a frame of {len(payload)} bytes is not accepted")
+                self.refuse_frame(link, len(payload) + 1, now_ms)
+                return
             if self._handle(session, frame_type, payload, now_ms, more_follows=more_follows):
                 return
         except Refusal as refusal:
             self._sessions.refuse(link, refusal, now_ms)
+        except MemoryError:
+            text = f"there is not enough memory for a frame of {len(payload) + 1} bytes"
+            refused = self._receiver.refuse(session.region, text, Reason.BUSY)
+            self._sessions.refuse(link, refused, now_ms)
         self._end_rejected(now_ms)
         self._sessions.follow_epochs(now_ms)
         if session.stage is _UP:
@@ -195,6 +200,15 @@ class Replicator:
             if frame_type == FrameType.ROW or self._receiver.buffer:
                 self._receiver.want(now_ms)
             self._gossip.send_due(now_ms)
+
+    def refuse_frame(self, link: int, size: int, now_ms: float) -> None:
+        """A frame is too long to be read (type and payload): end the link."""
+        most = self.frame_bytes_max(link)
+        text = f"a frame of {size} bytes is not accepted: {most} are allowed"
+        session = self._links.sessions.get(link)
+        region = 0 if session is None else session.region
+        refusal = self._receiver.refuse(region, text, Reason.PROTOCOL)
+        self._sessions.refuse(link, refusal, now_ms)
 
     def heard(self, link: int, now_ms: float) -> None:
         """A part of a frame has arrived: a long one may take longer than a link may be silent."""

@@ -214,6 +214,9 @@ class ClientConnection:
         session = self.session
         region = self._region
         parser = self._parser
+        if self._buffered_bytes + len(data) > region.dispatcher.long_bytes and not session.is_long:
+            session.is_long = True
+            session.refresh()
         requests = parser.feed(data)
         if requests:
             region.execute(session, requests)

@@ -35,7 +35,10 @@ __all__ = ["Fault", "Gossip", "bound"]
 _LENGTH: Final = struct.Struct("<I")
 DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""The unsent bytes above which a slow peer is disconnected; it must request them again."""
+"""The unsent bytes above which a slow peer is disconnected; it must request them again.
+
+One frame that is longer counts as nothing: it must arrive at some time.
+"""
 BACKLOG: Final = 128
 _OPTION: Final = "--gossip-port"
 AGAIN_S: Final = 60.0
@@ -89,6 +92,7 @@ class _Link:
         self._under_way: deque[bytes | None] = deque()
         self._is_losing = False
         self._held: list[bytes] = []  # frames of a paused link
+        self._longest = 0  # bytes of the longest frame that may be unsent
         self._is_silent = True  # nothing was received
         self._has_turn_later = False  # see read_on
         self.expires: int | None = None
@@ -204,7 +208,9 @@ class _Link:
                     emit_sparingly(
                         "warning", "region.frame_refused", link=self.number, frame_bytes=size
                     )
-                self.transport.abort()
+                    gossip.replicator.refuse_frame(self.number, size, gossip.now_ms())
+                if not self.transport.is_closing():
+                    self.transport.abort()
                 return False
             end = at + _LENGTH.size + size
             if len(self._buffer) < end:  # since the handshake is complete, frames may be longer
@@ -213,7 +219,8 @@ class _Link:
                 is_left = True
                 break
             kind = self._buffer[at + _LENGTH.size]
-            payload = bytes(self._buffer[at + _LENGTH.size + 1 : end])
+            with memoryview(self._buffer) as view:  # one copy, not two
+                payload = bytes(view[at + _LENGTH.size + 1 : end])
             at = end
             has_frame = self._has_frame(at)
             gossip.replicator.receive(
@@ -282,10 +289,14 @@ class _Link:
     def _write(self, frame: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent <= UNSENT_BYTES_MAX:
+            self._longest = 0
+        elif unsent > UNSENT_BYTES_MAX + self._longest:
             emit_sparingly("warning", "region.too_slow", link=self.number)
             self.transport.abort()
             return
+        self._longest = max(self._longest, len(frame))
         self.transport.write(frame)
 
     def close(self) -> None:

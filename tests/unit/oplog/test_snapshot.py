@@ -8,8 +8,10 @@ import random
 import pytest
 from xxhash import xxh3_64_intdigest
 
+from anabranch.keyspace import remembered
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import StringValue
+from anabranch.oplog import snapshot
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.file_kind import HEADER_BYTES, FileKind
 from anabranch.oplog.snapshot import (
@@ -25,6 +27,7 @@ from anabranch.oplog.snapshot import (
 )
 from anabranch.stream.stream import Stream
 from tests.support.compressing import compress_all, whatever_it_gains
+from tests.support.mesh import Mesh
 from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 from tests.support.region_harness import Harness
@@ -215,3 +218,23 @@ def test_long_strings_that_change_in_place_stay_as_they_were() -> None:
     found = {key: value.data for key, value in values.items() if isinstance(value, StringValue)}
     assert found == {b"before": long + b"1", b"during": long, b"copied": long}
     assert harness.do("GET", "later") == b"xxxxx3" + long[6:] + b"2"
+
+
+def test_a_record_with_many_keys_has_a_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "MAPS_BYTES", 1000)
+    mesh = Mesh(2)
+    one = mesh.nodes[1]
+    monkeypatch.setattr(remembered, "OBJECTS_MAX", 0)
+    monkeypatch.setattr(remembered, "BATCH", 1)
+    for number in range(100):
+        key = b"%03d" % number * 100
+        one.do("XADD", key, "*", "f", "v")
+        one.do("DEL", key)
+    keyspace = one.region.keyspace
+    assert keyspace.databases[0].remembered.packed
+    data = Snapshot(keyspace, Contents(1)).whole()
+    rows = [record for _, _, record in records_in(io.BytesIO(data), "file")][1:]
+    packed = [record for record in rows if record[0] == snapshot.DELETED]
+    assert len(packed) > 3
+    assert all(sum(map(len, record[2])) < 12_000 for record in packed)
+    assert sum(len(rows) for record in packed for rows in record[2:]) >= 60

@@ -11,15 +11,20 @@ import msgspec
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.effects.codec import EffectFormatError
-from anabranch.oplog.batch import LOCAL, Batch, encode_batch
-from anabranch.oplog.compression import Compressor
+from anabranch.effects.codec import BODY_BYTES_MAX, EffectFormatError
+from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_of, encode_batch
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason, Row
 from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.peer import Stage
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
+
+EXPANDING = batch_of(
+    b"\x28\xb5\x2f\xfd\xe0%b\x01\0\0" % (BODY_BYTES_MAX + 1).to_bytes(8, "little"),
+    region=2, epoch=0, first=1, count=1, wall_ms=1, flags=COMPRESSED,
+)  # fmt: skip
+"""Its zstd frame announces more bytes than a log can hold."""
 
 
 def linked() -> tuple[World, Node, int]:
@@ -245,7 +250,7 @@ def test_what_cannot_be_applied_ends_the_link_that_brought_it_and_is_not_tried_a
     world.run(1000)
     assert node.local.vector == before
     facts = node.replicator.facts(world.now_ms)
-    assert facts["not_applied_because"] == ""
+    assert facts["not_applied_because"] == f"region 2: {text}"
     assert facts["held_batches"] == 0
     assert facts["last_refusal"] == f"region 2: {text} (refused by us)"
     peer = next(each for each in node.replicator.peers(world.now_ms) if each.region == 2)
@@ -295,7 +300,7 @@ def test_of_units_that_came_together_those_before_the_malformed_one_are_applied(
         (batch_bytes(2, 1, dependencies=[(1 << 40, 1)]), "not one that is sent"),
         (batch_bytes(2, 1, dependencies=[(3, 1 << 63)]), "cannot be read"),
         (batch_bytes(2, 1, dependencies=[(-1, 0)]), "cannot be read"),
-        (batch_bytes(2, 1, size=(64 << 20) + 1, compressor=Compressor()), "are allowed"),
+        (EXPANDING, "are allowed"),
     ],
 )
 def test_a_batch_with_figures_that_cannot_be_closes_the_link(batch: bytes, text: str) -> None:
@@ -309,3 +314,60 @@ def test_a_batch_with_figures_that_cannot_be_closes_the_link(batch: bytes, text:
     assert link not in node.wire.ends
     assert text in refusal(node)[1]
     assert peak < len(batch) * 6 + (1 << 20)
+
+
+def test_what_cannot_be_read_is_named_until_something_can() -> None:
+    world, node, link = linked()
+    assert node.replicator.facts(world.now_ms)["not_applied_because"] == ""
+    receive(node, link, framed(FrameType.BATCH, EXPANDING))
+    facts = node.replicator.facts(world.now_ms)
+    assert "region 2: a batch cannot be read" in str(facts["not_applied_because"])
+    assert "are allowed" in str(facts["last_refusal"])
+    (peer,) = node.replicator.peers(world.now_ms)
+    assert peer.counters.refusals == 1
+    assert "are allowed" in peer.refusal
+    dialled: list[tuple[str, int]] = []
+    node.wire.dial = lambda *address: dialled.append(address)  # type: ignore[method-assign]
+    world.run(9_000)
+    assert not dialled, "the same would come again"
+    world.run(5_000)
+    assert dialled
+
+
+def test_a_batch_that_can_be_applied_ends_the_trouble() -> None:
+    world = World()
+    one, two = world.cluster(2)
+    world.run(1000)
+    link = next(iter(one.wire.ends))
+    receive(one, link, framed(FrameType.BATCH, EXPANDING))
+    assert one.replicator.facts(world.now_ms)["not_applied_because"]
+    two.write()
+    world.run(15_000)
+    assert one.local.vector[2] == 1
+    assert one.replicator.facts(world.now_ms)["not_applied_because"] == ""
+
+
+def test_a_frame_that_is_too_long_is_named_by_both_sides() -> None:
+    world = World()
+    one, two = world.cluster(2)
+    world.run(1000)
+    link = next(iter(one.wire.ends))
+    one.replicator.refuse_frame(link, frames.FRAME_BYTES_MAX + 1, world.now_ms)
+    world.run(100)
+    facts = one.replicator.facts(world.now_ms)
+    for text in (facts["not_applied_because"], facts["last_refusal"]):
+        assert f"a frame of {frames.FRAME_BYTES_MAX + 1} bytes" in str(text)
+    assert "refused by them" in str(two.replicator.facts(world.now_ms)["last_refusal"])
+
+
+def test_a_frame_for_which_there_is_no_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, node, link = linked()
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(node.replicator._receiver, "batch", fail)
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 1)))
+    assert link not in node.wire.ends
+    assert refusal(node)[0] == Reason.BUSY
+    assert "not enough memory" in str(node.replicator.facts(world.now_ms)["not_applied_because"])

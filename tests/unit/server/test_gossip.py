@@ -10,6 +10,7 @@ from weakref import ref
 
 import pytest
 
+from anabranch.server import gossip
 from anabranch.server.admission import Kind
 from anabranch.server.gossip import Gossip, bound
 
@@ -24,6 +25,7 @@ class FakeReplicator:
         self.links: list[int] = []
         self.received: list[bytes] = []
         self.followed: list[bool] = []
+        self.refused: list[int] = []
         self.parts = 0
         self.ended = asyncio.Event()
         self.failed = asyncio.Event()
@@ -51,6 +53,9 @@ class FakeReplicator:
 
     def frame_bytes_max(self, link: int) -> int:
         return 100
+
+    def refuse_frame(self, link: int, size: int, now_ms: float) -> None:
+        self.refused.append(size)
 
     def is_up(self, link: int) -> bool:
         return True
@@ -245,3 +250,33 @@ async def test_what_a_closed_link_held_is_freed_at_once(ends: Ends) -> None:
                 await asyncio.sleep(0)
     finally:
         gc.enable()
+
+
+async def test_a_frame_that_is_too_long_ends_the_link_and_is_named(ends: Ends) -> None:
+    ends.one.send(ends.here.links[0], (101).to_bytes(4, "little") + bytes(101))
+    await asyncio.wait_for(ends.there.ended.wait(), 10)
+    assert ends.there.refused == [101]
+    assert not ends.there.received
+
+
+async def test_a_frame_longer_than_what_may_be_unsent_arrives(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gossip, "UNSENT_BYTES_MAX", 1000)
+    monkeypatch.setattr(FakeReplicator, "frame_bytes_max", lambda *_: 1 << 30)
+    long = 20_000_000
+    ends.one.send(ends.here.links[0], (long + 1).to_bytes(4, "little") + bytes(long + 1))
+    ends.send(1)  # while the other one is unsent
+    await ends.there.until(2)
+    assert [len(payload) for payload in ends.there.received] == [long, 1]
+
+
+async def test_a_peer_that_does_not_read_is_disconnected(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gossip, "UNSENT_BYTES_MAX", 1000)
+    monkeypatch.setattr(FakeReplicator, "frame_bytes_max", lambda *_: 1 << 30)
+    frame = (1_000_001).to_bytes(4, "little") + bytes(1_000_001)
+    for _ in range(30):  # without a pause in which anything could be sent
+        ends.one.send(ends.here.links[0], frame)
+    await asyncio.wait_for(ends.here.ended.wait(), 10)

@@ -9,12 +9,13 @@ ACL, memory, subscriber mode, pause, MULTI queueing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.commands.execution.command_entry import Entry
 from anabranch.commands.execution.queueing import end_transaction, queue
 from anabranch.commands.request import texts
 from anabranch.commands.request.unknown import unknown_command
+from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 
@@ -57,6 +58,19 @@ class RunningScript(Protocol):
         """End it with an error."""
 
 
+_PAYLOAD_AT: Final = {"restore": 3, "ab.import": -1}
+"""Arguments with many values: these are checked one by one, and other regions get them in pieces.
+"""
+
+_REMOVING: Final = frozenset({"del", "unlink", "xgroup|destroy", "xgroup|delconsumer"})
+"""Commands whose effects name what exists: earlier versions accepted longer names."""
+
+_ITEM_BYTES: Final = 48
+"""What an argument takes at most in the log beside its bytes: a row of XCLAIM."""
+
+_LONG_BYTES: Final = 256 << 20
+
+
 class RequestRefused(CommandError):
     """A request that is refused before its command runs: counts as rejected, not as a call."""
 
@@ -94,6 +108,8 @@ class Dispatcher:
         self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
         self.reserved_percent: Callable[[], int] = int  # of ``maxmemory``, not for commands
         self.make_room: Callable[[], bool] = bool  # frees memory; whether enough is free then
+        self.name_bytes_max = BODY_BYTES_MAX  # of an argument of a command that changes data
+        self.long_bytes = _LONG_BYTES  # the sizes of shorter requests need no check
         self._write_refusals: dict[str, str] = {}  # the error for writing commands, by reason
         self.withheld: Withheld | None = None  # refuses reads while the disk does not accept writes
         for command in commands:
@@ -226,6 +242,8 @@ class Dispatcher:
             raise CommandError("ERR Command not allowed inside a transaction")
         elif not session.user.is_unrestricted and not command.is_noauth:
             self._acl.check(ctx, command, args)
+        if session.is_long:
+            self.check_sizes(command, args)
         refusal = self.write_refusal
         if refusal is not None and (
             command.is_write
@@ -260,6 +278,37 @@ class Dispatcher:
     def is_loading(self) -> bool:
         """Whether the data are still being recovered: most commands are refused."""
         return "loading" in self.guarded_by
+
+    def limit_names(self, most: int) -> None:
+        """Allow so many bytes in an argument of a command that changes data."""
+        self.name_bytes_max = most
+        self.long_bytes = min(most, _LONG_BYTES)
+
+    def check_sizes(self, command: Command, args: list[bytes]) -> None:
+        """Raise the error for arguments that the log, or other regions, would not take.
+
+        Effects consist of arguments and of what earlier commands brought, so this is the one check
+        of their sizes. The entry of an XADD and the rows of an AB.IMPORT have one of their own.
+        """
+        if "readonly" in command.flags:
+            return
+        total = sum(map(len, args)) + _ITEM_BYTES * len(args)
+        if total > BODY_BYTES_MAX:
+            raise CommandError(
+                f"ERR the arguments are too long: they take {total} bytes of the log, which can "
+                f"have {BODY_BYTES_MAX} in one piece"
+            )
+        if not command.is_write or command.full_name in _REMOVING:
+            return
+        for at, arg in enumerate(args):
+            if len(arg) > self.name_bytes_max and _PAYLOAD_AT.get(command.name) not in (
+                at,
+                at - len(args),
+            ):
+                raise CommandError(
+                    f"ERR an argument is too long: it has {len(arg)} bytes, and regions take "
+                    f"{self.name_bytes_max}"
+                )
 
     def memory_exceeded(self) -> bool:
         """Whether commands that add data are refused, because no room can be made for them."""

@@ -31,7 +31,7 @@ class Session:
 
     Replies and pushes are appended to ``outbox``; the driver of the region writes them.
     ``plain`` is true while nothing special applies (authenticated, unrestricted user, no MULTI,
-    no RESP2 subscription, replies on): the dispatcher then skips all checks. Call
+    no RESP2 subscription, replies on, no long requests): the dispatcher then skips all checks. Call
     :meth:`refresh` after changing anything it depends on.
     """
 
@@ -49,6 +49,7 @@ class Session:
         "held_bytes",
         "holdings",
         "id",
+        "is_long",
         "last_command",
         "last_ms",
         "library_name",
@@ -116,6 +117,7 @@ class Session:
         self.reply_mode = "on"
         self.reply_skip = False
         self.monitoring = False
+        self.is_long = False  # it has sent a request whose sizes must be checked
         self.no_evict = False
         self.no_touch = False
         self.created_ms = 0
@@ -179,4 +181,5 @@ class Session:
             and self.reply_mode == "on"
             and not self.reply_skip
             and not self.monitoring
+            and not self.is_long
         )

@@ -24,7 +24,7 @@ from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer
 from anabranch.commands.stream.options import check_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
-from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
+from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.scheduling import Steps
@@ -71,7 +71,7 @@ _TOO_MANY_ROWS: Final = (
     f"ERR the payload has more than {IMPORT_ROWS_MAX} rows: bring it in several commands"
 )
 _TOO_LONG: Final = (
-    f"ERR the payload has more than {SENT_ENTRIES_BYTES_MAX} bytes, which other regions do not "
+    f"ERR the payload has more than {SENT_ARGUMENT_BYTES_MAX} bytes, which other regions do not "
     "take at once: bring it in several commands"
 )
 _NO_CODEC: Final = "ERR unknown codec, it is NONE, NODES or ZSTD"

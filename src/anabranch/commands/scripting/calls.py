@@ -133,8 +133,10 @@ class Calls:
             dispatcher.withheld.check(self.session, command, args)
         if self.is_read_only and (command.is_write or command.name in _SENDING):
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
-        if command.is_write and dispatcher.write_refusal is not None:
-            raise CommandError(dispatcher.write_refusal)
+        if command.is_write:
+            dispatcher.check_sizes(command, args)
+            if dispatcher.write_refusal is not None:
+                raise CommandError(dispatcher.write_refusal)
         if (
             command.is_denyoom
             and self._is_memory_full

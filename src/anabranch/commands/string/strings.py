@@ -11,9 +11,13 @@ from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer as integer_argument
 from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
+from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import StringValue
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
+
+_STRING_BYTES_MAX: Final = BODY_BYTES_MAX >> 1
+"""Whatever the setting says: with its key, a string fits into a record of a snapshot."""
 
 _TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 # time options: milliseconds per unit, and whether they count from now
@@ -223,7 +227,7 @@ def strlen(ctx: Context, args: list[bytes]) -> bytes:
 def _overwrite(ctx: Context, key: bytes, size: int, at: int, data: bytes, event: str) -> bytes:
     """Overwrite bytes of a string of this size; returns its new length."""
     end = at + len(data)
-    if end > ctx.settings.proto_max_bulk_len:
+    if end > min(ctx.settings.proto_max_bulk_len, _STRING_BYTES_MAX):
         raise CommandError(_TOO_LONG)
     ctx.emit(kinds.Overwrite(ctx.db.index, key, at, data, event))
     ctx.changes += 1
