@@ -277,7 +277,10 @@ class Consumer:
     @property
     def pending_count(self) -> int:
         """The count of entries that this consumer must acknowledge."""
-        return sum(map(len, self.pending.values()))
+        count = 0
+        for pending in self.pending.values():
+            count += len(pending.entries)
+        return count
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """The pending entries of this consumer by ID."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["kill"]
 
-_Test = Callable[["Session"], bool]
+_Filter = Callable[[list["Session"]], list["Session"]]
+"""Leaves those that pass."""
 
 
 def kill(ctx: Context, args: list[bytes]) -> bytes:
@@ -31,12 +32,12 @@ def kill(ctx: Context, args: list[bytes]) -> bytes:
             raise CommandError("ERR No such client")
         _close(ctx, victims[0])
         return OK
-    tests, skip_me = _filters(ctx, args)
-    victims = [
-        session
-        for session in ctx.server.sessions.values()
-        if all(test(session) for test in tests) and not (skip_me and session is ctx.session)
-    ]
+    filters, skip_me = _filters(ctx, args)
+    victims = list(ctx.server.sessions.values())
+    for passing in filters:
+        victims = passing(victims)
+    if skip_me:
+        victims = [session for session in victims if session is not ctx.session]
     for session in victims:
         _close(ctx, session)
     return integer_reply(len(victims))
@@ -50,10 +51,10 @@ def _close(ctx: Context, session: Session) -> None:
         ctx.server.host.close(session)
 
 
-def _filters(ctx: Context, args: list[bytes]) -> tuple[list[_Test], bool]:
+def _filters(ctx: Context, args: list[bytes]) -> tuple[list[_Filter], bool]:
     if len(args) % 2:
         raise CommandError(texts.SYNTAX)
-    tests: list[_Test] = []
+    filters: list[_Filter] = []
     skip_me = True
     for word, value in zip(args[2::2], args[3::2], strict=True):
         option = word.lower()
@@ -62,50 +63,50 @@ def _filters(ctx: Context, args: list[bytes]) -> tuple[list[_Test], bool]:
                 raise CommandError(texts.SYNTAX)
             skip_me = value.lower() == b"yes"
         elif option in _FILTERS:
-            tests.append(_FILTERS[option](ctx, value))
+            filters.append(_FILTERS[option](ctx, value))
         else:
             raise CommandError(texts.SYNTAX)
-    return tests, skip_me
+    return filters, skip_me
 
 
-def _by_id(_ctx: Context, value: bytes) -> _Test:
+def _by_id(_ctx: Context, value: bytes) -> _Filter:
     number = integer_or_none(value)
     if number is None or number < 1:
         raise CommandError("ERR client-id should be greater than 0")
-    return lambda session: session.id == number
+    return lambda sessions: [each for each in sessions if each.id == number]
 
 
-def _by_type(_ctx: Context, value: bytes) -> _Test:
+def _by_type(_ctx: Context, value: bytes) -> _Filter:
     kind = client_type_argument(value)
-    return lambda session: client_type(session) == kind
+    return lambda sessions: [each for each in sessions if client_type(each) == kind]
 
 
-def _by_address(_ctx: Context, value: bytes) -> _Test:
+def _by_address(_ctx: Context, value: bytes) -> _Filter:
     address = value.decode("latin-1")
-    return lambda session: session.address == address
+    return lambda sessions: [each for each in sessions if each.address == address]
 
 
-def _by_local_address(_ctx: Context, value: bytes) -> _Test:
+def _by_local_address(_ctx: Context, value: bytes) -> _Filter:
     address = value.decode("latin-1")
-    return lambda session: session.local_address == address
+    return lambda sessions: [each for each in sessions if each.local_address == address]
 
 
-def _by_user(ctx: Context, value: bytes) -> _Test:
+def _by_user(ctx: Context, value: bytes) -> _Filter:
     user = ctx.server.acl.users.get(value)
     if user is None:
         raise CommandError(b"ERR No such user '%b'" % value)
-    return lambda session: session.user is user
+    return lambda sessions: [each for each in sessions if each.user is user]
 
 
-def _by_age(ctx: Context, value: bytes) -> _Test:
+def _by_age(ctx: Context, value: bytes) -> _Filter:
     seconds = integer(value, "ERR maxage is not an integer or out of range")
     if seconds < 1:
         raise CommandError("ERR maxage should be greater than 0")
     created_before_ms = ctx.now_ms - seconds * 1000
-    return lambda session: session.created_ms <= created_before_ms
+    return lambda sessions: [each for each in sessions if each.created_ms <= created_before_ms]
 
 
-_FILTERS: dict[bytes, Callable[[Context, bytes], _Test]] = {
+_FILTERS: dict[bytes, Callable[[Context, bytes], _Filter]] = {
     b"id": _by_id,
     b"type": _by_type,
     b"addr": _by_address,

@@ -14,10 +14,8 @@ from anabranch.commands.stream.pending_rows import pending_rows
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header, null
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map, Raw
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
-from anabranch.stream.group import Group
-from anabranch.stream.pending import Consumer
+from anabranch.stream.pending import PendingList, walk
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
@@ -63,8 +61,14 @@ _FIGURES_COUNT = 13
 _SUMMARY = _template("groups d first-entry v last-entry v")
 _GROUP = _template("name t consumers d pending d last-delivered-id t entries-read v lag v")
 _GROUP_COUNT = 6
-_CONSUMER = _template("name t pending d idle d inactive d")
 _CONSUMER_COUNT = 4
+_FULL_GROUP = _template(
+    "name t last-delivered-id t entries-read v lag v pel-count d nacked-count d pending v"
+    " consumers v"
+)
+_FULL_GROUP_COUNT = 8
+_FULL_CONSUMER = _template("name t seen-time d active-time d pel-count d") + bulk(b"pending")
+_FULL_CONSUMER_COUNT = 5
 
 
 def _figures(stream: Stream) -> bytes:
@@ -141,60 +145,72 @@ def _summary(ctx: Context, stream: Stream) -> bytes:
 def _full(ctx: Context, stream: Stream, count: int) -> bytes:
     limit = count or -1
     ledger = _ledger(stream)
-    groups = [
-        _full_group(stream, name, stream.groups[name], limit) for name in _group_names(stream)
+    names = _group_names(stream)
+    parts = [
+        map_header(_FIGURES_COUNT + 2 + bool(ledger), ctx.resp3),
+        _figures(stream),
+        bulk(b"entries"),
+        entries_ascending(stream.spans(MIN_ID, MAX_ID, limit)),
+        bulk(b"groups"),
+        array_header(len(names)),
     ]
-    return b"".join(
-        [
-            map_header(_FIGURES_COUNT + 2 + bool(ledger), ctx.resp3),
-            _figures(stream),
-            bulk(b"entries"),
-            entries_ascending(stream.spans(MIN_ID, MAX_ID, limit)),
-            bulk(b"groups"),
-            ctx.reply(groups),
-            ledger,
-        ]
+    for name in names:
+        _add_group(parts, stream, name, limit, ctx.resp3)
+    parts.append(ledger)
+    return b"".join(parts)
+
+
+def _add_group(parts: list[bytes], stream: Stream, name: bytes, limit: int, resp3: bool) -> None:
+    """The part of a group in XINFO STREAM FULL."""
+    group = stream.groups[name]
+    last = text(group.last_delivered_id)
+    read, lag = group.read_count(stream), group.lag(stream)
+    consumers = group.consumers
+    parts.append(map_header(_FULL_GROUP_COUNT, resp3))
+    parts.append(
+        _FULL_GROUP
+        % (
+            len(name),
+            name,
+            len(last),
+            last,
+            null(resp3) if read is None else integer_reply(read),
+            null(resp3) if lag is None else integer_reply(lag),
+            group.pending_count,
+            len(group.released),
+            _pending(group.pending, limit, _owned_tail, 4),
+            array_header(len(consumers)),
+        )
     )
-
-
-def _full_group(stream: Stream, name: bytes, group: Group, limit: int) -> Map:
-    return Map(
-        [
-            ("name", name),
-            ("last-delivered-id", text(group.last_delivered_id)),
-            ("entries-read", group.read_count(stream)),
-            ("lag", group.lag(stream)),
-            ("pel-count", group.pending_count),
-            ("nacked-count", len(group.released)),
-            ("pending", _pending(group.between(MIN_ID, MAX_ID), limit, _owned_tail, 4)),
-            (
-                "consumers",
-                [_full_consumer(group.consumers[n], limit) for n in sorted(group.consumers)],
-            ),
-        ]
-    )
-
-
-def _full_consumer(consumer: Consumer, limit: int) -> Map:
-    return Map(
-        [
-            ("name", consumer.name),
-            ("seen-time", consumer.seen_ms),
-            ("active-time", consumer.active_ms),
-            ("pel-count", consumer.pending_count),
-            ("pending", _pending(consumer.between(MIN_ID, MAX_ID), limit, _tail, 3)),
-        ]
-    )
+    header = map_header(_FULL_CONSUMER_COUNT, resp3)
+    for consumer_name in sorted(consumers):
+        consumer = consumers[consumer_name]
+        parts.append(header)
+        parts.append(
+            _FULL_CONSUMER
+            % (
+                len(consumer_name),
+                consumer_name,
+                consumer.seen_ms,
+                consumer.active_ms,
+                consumer.pending_count,
+            )
+        )
+        parts.append(_pending(consumer.pending, limit, _tail, 3))
 
 
 def _pending(
-    entries: Iterable[PendingEntry],
-    limit: int,
-    tail_of: Callable[[PendingEntry], bytes],
-    fields: int,
-) -> Raw:
-    some = entries if limit < 0 else islice(entries, limit)
-    return Raw(pending_rows(some, tail_of, fields))
+    lists: dict[int, PendingList], limit: int, tail_of: Callable[[PendingEntry], bytes], fields: int
+) -> bytes:
+    """The first pending entries of some lists as rows."""
+    if len(lists) == 1 and limit >= 0:
+        (pending,) = lists.values()
+        some: Iterable[PendingEntry] = pending.first_between(MIN_ID, MAX_ID, limit)
+    else:
+        some = walk(lists, MIN_ID, MAX_ID)
+        if limit >= 0:
+            some = islice(some, limit)
+    return pending_rows(some, tail_of, fields)
 
 
 def _tail(entry: PendingEntry) -> bytes:
@@ -242,19 +258,16 @@ def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
             % (texts.shown(args[3]), texts.shown(args[2]))
         )
     now_ms = ctx.now_ms
-    header = map_header(_CONSUMER_COUNT, ctx.resp3)
-    parts = [array_header(len(group.consumers))]
-    for name, consumer in sorted(group.consumers.items()):
+    consumers = group.consumers
+    header = map_header(_CONSUMER_COUNT, ctx.resp3).decode()
+    rows: list[str] = []  # as text, which is quicker than bytes in CPython
+    for name in sorted(consumers):
+        consumer = consumers[name]
         inactive = -1 if consumer.active_ms < 0 else now_ms - consumer.active_ms
-        parts.append(header)
-        parts.append(
-            _CONSUMER
-            % (
-                len(name),
-                name,
-                consumer.pending_count,
-                max(now_ms - consumer.seen_ms, 0),
-                inactive,
-            )
+        rows.append(
+            f"{header}$4\r\nname\r\n${len(name)}\r\n{name.decode('latin-1')}\r\n"
+            f"$7\r\npending\r\n:{consumer.pending_count}\r\n"
+            f"$4\r\nidle\r\n:{max(now_ms - consumer.seen_ms, 0)}\r\n"
+            f"$8\r\ninactive\r\n:{inactive}\r\n"
         )
-    return b"".join(parts)
+    return array_header(len(rows)) + "".join(rows).encode("latin-1")

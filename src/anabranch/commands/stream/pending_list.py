@@ -10,7 +10,7 @@ from anabranch.commands.request.arguments import integer
 from anabranch.commands.stream.options import interval_end, interval_start, stream_and_group
 from anabranch.commands.stream.pending_rows import pending_rows, pending_rows_steps
 from anabranch.errors import CommandError
-from anabranch.resp.values import NULL_ARRAY
+from anabranch.resp.encode import array_header, bulk, null, null_array
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
 from anabranch.stream.frozen_pending import FrozenEntries
@@ -28,7 +28,7 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes | None:
     """A summary, or the entries of an ID interval."""
     if len(args) == 3:
         _, group = stream_and_group(ctx, args[1], args[2])
-        return ctx.reply(_pending_summary(group))
+        return _summary(group, ctx.resp3)
     if len(args) < 6 or len(args) > 9:
         raise CommandError(texts.SYNTAX)
     at = 3
@@ -133,13 +133,26 @@ def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:
     return tail
 
 
-def _pending_summary(group: Group) -> list[object]:
+def _summary(group: Group, resp3: bool) -> bytes:
+    """The count, the lowest and the highest ID, and the count of each consumer that has entries."""
     first, last = group.first_pending(), group.last_pending()
     if first is None or last is None:
-        return [0, None, None, NULL_ARRAY]
-    consumers = [
-        [name, b"%d" % consumer.pending_count]
-        for name, consumer in sorted(group.consumers.items())
-        if consumer.pending_count
-    ]
-    return [group.pending_count, text(first.entry_id), text(last.entry_id), consumers]
+        return b"*4\r\n:0\r\n%b%b%b" % (null(resp3), null(resp3), null_array(resp3))
+    consumers = group.consumers
+    rows: list[str] = []  # as text, which is quicker than bytes in CPython
+    for name in sorted(consumers):
+        count = consumers[name].pending_count
+        if count:
+            digits = str(count)
+            rows.append(
+                f"*2\r\n${len(name)}\r\n{name.decode('latin-1')}\r\n${len(digits)}\r\n{digits}\r\n"
+            )
+    return b"".join(
+        [
+            b"*4\r\n:%d\r\n" % group.pending_count,
+            bulk(text(first.entry_id)),
+            bulk(text(last.entry_id)),
+            array_header(len(rows)),
+            "".join(rows).encode("latin-1"),
+        ]
+    )
