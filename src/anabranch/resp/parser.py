@@ -123,20 +123,26 @@ class RequestParser:
             more
             or careful.error is not None
             or rest[:1] != b"*"
-            or _MANY_ARGUMENTS.match(rest)
             or len(rest) > _PARTIAL_MAX
             or (partial and not requests)  # byte by byte: do not look at the same bytes each time
+            or not self._begin(rest)
         ):
             self.error = careful.error
             self._careful = careful
             self._partial = b""
             requests += more
             return requests
-        if not IS_COMPILED:
-            self._reader.feed(rest)
-            self._reader.gets()
         self._partial = rest
         return requests
+
+    def _begin(self, rest: bytes) -> bool:
+        """Let hiredis read the beginning of a request; False if it would make too much room."""
+        if not IS_COMPILED:
+            if _MANY_ARGUMENTS.match(rest):
+                return False
+            self._reader.feed(rest)
+            self._reader.gets()
+        return True
 
     def _ask_hiredis(self, partial: bytes, data: bytes) -> tuple[list[list[bytes]], bytes] | None:
         """The requests that bytes complete, and what is left; None: the careful parser must look.

@@ -201,7 +201,11 @@ class ClientConnection:
         """The end of a piece from an offset: between two requests, if a boundary is visible."""
         parser = self._parser
         if parser.is_careful or (unread[at] != _REQUEST and not parser.buffered):
-            return at + min(max(parser.awaited, CAREFUL_PIECE_BYTES), PIECE_BYTES)
+            awaited = parser.awaited
+            end = at + min(max(awaited, CAREFUL_PIECE_BYTES), PIECE_BYTES)
+            # At the end of a request the quicker parser takes over.
+            boundary = unread.rfind(b"\r\n*", at, end) if awaited < CAREFUL_PIECE_BYTES else -1
+            return end if boundary < 0 else boundary + 2
         end = at + PIECE_BYTES
         if end < len(unread):
             end = unread.rfind(b"\r\n*", at, end) + 2

@@ -22,6 +22,7 @@ from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.version import IS_COMPILED
 from tests.support.calls import calls_of
+from tests.support.embedded import until
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
 
@@ -190,3 +191,15 @@ def test_objects_that_an_entry_takes(client: Client) -> None:
     for _ in range(entries // 100):
         client.connection.data_received(data)
     assert sys.getallocatedblocks() - before < entries * OBJECTS_MAX
+
+
+async def test_a_pipeline_leaves_the_slower_parser_at_the_next_request() -> None:
+    """A request that comes in many pieces needs it, those behind it do not."""
+    client = Client()
+    data = encoded("XADD s *" + " field value" * 40) * 50
+    for begin, end in ((0, 40), (40, 60), (60, 90)):
+        client.connection.data_received(data[begin:end])
+    assert client.connection._parser.is_careful
+    client.connection.data_received(data[90:40_000])
+    await until(lambda: not client.connection.has_more)
+    assert not client.connection._parser.is_careful
