@@ -22,7 +22,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import plot
 
-from . import compressed, floods, longest, machine, memory, profile, regional, report, targets
+from . import (
+    compressed,
+    crowds,
+    floods,
+    longest,
+    machine,
+    memory,
+    profile,
+    regional,
+    report,
+    targets,
+)
 from .floor import Floor
 from .load import Connection, RefusedError
 from .longest import LongCommand, LongRow, long_commands, run_long_commands
@@ -92,6 +103,7 @@ def main(
         policy: [one for one in floods.large_values() if _is_wanted(_large_name(policy, one), only)]
         for policy in LOGGED
     }
+    gathered = [one for one in crowds.crowds() if _is_wanted(_crowd_name(one), only)]
     moves = [
         one
         for one in regional.regional_names()
@@ -105,11 +117,21 @@ def main(
         names += [f"longest wait: {one.name}" for one in commands]
         names += map(_flood_name, pours)
         names += [_large_name(policy, one) for policy in LOGGED for one in large[policy]]
+        names += map(_crowd_name, gathered)
         names += map(_regional_name, moves)
         click.echo("\n".join(names))
         return
     wanted = Wanted(
-        workloads, durable, opened, shapes, commands, pours, large, moves, restarts=restarts
+        workloads,
+        durable,
+        opened,
+        shapes,
+        commands,
+        pours,
+        large,
+        gathered,
+        moves,
+        restarts=restarts,
     )
     if not wanted.count:
         raise click.BadParameter(
@@ -162,6 +184,8 @@ class Wanted:
     """The same."""
     large: dict[str, list[floods.Flood]]
     """The same with a log, by what ``appendfsync`` is to be."""
+    crowds: list[floods.Flood]
+    """The same, and the CPU counts, too."""
     regional: list[str]
     """The same for what only regions do."""
     restarts: bool
@@ -172,7 +196,7 @@ class Wanted:
         played = sum(map(len, [self.workloads, self.compressed, *self.durable.values()]))
         played += sum(map(len, self.large.values()))
         others = len(self.shapes) + len(self.commands) + len(self.floods) + self.restarts
-        return played + others + len(self.regional)
+        return played + others + len(self.crowds) + len(self.regional)
 
 
 def _run(
@@ -255,6 +279,9 @@ def _run(
             ):
                 waits.append(row)
                 progress.update(task, advance=1, description=f"longest wait: {row.name}")
+        for row in crowds.run_crowds(baseline, subject, wanted.crowds, times):
+            waits.append(row)
+            progress.update(task, advance=1, description=f"longest wait: {row.name}")
         entries = QUICK_LONG if quick else longest.FULL_ENTRIES
         for row in regional.run_regional(wanted.regional, entries, times):
             waits.append(row)
@@ -305,6 +332,10 @@ def _flood_name(flood: floods.Flood) -> str:
 
 def _large_name(policy: str, flood: floods.Flood) -> str:
     return f"longest wait: {floods.LARGE.format(policy)}{flood.name}"
+
+
+def _crowd_name(crowd: floods.Flood) -> str:
+    return f"longest wait: {crowds.NAME}{crowd.name}"
 
 
 def _regional_name(name: str) -> str:

@@ -7,10 +7,11 @@ Each runs alone on both servers while a canary (`canary.py`) pings each millisec
 from __future__ import annotations
 
 import select
+import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ import trustme
 
 from .canary import Canary
 from .load import Connection, RefusedError, request, windows
-from .longest import FLOOR_MS, LongRow, waits
+from .longest import FLOOR_MS, LongRow, Waits, waits
 from .servers import Recipe, Server, cpu_between, free_port
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class Flood:
 
     name: str
     open: Callable[[Door, ExitStack], Callable[[], None]]
+
+
+Judge = Callable[[Flood, Waits, Waits], LongRow]
+"""Makes the row of a flood from what both servers did."""
 
 
 def floods() -> list[Flood]:
@@ -277,14 +282,27 @@ def pour(sockets: Iterable[socket.socket], sent: bytes) -> None:
 def count_lines(sockets: Iterable[socket.socket], lines: int) -> None:
     """Read so many lines from each of them."""
     left = dict.fromkeys(sockets, lines)
+    for sock, found in lines_of(left):
+        left[sock] -= found
+        if left[sock] <= 0:
+            del left[sock]
+
+
+def lines_of(sockets: Collection[socket.socket]) -> Iterator[tuple[socket.socket, int]]:
+    """Wait for lines from these sockets, until the container is empty; yields how many came."""
     deadline = time.monotonic() + TIMEOUT_S
-    while left:
-        if time.monotonic() > deadline:
-            raise RefusedError(f"{len(left)} clients were not answered")
-        for sock in select.select(list(left), [], [], 1.0)[0]:
-            left[sock] -= sock.recv(READ_BYTES).count(b"\n")
-            if left[sock] <= 0:
-                del left[sock]
+    with selectors.DefaultSelector() as selector:
+        for sock in sockets:
+            selector.register(sock, selectors.EVENT_READ)
+        while sockets:
+            if time.monotonic() > deadline:
+                raise RefusedError("some clients were not answered")
+            for key, _ in selector.select(1.0):
+                sock = key.fileobj
+                assert isinstance(sock, socket.socket)
+                yield sock, sock.recv(READ_BYTES).count(b"\n")
+                if sock not in sockets:
+                    selector.unregister(sock)
 
 
 # -- both servers -----------------------------------------------------------------------------
@@ -315,6 +333,26 @@ def run_floods(
     times_redis: float = 1.0,
 ) -> Iterator[LongRow]:
     """Run each of the floods on both servers, in turns; ``name`` is what the rows begin with."""
+
+    def judged(flood: Flood, theirs: Waits, ours: Waits) -> LongRow:
+        at_most_ms = max(FLOOR_MS, times_redis * theirs.worst_ms.median)
+        passed = ours.worst_ms.median <= at_most_ms
+        return LongRow(name + flood.name, "", theirs, ours, at_most_ms, passed)
+
+    return run_side_by_side(baseline, subject, wanted, rounds, name, judged)
+
+
+def run_side_by_side(
+    baseline: Recipe,
+    subject: Recipe,
+    wanted: list[Flood],
+    rounds: int,
+    prefix: str,
+    judged: Judge,
+) -> Iterator[LongRow]:
+    """The same, for rows whose names begin otherwise and that are judged in another way."""
+    if not wanted:
+        return
     with ExitStack() as stack:
         sides = []
         for recipe in (baseline, subject):
@@ -329,12 +367,10 @@ def run_floods(
                     for samples, side in zip(taken, sides, strict=True):
                         samples.append(_sample(flood, *side))
             except (RefusedError, OSError) as error:
-                yield LongRow(name + flood.name, str(error), None, None, FLOOR_MS, None)
+                yield LongRow(prefix + flood.name, str(error), None, None, FLOOR_MS, None)
                 continue
             theirs, ours = map(waits, taken)
-            at_most_ms = max(FLOOR_MS, times_redis * theirs.worst_ms.median)
-            passed = ours.worst_ms.median <= at_most_ms
-            yield LongRow(name + flood.name, "", theirs, ours, at_most_ms, passed)
+            yield judged(flood, theirs, ours)
 
 
 def _sample(flood: Flood, server: Server, door: Door, canary: Canary) -> tuple[float, float]:

@@ -71,6 +71,8 @@ class LongRow:
     subject: Waits | None
     at_most_ms: float
     passed: bool | None
+    at_most_cpu_ms: float | None = None
+    """None where the CPU is not judged."""
 
 
 class Stage:

@@ -200,7 +200,9 @@ def to_markdown(result: Result) -> str:
         f"than twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms. In the rows of floods others send "
         f"much at once, to an empty server; there the goal is {theirs.name}'s wait, or "
         f"{FLOOR_MS:.0f} ms. In the rows of large values both servers have a log, and the goal is "
-        f"twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms.",
+        f"twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms. "
+        f"In the rows of crowds many wait, or many are listed; there the CPU "
+        f"counts as well: twice {theirs.name}'s, or {FLOOR_MS:.0f} ms.",
         "",
         f"| While | {theirs.name} | {ours.name} | At most | |",
         "|---|---:|---:|---:|---|",
@@ -352,7 +354,10 @@ def _wait_cells(row: LongRow) -> list[str]:
     if row.problem:
         return [row.problem, "-", "-", "not measured"]
     word = "pass" if row.passed else "FAIL"
-    return [_waits(row.baseline), _waits(row.subject), f"{row.at_most_ms:.0f}", word]
+    at_most = f"{row.at_most_ms:.0f}"
+    if row.at_most_cpu_ms is not None:
+        at_most += f" ({row.at_most_cpu_ms:.0f})"
+    return [_waits(row.baseline), _waits(row.subject), at_most, word]
 
 
 def _waits(waits: Waits | None) -> str:
