@@ -73,6 +73,7 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     replica = keyspace.replica
     stream.shared.bury(replica.dot, effect.group, replica.unstable_tombstones)
     bind_by_state(keyspace, effect.db, effect.key, stream)
+    database.review(effect.key)
     database.signal(effect.key)
 
 
@@ -84,8 +85,9 @@ def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
 
 def see_consumer(keyspace: Keyspace, effect: kinds.SeeConsumer) -> None:
     """See :class:`kinds.SeeConsumer`."""
-    group = group_of(keyspace, effect.db, effect.key, effect.group)
-    _see(group.consumers[effect.consumer], effect.now_ms, effect.active)
+    for key in effect.keys:
+        group = group_of(keyspace, effect.db, key, effect.group)
+        group.consumers[effect.consumer].seen_ms = effect.now_ms
 
 
 def _see(consumer: Consumer, now_ms: int, active: bool) -> None:
@@ -98,6 +100,7 @@ def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
     """See :class:`kinds.DeleteConsumer`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     stream.groups[effect.group].discard_consumer(effect.consumer, stream.logs)
+    keyspace.databases[effect.db].review(effect.key)  # a blocked reader makes it again
 
 
 def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:

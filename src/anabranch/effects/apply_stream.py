@@ -71,7 +71,7 @@ def _observe(keyspace: Keyspace, database: Database, key: bytes, stream: Stream)
     if key not in database.values:
         bind_by_state(keyspace, database.index, key, stream)
     else:
-        database.changed(key)
+        database.grown(key)
 
 
 def log_at(stream: Stream, replica: Replica, position: int) -> tuple[RegionLog, int]:

@@ -64,7 +64,7 @@ def push(keyspace: Keyspace, effect: kinds.Push) -> None:
     else:
         value.items.extendleft(effect.items)
     _count_anew(keyspace, value)
-    database.changed(effect.key)
+    database.grown(effect.key)
 
 
 def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:

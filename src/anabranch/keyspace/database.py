@@ -16,7 +16,7 @@ from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value, string_values
-from anabranch.keyspace.waiter import Waiter
+from anabranch.keyspace.waiter import KeyQueue
 from anabranch.stream.stream import Stream
 
 __all__ = ["Database", "Watcher"]
@@ -62,7 +62,7 @@ class Database:
         self.deadlines = Deadlines()
         self.order = KeyOrder(self.values)
         self.watchers: dict[bytes, set[Watcher]] = {}
-        self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
+        self.waiters: dict[bytes, KeyQueue] = {}
         self.ready = ready  # these four are shared by all databases, see Keyspace
         self.incarnations = incarnations
         self.account = account
@@ -74,15 +74,31 @@ class Database:
                 watcher.watch_broken = True
 
     def signal(self, key: bytes) -> None:
-        """A key may serve, or must fail, those blocked on it."""
+        """A key may serve those blocked on it."""
+        if key in self.waiters:
+            self.ready[self.index, key] = None
+
+    def review(self, key: bytes) -> None:
+        """A key, a group or a consumer was removed: whoever needs it must look at the next signal.
+
+        What is there then may not tell: it may be there again.
+        """
+        if key in self.waiters:
+            self.waiters[key].is_replaced = True
+
+    def grown(self, key: bytes) -> None:
+        """Something was added to a value: both :meth:`touch` and :meth:`signal`."""
+        if key in self.watchers:
+            self.touch(key)
         if key in self.waiters:
             self.ready[self.index, key] = None
 
     def changed(self, key: bytes) -> None:
-        """Both :meth:`touch` and :meth:`signal`: the value was replaced, created or removed."""
+        """The value was replaced, created or removed: :meth:`grown`, and :meth:`review`."""
         if key in self.watchers:
             self.touch(key)
         if key in self.waiters:
+            self.waiters[key].is_replaced = True
             self.ready[self.index, key] = None
 
     def put(self, key: bytes, value: Value) -> None:
@@ -165,7 +181,8 @@ class Database:
                 self.touch(key)
         for key in self.waiters:
             if key in self.values:
-                self.ready[self.index, key] = None
+                self.review(key)
+                self.signal(key)
         gone, self.values = self.values, {}
         self.account.unbind_all(gone, gone.values())
         self._retired(gone, gone.values())
@@ -186,3 +203,5 @@ class Database:
         assert not any(key in self.values for key in self.remembered)
         self.deadlines.check()
         self.order.check()
+        for queue in self.waiters.values():
+            queue.check()

@@ -141,4 +141,5 @@ class Keyspace:
         for database in (one, two):
             for key in database.waiters:
                 if key in one.values or key in two.values:
-                    self.ready[database.index, key] = None
+                    database.review(key)
+                    database.signal(key)

@@ -1,30 +1,45 @@
-"""One blocked command."""
+"""One blocked command, and those that are blocked on one key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.compiling import mypyc_attr
+from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.keyspace.values import Value
 
-__all__ = ["Waiter"]
+__all__ = ["Condition", "KeyQueue", "Waiter"]
+
+_FEW: Final = 8
+
+Condition = Callable[["Value | None"], bool]
+"""Whether running a command again can end its wait, judged by the present value of a signalled key
+(None: no such key). Equal conditions are judged together."""
 
 
 class Waiter:
     """One blocked command of one connection.
 
-    ``wants`` returns for the present value of a signalled key (None: no such key) whether running
-    the command again can end the wait. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms``
-    (0: never) the command runs again although no key was signalled (a pending entry comes of age).
-    ``request`` is what a reading command has parsed, and does not parse again.
-    ``fails_without_key`` is set for XREADGROUP, which fails when its key is removed. ``number`` and
-    ``held_bytes`` are given by :class:`anabranch.keyspace.waiters.Waiters`.
+    ``keys`` are distinct keys of database ``db``. The command waits until one of them meets
+    ``wants``; if that is None, until one is a stream whose last ID is greater than the one that
+    ``behind`` has for it. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms`` (0: never) the
+    command runs again although no key was signalled (a pending entry comes of age). ``request`` is
+    what a reading command has parsed, and does not parse again. ``fails_without_key`` is set for
+    XREADGROUP, which fails when its key is removed. ``number`` and ``held_bytes`` are given by
+    :class:`anabranch.keyspace.waiters.Waiters`.
     """
 
     __slots__ = (
         "args",
+        "behind",
         "conditions",
+        "db",
         "deadline_ms",
         "fails_without_key",
         "held_bytes",
@@ -41,9 +56,11 @@ class Waiter:
         self,
         session: Any,
         args: list[bytes],
-        keys: list[tuple[int, bytes]],
+        db: int,
+        keys: list[bytes],
         deadline_ms: int,
-        wants: Callable[[Value | None], bool],
+        wants: Condition | None,
+        behind: list[int],
         timeout_reply: bytes,
         fails_without_key: bool,
         recheck_ms: int,
@@ -51,9 +68,11 @@ class Waiter:
     ) -> None:
         self.session = session
         self.args = args
+        self.db = db
         self.keys = keys
         self.deadline_ms = deadline_ms
         self.wants = wants
+        self.behind = behind
         self.timeout_reply = timeout_reply
         self.fails_without_key = fails_without_key
         self.recheck_ms = recheck_ms
@@ -66,3 +85,115 @@ class Waiter:
         """Be in a table of those who wait for other things than keys, until the wait ends."""
         self.conditions = conditions
         conditions[self] = condition
+
+
+@mypyc_attr(acyclic=True)
+class KeyQueue:
+    """The commands that are blocked on one key, in lanes: those of a lane wait for the same.
+
+    So a change costs a look at each lane, however many wait in it. Readers that wait for an entry
+    behind an ID are in the order of these IDs: a change costs those nothing whose ID is greater.
+    """
+
+    __slots__ = ("_behind", "_lanes", "is_replaced")
+
+    def __init__(self) -> None:
+        self._lanes: dict[Condition, dict[int, Waiter]] = {}
+        self._behind: list[tuple[int, int, Waiter]] = []  # ID, number
+        self.is_replaced = False
+        """Whether the key, or a group or consumer of it, was removed since it was last served:
+        then all who fail without the key must look, whatever the present value is."""
+
+    def add(self, waiter: Waiter, at: int) -> None:
+        """Queue a command; ``at`` is the place of the key among its keys."""
+        wants = waiter.wants
+        if wants is None:
+            insort(self._behind, (waiter.behind[at], waiter.number, waiter))
+            return
+        lane = self._lanes.get(wants)
+        if lane is None:
+            self._lanes[wants] = {waiter.number: waiter}
+        else:
+            lane[waiter.number] = waiter
+
+    def remove(self, waiter: Waiter, at: int) -> bool:
+        """Remove a command; returns whether the queue is empty then."""
+        wants = waiter.wants
+        if wants is None:
+            behind = self._behind
+            place = bisect_left(behind, (waiter.behind[at], waiter.number, waiter))
+            del behind[place]
+        else:
+            lane = self._lanes[wants]
+            del lane[waiter.number]
+            if not lane:
+                del self._lanes[wants]
+        return not self._lanes and not self._behind
+
+    @property
+    def fails_without_key(self) -> bool:
+        """Whether one of the commands fails when the key is removed."""
+        return any(_first(lane).fails_without_key for lane in self._lanes.values())
+
+    def called(self, value: Callable[[], Value | None]) -> Iterator[Waiter]:
+        """Those that must run again, in the order in which they blocked.
+
+        ``value`` reads the key: each of them may change it.
+        """
+        sources: list[Iterator[Waiter]] = []
+        now = value()
+        is_replaced, self.is_replaced = self.is_replaced, False
+        if self._behind and type(now) is Stream:
+            readers = self._behind[: bisect_left(self._behind, (now.last_id,))]
+            if readers:
+                sources.append(iter([each[2] for each in sorted(readers, key=_number_of_reader)]))
+        for wants, lane in self._lanes.items():
+            if is_replaced and _first(lane).fails_without_key:
+                sources.append(iter(list(lane.values())))
+            elif wants(now):
+                sources.append(_served(lane, wants, value))
+        if len(sources) == 1:
+            return sources[0]
+        return heapq.merge(*sources, key=_number)
+
+    def waiters(self) -> list[Waiter]:
+        """All of them, in the order in which they blocked."""
+        found = [each[2] for each in self._behind]
+        for lane in self._lanes.values():
+            found += lane.values()
+        return sorted(found, key=_number)
+
+    def check(self) -> None:
+        """Assert every invariant of a queue."""
+        assert self._behind == sorted(self._behind)
+        assert all(self._lanes.values())
+        for lane in self._lanes.values():
+            assert list(lane) == sorted(lane)
+            assert len({each.fails_without_key for each in lane.values()}) == 1
+
+
+def _served(
+    lane: dict[int, Waiter], wants: Condition, value: Callable[[], Value | None]
+) -> Iterator[Waiter]:
+    """Those of a lane, until there is nothing left for the next one."""
+    # The first few are enough as a rule; a list of all costs as much as the lane is long.
+    last = 0
+    for most in (_FEW, len(lane)):
+        for waiter in list(islice(lane.values(), most)):
+            if waiter.number > last:
+                if not wants(value()):
+                    return
+                last = waiter.number
+                yield waiter
+
+
+def _first(lane: dict[int, Waiter]) -> Waiter:
+    return next(iter(lane.values()))
+
+
+def _number(waiter: Waiter) -> int:
+    return waiter.number
+
+
+def _number_of_reader(reader: tuple[int, int, Waiter]) -> int:
+    return reader[1]

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from anabranch.keyspace.waiter import Waiter
+from anabranch.keyspace.waiter import KeyQueue, Waiter
 from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES, bytes_of
 
 __all__ = ["Waiters"]
@@ -25,7 +25,7 @@ WAITER_BYTES: Final = 300
 _KEY_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 """What each key takes beside the arguments, for each waiter."""
 
-_QUEUE_BYTES: Final = DICT_BYTES + DICT_SLOT_BYTES
+_QUEUE_BYTES: Final = 2 * DICT_BYTES + 2 * DICT_SLOT_BYTES
 """What a key takes once."""
 
 
@@ -34,8 +34,8 @@ class Waiters:
 
     __slots__ = ("_number", "_queues", "_timers", "active")
 
-    def __init__(self, queues: Sequence[dict[bytes, dict[Waiter, None]]]) -> None:
-        """``queues`` has a table for each database: for each key the commands that wait for it."""
+    def __init__(self, queues: Sequence[dict[bytes, KeyQueue]]) -> None:
+        """``queues`` has a table for each database, by key."""
         self._queues = queues
         self.active: dict[int, Waiter] = {}
         """By their numbers, in the order in which they began to wait."""
@@ -49,13 +49,13 @@ class Waiters:
         waiter.number = self._number
         self.active[waiter.number] = waiter
         new = 0
-        for index, key in waiter.keys:
-            queues = self._queues[index]
+        queues = self._queues[waiter.db]
+        for at, key in enumerate(waiter.keys):
             queue = queues.get(key)
             if queue is None:
-                queue = queues[key] = {}
+                queue = queues[key] = KeyQueue()
                 new += 1
-            queue[waiter] = None
+            queue.add(waiter, at)
         session = waiter.session
         waiter.held_bytes = WAITER_BYTES + bytes_of(waiter.args) + _KEY_BYTES * len(waiter.keys)
         session.hold("waiting", waiter.held_bytes)
@@ -87,14 +87,11 @@ class Waiters:
         gone = 0
         if waiter.conditions is not None:
             waiter.conditions.pop(waiter, None)
-        for index, key in waiter.keys:
-            waiters = self._queues[index]
-            queue = waiters.get(key)
-            if queue is not None:
-                queue.pop(waiter, None)
-                if not queue:
-                    del waiters[key]
-                    gone += 1
+        queues = self._queues[waiter.db]
+        for at, key in enumerate(waiter.keys):
+            if queues[key].remove(waiter, at):
+                del queues[key]
+                gone += 1
         session = waiter.session
         session.hold("waiting", -waiter.held_bytes)
         session.holdings.change("waiting", -gone * _QUEUE_BYTES)
@@ -119,7 +116,5 @@ class Waiters:
         total = on_nokey = 0
         for queues in self._queues:
             total += len(queues)
-            on_nokey += sum(
-                any(waiter.fails_without_key for waiter in queue) for queue in queues.values()
-            )
+            on_nokey += sum(queue.fails_without_key for queue in queues.values())
         return total, on_nokey

@@ -26,6 +26,7 @@ from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
+from anabranch.effects.write_set import places_of
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
@@ -220,12 +221,10 @@ class Snapshot:
         if kind is kinds.Flush or kind is kinds.JoinFullSync:
             self._take_all()
             return
-        if getattr(effect, "key", None) is None:
-            return
-        database: int = effect.db  # type: ignore[attr-defined]
-        value = self._waiting[database].pop(effect.key, None)  # type: ignore[attr-defined]
-        if value is not None:
-            self._taken.append(self._binding(database, effect.key, value))  # type: ignore[attr-defined]
+        for database, key in places_of(effect):
+            value = self._waiting[database].pop(key, None)
+            if value is not None:
+                self._taken.append(self._binding(database, key, value))
 
     def _take_all(self) -> None:
         for database, waiting in enumerate(self._waiting):

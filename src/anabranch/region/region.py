@@ -155,7 +155,6 @@ class Region(RegionState):
         noted_ns = min(self.slowlog.threshold_ns, self.latency.threshold_ns)
         looked_at_ns = min(noted_ns, QUICK_NS)
         waking = self.waking
-        untouched = len(ready) if ready and waking.is_under_way else 0  # made ready by others
         ticks = self.clock.ticks_ns
         out = session.outbox
         entry: Entry | None = None
@@ -232,9 +231,9 @@ class Region(RegionState):
             if spent >= looked_at_ns:
                 if spent >= noted_ns:
                     self.slow(session, entry, args, spent)  # type: ignore[arg-type]
-                if ended >= deadline and len(ready) <= untouched:
+                if ended >= deadline and not ready:
                     break
-            if ready and len(ready) > untouched:
+            if ready:
                 if not waking.is_under_way:
                     waking.serve()
                 if waking.is_under_way:
@@ -370,7 +369,8 @@ class Region(RegionState):
         for database, other in zip(self.keyspace.databases, keyspace.databases, strict=True):
             database.exchange(other)
             for key in database.waiters:
-                self.keyspace.ready[database.index, key] = None
+                database.review(key)
+                database.signal(key)
         self.keyspace.libraries = keyspace.libraries
         self.keyspace.account.exchange(keyspace.account)
 

@@ -60,7 +60,7 @@ class LongRequest:
         entry.histogram[self._spent_ns.bit_length()] += 1
         region.slow(session, entry, self._args, self._spent_ns)
         region.stats.commands_processed += 1
-        if region.keyspace.ready and not self._waking.is_under_way:
+        if region.keyspace.ready:
             self._waking.serve()
 
 

@@ -1,30 +1,31 @@
 """Blocked commands: what wakes them, in which order they run again, and when their wait ends.
 
-A round runs the commands again that waited for the keys that were ready when the round began, in
-the order in which the clients blocked. A round that does not fit into a slice of time continues in
-the next turns of the event loop. The connection whose command made the keys ready continues after
-the round: its later commands must not take the entries for which others were woken.
+A round runs the commands again that wait for keys that are ready, in the order in which the clients
+blocked; then those that wait for what these have changed, and so on, as a chain of BLMOVE does. A
+round that does not fit into a slice of time continues in the next turns of the event loop. The
+connection whose command made the keys ready continues after the round: its later commands must not
+take the entries for which others were woken. What others make ready meanwhile is for the next
+round.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from anabranch.errors import CommandError
 from anabranch.keyspace.version_vectors import covers
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.keyspace.database import Database
     from anabranch.keyspace.values import Value
     from anabranch.keyspace.waiter import Waiter
     from anabranch.region.state import RegionState
 
 __all__ = ["Waking"]
-
-DECLINED_AT_ONCE: Final = 16
-"""Waiters that do not want the value of a key: so many in a row are one step."""
 
 
 class Waking:
@@ -38,6 +39,9 @@ class Waking:
         self._round: Iterator[None] | None = None
         self._paused: dict[Waiter, None] = {}  # must run again when a pause is over
         self._after: dict[Session, None] = {}  # these continue when the round is over
+        # For the next round
+        self._ready_next: dict[tuple[int, bytes], None] = {}
+        self._after_next: dict[Session, None] = {}
 
     @property
     def is_under_way(self) -> bool:
@@ -46,6 +50,8 @@ class Waking:
 
     def serve(self) -> None:
         """Run the commands again that wait for changed keys, as many as fit into the slice."""
+        if self._round is not None:
+            self._set_aside()
         if self._go_on():
             self._region.scheduler.schedule(self._go_on, first=True)
 
@@ -61,47 +67,66 @@ class Waking:
                 if is_over():
                     return True
             self._round = None
-            for session in self._after:
+            over, self._after, self._after_next = self._after, self._after_next, {}
+            for session in over:
                 session.delayed = False
                 self._region.channels.pending[session] = None
-            self._after.clear()
+            self._ready.update(self._ready_next)
+            self._ready_next.clear()
         return False
 
+    def _set_aside(self) -> None:
+        """Leave the keys that are ready to the next round."""
+        self._ready_next.update(self._ready)
+        self._ready.clear()
+
     def _wake(self) -> Iterator[None]:
-        """One round: a step for each waiter that runs again."""
+        """One round: a step for each waiter that runs again, and for each key."""
         region = self._region
-        ctx = region.context
-        waiters = region.keyspace.waiters
+        active = region.keyspace.waiters.active
+        keys = dict(self._ready)
+        self._ready.clear()
         again, self._again = self._again, deque()
         for waiter in again:
-            if waiter.number in waiters.active:
-                self._retry(waiter, region.clock.now_us() // 1000)
+            if waiter.number in active:
+                self._step(waiter, keys)
             yield
-        keys = list(self._ready)
-        self._ready.clear()
-        for index, key in keys:
-            database = region.keyspace.databases[index]
-            declined = now_ms = 0
-            value: Value | None = None
-            for waiter in list(database.waiters.get(key, ())):
-                if waiter.number not in waiters.active:
-                    continue
-                if not declined:  # the value may have changed since it was read
-                    now_ms = region.clock.now_us() // 1000
-                    ctx.enter(waiter.session, now_ms)
-                    value = ctx.lookup_in(database, key)
-                if waiter.wants(value):
-                    self._retry(waiter, now_ms)
-                    declined = 0
-                else:
-                    declined = (declined + 1) % DECLINED_AT_ONCE
-                if not declined:
-                    yield
+        while keys:
+            chained: dict[tuple[int, bytes], None] = {}
+            for index, key in keys:
+                database = region.keyspace.databases[index]
+                queue = database.waiters.get(key)
+                if queue is not None:
+                    for waiter in queue.called(partial(self._value, database, key)):
+                        if waiter.number in active:
+                            self._step(waiter, chained)
+                            yield
+                yield
+            keys = chained
+
+    def _step(self, waiter: Waiter, chained: dict[tuple[int, bytes], None]) -> None:
+        """Run a command again; adds the keys to ``chained`` that it makes ready."""
+        if self._ready:
+            self._set_aside()
+        self._retry(waiter, self._region.clock.now_us() // 1000)
+        if self._ready:
+            chained.update(self._ready)
+            self._ready.clear()
+
+    def _value(self, database: Database, key: bytes) -> Value | None:
+        """The present value of a key."""
+        region = self._region
+        region.context.enter(region.nobody, region.clock.now_us() // 1000)
+        return region.context.lookup_in(database, key)
 
     def after(self, session: Session) -> None:
-        """Let a connection continue when the round in progress is over."""
+        """Let a connection continue when those are served whom its command woke."""
         session.delayed = True
-        self._after[session] = None
+        if self._ready:
+            self._set_aside()
+            self._after_next[session] = None
+        else:
+            self._after[session] = None
 
     def remove(self, session: Session) -> None:
         """Remove a connection that has ended."""
@@ -109,6 +134,7 @@ class Waking:
             self._region.keyspace.waiters.remove(session.waiter)
             session.waiter = None
         self._after.pop(session, None)
+        self._after_next.pop(session, None)
 
     def _retry(self, waiter: Waiter, now_ms: int) -> None:
         """Run a blocked command again: it answers, fails, or keeps its place."""

@@ -77,6 +77,10 @@ class LoneGroup(Group):
         """Live entries to deliver, ascending."""
         return log.spans_from(self.last_delivered_id + 1, limit)
 
+    def has(self, replica_id: int, log: RegionLog) -> bool:
+        """Whether there is such an entry."""
+        return log.last_id > self.last_delivered_id
+
     def _begin(self, replica_id: int, log: RegionLog) -> int:
         return log.number_upto(self.last_delivered_id)
 

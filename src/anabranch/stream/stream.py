@@ -152,7 +152,9 @@ class Stream(Counted):
 
     def has_for(self, group: Group) -> bool:
         """Whether :meth:`spans_for` would return an entry."""
-        return any(True for _ in self.spans_for(group, 1))
+        if len(self.logs) == 1:
+            return group.has(self.own, self.local)
+        return any(group.has(replica_id, log) for replica_id, log in self.logs.items())
 
     def find(self, entry_id: int) -> tuple[int, Block, int] | None:
         """``(region, block, index)`` of the live entry with this ID, or None."""

@@ -16,7 +16,7 @@ from anabranch.commands.execution.waits import Waits
 from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
-from anabranch.keyspace.waiter import Waiter
+from anabranch.keyspace.waiter import Condition, Waiter
 from anabranch.resp.encode import OK, array_header, encode
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
@@ -210,7 +210,7 @@ class Context:
         keys: Sequence[bytes],
         args: list[bytes],
         deadline_ms: int,
-        wants: Callable[[Value | None], bool],
+        wants: Condition | list[int],
         timeout_reply: bytes,
         *,
         fails_without_key: bool = False,
@@ -219,6 +219,7 @@ class Context:
     ) -> None:
         """Make the connection wait for keys; the command function then returns None.
 
+        ``wants`` is a condition, or for each key the ID behind which a stream must have an entry.
         ``args`` is what runs again when a key is signalled (``$`` already resolved), ``request``
         the same in parsed form, for the command. A command that runs again and calls this once
         more keeps its place and its deadline.
@@ -231,14 +232,25 @@ class Context:
         if deadline_ms and self.clock.now_us() % 1000:
             deadline_ms += 1  # the present time is rounded down, and no wait may end too early
         session = self.session
-        index = self.db.index
-        distinct = keys if len(keys) == 1 else list(dict.fromkeys(keys))
+        condition: Condition | None = None
+        behind: list[int] = []
+        if isinstance(wants, list):
+            lowest = dict(zip(keys, wants, strict=True))
+            if len(lowest) < len(keys):
+                for key, last_id in zip(keys, wants, strict=True):
+                    lowest[key] = min(lowest[key], last_id)
+            distinct, behind = list(lowest), list(lowest.values())
+        else:
+            condition = wants
+            distinct = list(keys) if len(keys) < 2 else list(dict.fromkeys(keys))
         waiter = Waiter(
             session,
             args,
-            [(index, key) for key in distinct],
+            self.db.index,
+            distinct,
             deadline_ms,
-            wants,
+            condition,
+            behind,
             timeout_reply,
             fails_without_key,
             recheck_ms,

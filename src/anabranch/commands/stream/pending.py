@@ -351,9 +351,7 @@ class _Claim:
         if not self._is_seen:
             ctx = self._ctx
             ctx.emit(
-                kinds.SeeConsumer(
-                    ctx.db.index, self._key, self._name, self._consumer, ctx.now_ms, active=False
-                )
+                kinds.SeeConsumer(ctx.db.index, [self._key], self._name, self._consumer, ctx.now_ms)
             )
         return b"".join([array_header(len(self._parts)), *self._parts])
 

@@ -19,7 +19,6 @@ from anabranch.commands.stream.read_request import (
     read_reply,
 )
 from anabranch.errors import CommandError
-from anabranch.keyspace.values import Value
 from anabranch.keyspace.vector_token import TOKEN_PREFIX, read_token
 from anabranch.resp.encode import EMPTY_ARRAY, array_header, null_array
 from anabranch.stream.entry_id import MAX_ID
@@ -132,7 +131,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
         request.keys,
         args,
         request.deadline_ms(ctx.now_ms),
-        _is_stream,
+        [_awaited(raw) for raw in request.ids],
         null_array(ctx.resp3),
         request=request,
     )
@@ -232,6 +231,9 @@ def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Spa
     return limited(map(itemgetter(1), spans_behind(stream, seen)), limit)
 
 
-def _is_stream(value: Value | None) -> bool:
-    """A blocked XREAD keeps waiting while its key is missing or of another type."""
-    return type(value) is Stream
+def _awaited(raw: bytes) -> int:
+    """The ID behind which a blocked XREAD awaits an entry; below all if that is not all it asks.
+
+    It keeps waiting while its key is missing or of another type.
+    """
+    return -1 if raw == b"+" or raw.startswith(TOKEN_PREFIX) else id_argument(raw)

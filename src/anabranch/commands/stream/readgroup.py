@@ -7,7 +7,7 @@ command fails before anything is delivered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from anabranch.commands.execution.context import Context
@@ -37,6 +37,8 @@ _DELIVER: Final = kinds.Deliver  # a name of an interpreted module is looked up 
 _DELIVERY_BYTES = len(b":0\r\n:0\r\n")
 """What CLAIM adds to a new entry in the reply."""
 
+_NONE: Final[list[bytes]] = []
+
 _Served = list[tuple[bytes, list[bytes], int]]
 _Row = tuple[int, int, int, int]
 
@@ -49,7 +51,56 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request = ctx.waiter.request
     name = request.group
     assert name is not None
-    plans: list[tuple[bytes, Stream, Group, int | None]] = []  # None: new entries
+    plans = _plans(ctx, request, name)
+    ctx.stats.keyspace_hits += len(plans)  # Redis looks twice, and counts both
+    budget = ReplyBudget(request) if request.is_limited else None
+    served: _Served = []
+    visited: list[bytes] = []
+    is_wide = len(plans) > 1 and request.claim_ms is None
+    for key, stream, group, after in plans:
+        if budget is not None and budget.exhausted:
+            break
+        is_new = request.consumer not in group.consumers
+        if is_new:  # on its first read, even if it gets nothing
+            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, request.consumer, ctx.now_ms))
+            ctx.changes += 1
+        if after is not None:
+            chunks, count = _history(ctx, key, stream, group, request, after, budget)
+        elif is_wide and not stream.has_for(group):  # nearly all of them, as a rule
+            chunks, count = _NONE, 0
+        else:
+            chunks, count = _deliver(ctx, key, stream, group, request, budget)
+        if not is_new and not count:  # what gives entries records the visit, too
+            visited.append(key)
+        if after is None and not count:
+            continue
+        served.append((key, chunks, count))
+    if visited:
+        ctx.emit(kinds.SeeConsumer(ctx.db.index, visited, name, request.consumer, ctx.now_ms))
+    if served:
+        return read_reply(ctx, served)
+    if request.block_ms is None or ctx.in_exec:
+        return null_array(ctx.resp3)
+    ctx.block(
+        request.keys,
+        args,
+        request.deadline_ms(ctx.now_ms),
+        _News(name, claims=request.claim_ms is not None),
+        null_array(ctx.resp3),
+        fails_without_key=True,
+        recheck_ms=_next_claim(ctx, plans, request),
+        request=request,
+    )
+    return None
+
+
+_Plan = tuple[bytes, Stream, Group, int | None]
+"""A stream, its group, and behind which ID the consumer reads its history; None: new entries."""
+
+
+def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
+    """What is to be read; fails if a stream or group is missing, before anything is delivered."""
+    plans: list[_Plan] = []
     for at, key in enumerate(request.keys):
         raw = request.ids[at]
         stream = ctx.read_stream(key)
@@ -63,63 +114,36 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             raise CommandError(_MEANINGLESS.format(raw.decode()))
         beyond = MAX_ID if raw == b">" else id_argument(raw)
         plans.append((key, stream, group, None if beyond == MAX_ID else beyond))
-    ctx.stats.keyspace_hits += len(plans)  # Redis looks twice, and counts both
-    budget = ReplyBudget(request) if request.is_limited else None
-    served: _Served = []
-    for key, stream, group, after in plans:
-        if budget is not None and budget.exhausted:
-            break
-        is_new = request.consumer not in group.consumers
-        if is_new:  # on its first read, even if it gets nothing
-            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, request.consumer, ctx.now_ms))
-            ctx.changes += 1
-        if after is not None:
-            chunks, count = _history(ctx, key, stream, group, request, after, budget)
-        else:
-            chunks, count = _deliver(ctx, key, stream, group, request, budget)
-        if not is_new and not count:  # what gives entries records the visit, too
-            ctx.emit(
-                kinds.SeeConsumer(
-                    ctx.db.index, key, name, request.consumer, ctx.now_ms, active=False
-                )
-            )
-        if after is None and not count:
-            continue
-        served.append((key, chunks, count))
-    if served:
-        return read_reply(ctx, served)
-    if request.block_ms is None or ctx.in_exec:
-        return null_array(ctx.resp3)
-    ctx.block(
-        request.keys,
-        args,
-        request.deadline_ms(ctx.now_ms),
-        _wants(name, request.consumer, claims=request.claim_ms is not None),
-        null_array(ctx.resp3),
-        fails_without_key=True,
-        recheck_ms=_next_claim(ctx, plans, request),
-        request=request,
-    )
-    return None
+    return plans
 
 
-def _wants(name: bytes, consumer: bytes, *, claims: bool) -> Callable[[Value | None], bool]:
-    """Whether another run can end the wait, judged by one key that changed.
+class _News:
+    """The condition of a blocked reader: there is something that its group must deliver.
 
-    A removed key or group must be reported. A group that does not know the consumer (it came with
-    another stream) must get it. Otherwise there must be something to read: of many readers of a
-    group only as many run again as there is work for.
+    All readers of a group have the same: of many only as many run again as there is work for. A
+    missing key or group must be reported. Readers that claim look whenever something happens.
     """
 
-    def wants(value: Value | None) -> bool:
+    __slots__ = ("_claims", "_name")
+
+    def __init__(self, name: bytes, *, claims: bool) -> None:
+        self._name = name
+        self._claims = claims
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _News) and other._name == self._name and other._claims == self._claims
+        )
+
+    def __call__(self, value: Value | None) -> bool:
+        """Whether running the command again can end the wait."""
         if type(value) is not Stream:
             return True
-        group = value.groups.get(name)
-        if group is None or consumer not in group.consumers:
-            return True
-        return claims or value.has_for(group)
-
-    return wants
+        group = value.groups.get(self._name)
+        return group is None or self._claims or value.has_for(group)
 
 
 # -- history ----------------------------------------------------------------------------------
@@ -230,9 +254,7 @@ def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
     return b"*4\r\n%b:%d\r\n:%d\r\n" % (bytes(fragment[4:]), idle_ms, deliveries)
 
 
-def _next_claim(
-    ctx: Context, plans: list[tuple[bytes, Stream, Group, int | None]], request: ReadRequest
-) -> int:
+def _next_claim(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:
     """The time at which a blocked reader with CLAIM must look again, 0 for never.
 
     A pending entry may reach the idle time before anything else happens. If nothing is pending, an

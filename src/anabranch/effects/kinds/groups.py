@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from anabranch.effects.kinds.base import EntryId, EntryIds, GroupEffect
+from anabranch.effects.kinds.base import Effect, EntryId, EntryIds, GroupEffect
 
 __all__ = [
     "Acknowledge",
@@ -72,14 +72,16 @@ class DeleteConsumer(GroupEffect, tag=25):
     consumer: bytes
 
 
-class SeeConsumer(GroupEffect, tag=26):
-    """A consumer has read; ``active`` if it got entries."""
+class SeeConsumer(Effect, tag=26):
+    """A consumer has read streams, and got no entries of them. It exists in the group of each."""
 
     local = True
 
+    db: int
+    keys: list[bytes]
+    group: bytes
     consumer: bytes
     now_ms: int
-    active: bool
 
 
 class Deliver(GroupEffect, tag=27):
@@ -104,8 +106,8 @@ class Assign(GroupEffect, tag=28):
     """Pending entries get a consumer (None: released), a delivery time and a count.
 
     ``rows`` are ``(entry ID, region, delivery ms, delivery count)``; entries that were not
-    pending become pending. ``now_ms`` and ``active`` are those of :class:`SeeConsumer`, and
-    ``now_ms`` 0 leaves the consumer's times alone.
+    pending become pending. The consumer was seen at ``now_ms``, unless that is 0, and
+    got entries then if it was ``active``.
     """
 
     local = True

@@ -1,0 +1,300 @@
+"""Many who wait for one key, and one who waits for many: how often each command runs.
+
+Runs are counted, so these tests do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from anabranch.commands.execution.session import Session
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
+from anabranch.scheduling import SLICE_NS
+from anabranch.stream.stream import Stream
+from anabranch.version import IS_COMPILED
+from tests.support.calls import calls_of
+from tests.support.region_harness import Harness, decode_all
+
+CROWD = 50
+
+
+class Counted(Harness):
+    """A region that counts how often each command runs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.runs: Counter[str] = Counter()
+        entries = self.region.dispatcher.entries
+        for name in (b"XREAD", b"XREADGROUP", b"BLPOP", b"BLMOVE"):
+            entry = entries[name]
+            assert entry.function is not None
+            entry.function = self._counting(name.decode(), entry.function)
+
+    def _counting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(ctx: Any, args: Any) -> Any:
+            self.runs[name] += 1
+            return function(ctx, args)
+
+        return run
+
+    def waits(self, *args: object) -> Session:
+        """A new connection that is blocked in a command."""
+        session = self.connect()
+        assert self.raw(*args, session=session) == b""
+        assert session.blocked
+        return session
+
+    def runs_of(self, *args: object) -> dict[str, int]:
+        """How often blocked commands run because of a command."""
+        self.runs.clear()
+        self.do(*args)
+        for database in self.region.keyspace.databases:
+            database.check()
+        return dict(self.runs)
+
+
+@pytest.fixture
+def region() -> Counted:
+    """An empty one."""
+    return Counted()
+
+
+def test_who_waits_for_a_far_id_does_not_run(region: Counted) -> None:
+    far = [region.waits("XREAD", "BLOCK", 0, "STREAMS", "s", f"9-{n}") for n in range(CROWD)]
+    near = region.waits("XREAD", "BLOCK", 0, "STREAMS", "s", "3-0")
+    assert region.runs_of("XADD", "s", "3-0", "f", "v") == {}
+    assert region.runs_of("XADD", "s", "3-1", "f", "v") == {"XREAD": 1}
+    assert region.received(near)
+    assert region.runs_of("XADD", "s", "9-20", "f", "v") == {"XREAD": 20}
+    assert [bool(region.received(each)) for each in far] == [True] * 20 + [False] * (CROWD - 20)
+
+
+def test_of_the_ids_for_one_key_the_lowest_counts(region: Counted) -> None:
+    reader = region.waits("XREAD", "BLOCK", 0, "STREAMS", "s", "t", "s", "7-0", "1-0", "5-0")
+    assert region.runs_of("XADD", "s", "5-0", "f", "v") == {}
+    assert region.runs_of("XADD", "s", "6-0", "f", "v") == {"XREAD": 1}
+    assert region.replies(reader) == [[[b"s", [[b"6-0", [b"f", b"v"]]]]]]
+    assert region.region.keyspace.databases[0].waiters == {}
+
+
+def test_a_reader_of_the_last_entry_runs_for_any(region: Counted) -> None:
+    reader = region.waits("XREAD", "BLOCK", 0, "STREAMS", "s", "+")
+    assert region.runs_of("XADD", "s", "1-0", "f", "v") == {"XREAD": 1}
+    assert region.received(reader)
+
+
+def test_of_the_readers_of_a_group_one_runs_for_each_entry(region: Counted) -> None:
+    region.do("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    region.do("XGROUP", "CREATE", "s", "h", "$")
+    group = ("BLOCK", 0, "STREAMS", "s", ">")
+    readers = [region.waits("XREADGROUP", "GROUP", "g", f"c{n}", *group) for n in range(CROWD)]
+    other = region.waits("XREADGROUP", "GROUP", "h", "c", *group)
+    assert region.runs_of("XADD", "s", "1-0", "f", "v") == {"XREADGROUP": 2}
+    assert region.received(other)
+    assert region.runs_of("XADD", "s", "2-0", "f", "v") == {"XREADGROUP": 1}
+    assert [bool(region.received(each)) for each in readers] == [True] * 2 + [False] * (CROWD - 2)
+
+
+def test_readers_that_leave_something_wake_the_next(region: Counted) -> None:
+    region.do("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    for n in range(CROWD):
+        region.waits(
+            *("XREADGROUP", "GROUP", "g", f"c{n}", "COUNT", 2, "BLOCK", 0, "STREAMS", "s", ">")
+        )
+    region.do("MULTI")
+    for n in range(1, 6):
+        region.do("XADD", "s", f"{n}-0", "f", "v")
+    assert region.runs_of("EXEC") == {"XREADGROUP": 3}
+
+
+def test_all_look_when_a_consumer_or_group_was_removed(region: Counted) -> None:
+    region.do("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    region.do("XGROUP", "CREATE", "s", "h", "$")
+    for n in range(CROWD):
+        region.waits("XREADGROUP", "GROUP", "g", f"c{n}", "BLOCK", 0, "STREAMS", "s", ">")
+    assert region.runs_of("XGROUP", "DELCONSUMER", "s", "g", "c40") == {}
+    assert region.runs_of("XADD", "s", "1-0", "f", "v") == {"XREADGROUP": CROWD}
+    consumers = {row[1] for row in region.do("XINFO", "CONSUMERS", "s", "g")}
+    assert b"c40" in consumers
+    assert region.runs_of("XADD", "s", "2-0", "f", "v") == {"XREADGROUP": 1}
+    region.do("MULTI")
+    region.do("XGROUP", "DESTROY", "s", "g")
+    region.do("XGROUP", "CREATE", "s", "g", "$")
+    assert region.runs_of("EXEC") == {"XREADGROUP": CROWD - 2}
+    assert len(region.do("XINFO", "CONSUMERS", "s", "g")) == CROWD - 2
+
+
+def test_of_many_that_pop_one_runs_for_each_item(region: Counted) -> None:
+    poppers = [region.waits("BLPOP", "l", 0) for _ in range(CROWD)]
+    region.waits("XREAD", "BLOCK", 0, "STREAMS", "l", "0")
+    assert region.runs_of("RPUSH", "l", "a") == {"BLPOP": 1}
+    assert region.runs_of("RPUSH", "l", "b", "c") == {"BLPOP": 2}
+    assert [bool(region.received(each)) for each in poppers] == [True] * 3 + [False] * (CROWD - 3)
+
+
+def test_those_that_block_for_different_things_are_served_in_the_order_of_blocking(
+    region: Counted,
+) -> None:
+    region.do("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    region.do("XGROUP", "CREATE", "s", "h", "$")
+    served: list[int] = []
+    readers = [
+        region.waits("XREAD", "BLOCK", 0, "STREAMS", "s", "5-0"),
+        region.waits("XREADGROUP", "GROUP", "h", "c", "BLOCK", 0, "STREAMS", "s", ">"),
+        region.waits("XREAD", "BLOCK", 0, "STREAMS", "s", "1-0"),
+        region.waits("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "s", ">"),
+    ]
+    end_wait = region.region.waking.end_wait
+
+    def noting(waiter: Any, reply: bytes) -> None:
+        served.append(readers.index(waiter.session))
+        end_wait(waiter, reply)
+
+    region.region.waking.end_wait = noting  # type: ignore[method-assign]
+    region.do("XADD", "s", "6-0", "f", "v")
+    assert served == [0, 1, 2, 3]
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
+@pytest.mark.parametrize(
+    ("waiting", "waking"),
+    [
+        ("XREADGROUP GROUP g c{} BLOCK 0 STREAMS s >", "XADD s * f v"),
+        ("XREAD BLOCK 0 STREAMS s 9999999999999-{}", "XADD s * f v"),
+        ("BLPOP l 0", "RPUSH l v"),
+        ("BLMOVE l m{} LEFT LEFT 0", "RPUSH l v"),
+    ],
+    ids=lambda words: words.partition(" ")[0],
+)
+def test_a_change_costs_those_nothing_who_go_on_waiting(waiting: str, waking: str) -> None:
+    """Function calls, built-in ones included."""
+    calls = []
+    for crowd in (10, 400):
+        region = Counted()
+        region.do("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+        for n in range(crowd):
+            region.waits(*waiting.format(n).split())
+        region.do(*waking.split())
+        calls.append(calls_of(lambda region=region: region.raw(*waking.split())))  # type: ignore[misc]
+    assert calls[1] <= calls[0] + 10
+
+
+# -- one who waits for many keys ----------------------------------------------------------------
+
+
+def test_a_visit_of_many_streams_is_one_effect(region: Counted) -> None:
+    keys = [f"s{n}" for n in range(CROWD)]
+    for key in keys:
+        region.do("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
+        region.do("XGROUP", "CREATECONSUMER", key, "g", "c")
+    recorded: list[Any] = []
+    region.region.effects.record = recorded.append
+    region.clock.us += 5_000_000
+    words = ("GROUP", "g", "c", "BLOCK", 0, "STREAMS", *keys, *[">"] * CROWD)
+    reader = region.waits("XREADGROUP", *words)
+    assert len(recorded) == 1
+    assert recorded[0].keys == [key.encode() for key in keys]
+    region.clock.us += 7_000_000
+    recorded.clear()
+    assert region.runs_of("XADD", "s7", "1-0", "f", "v") == {"XREADGROUP": 1}
+    assert region.replies(reader) == [[[b"s7", [[b"1-0", [b"f", b"v"]]]]]]
+    assert [type(each).__name__ for each in recorded] == ["Add", "Deliver", "SeeConsumer"]
+    idle = [region.do("XINFO", "CONSUMERS", key, "g")[0][5] for key in keys]
+    assert idle == [0] * CROWD
+    assert region.region.keyspace.databases[0].waiters == {}
+
+
+def test_a_snapshot_has_the_visits_of_the_moment_at_which_it_began(region: Counted) -> None:
+    for key in ("s", "t"):
+        region.do("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
+        region.do("XGROUP", "CREATECONSUMER", key, "g", "c")
+    before_ms = region.clock.us // 1000
+    snapshot = Snapshot(region.region.keyspace, Contents(1))
+    region.region.watch_changes(snapshot.before)
+    region.clock.us += 5_000_000
+    region.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", "t", ">", ">")
+    keyspace = Keyspace()
+    for _ in load_snapshot(io.BytesIO(snapshot.whole()), "memory", keyspace):
+        pass
+    for key in (b"s", b"t"):
+        stream = keyspace.databases[0].values[key]
+        assert isinstance(stream, Stream)
+        assert stream.groups[b"g"].consumers[b"c"].seen_ms == before_ms
+
+
+# -- chains, in slices of time ------------------------------------------------------------------
+
+
+class Cut(Counted):
+    """Each slice does one step, and the test runs the turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.region.scheduler.drive(lambda: None)
+        self.clock.tick_ns = SLICE_NS
+
+    def send(self, session: Session, *requests: str) -> None:
+        """A pipeline."""
+        self.region.execute(session, [each.encode().split() for each in requests])
+
+    def turns(self) -> Iterator[None]:
+        """Run turns until nothing is left to do."""
+        sessions = self.region.sessions.values()
+        while len(self.region.scheduler) or any(each.backlog for each in sessions):
+            self.region.scheduler.run_turn()
+            self.settle()
+            for session in sessions:
+                self.region.resume(session)
+            yield
+
+
+def _chain(region: Cut, length: int) -> list[Session]:
+    return [region.waits("BLMOVE", f"k{n}", f"k{n + 1}", "LEFT", "RIGHT", 0) for n in range(length)]
+
+
+def test_a_pipeline_goes_on_when_the_whole_chain_is_served() -> None:
+    region = Cut()
+    movers = _chain(region, CROWD)
+    writer = region.connect()
+    region.send(writer, "RPUSH k0 x", f"LLEN k{CROWD}", f"RPOP k{CROWD // 2}", "DBSIZE")
+    for _ in region.turns():
+        pass
+    assert decode_all(region.received(writer)) == [1, 1, None, 1]
+    assert [region.replies(each) for each in movers] == [[b"x"]] * CROWD
+
+
+def test_others_do_not_lengthen_a_chain() -> None:
+    region = Cut()
+    _chain(region, CROWD)
+    popper = region.waits("BLPOP", "other", 0)
+    writer, another = region.connect(), region.connect()
+    region.send(writer, "RPUSH k0 x", "PING")
+    region.send(another, "RPUSH other y", "LLEN other")
+    order: list[Session] = []
+    for _ in region.turns():
+        for each, replies in ((writer, 2), (another, 2), (popper, 1)):
+            if len(each.outbox) == replies and each not in order:
+                order.append(each)
+    assert order == [writer, popper, another]
+    assert decode_all(region.received(another)) == [1, 0]
+
+
+def test_two_who_make_one_key_ready_both_wait_for_its_readers() -> None:
+    """The key is ready when the second one adds to it, but its readers were not served."""
+    region = Cut()
+    _chain(region, CROWD)
+    poppers = [region.waits("BLPOP", "other", 0) for _ in range(2)]
+    first, second, third = (region.connect() for _ in range(3))
+    region.send(first, "RPUSH k0 x")
+    region.send(second, "RPUSH other y", "LLEN other")
+    region.send(third, "RPUSH other z", "RPOP other")
+    for _ in region.turns():
+        pass
+    assert decode_all(region.received(third)) == [2, None]
+    assert [region.replies(each)[0][1] for each in poppers] == [b"y", b"z"]
