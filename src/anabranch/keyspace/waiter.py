@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.compiling import mypyc_attr
+from anabranch.metrics.holdings import DICT_BYTES
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -87,6 +88,10 @@ class Waiter:
         conditions[self] = condition
 
 
+_QUEUE_BYTES: Final = 250
+"""A queue with its empty lanes, and its place in the table of a database."""
+
+
 @mypyc_attr(acyclic=True)
 class KeyQueue:
     """The commands that are blocked on one key, in lanes: those of a lane wait for the same.
@@ -129,6 +134,11 @@ class KeyQueue:
             if not lane:
                 del self._lanes[wants]
         return not self._lanes and not self._behind
+
+    @property
+    def used_bytes(self) -> int:
+        """What the queue takes beside its waiters, with its place in the table of a database."""
+        return _QUEUE_BYTES + DICT_BYTES * len(self._lanes)
 
     @property
     def fails_without_key(self) -> bool:

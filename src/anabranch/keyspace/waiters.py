@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anabranch.keyspace.waiter import KeyQueue, Waiter
-from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES, bytes_of
+from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES, bytes_of
 
 __all__ = ["Waiters"]
 
@@ -24,9 +24,6 @@ WAITER_BYTES: Final = 300
 
 _KEY_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 """What each key takes beside the arguments, for each waiter."""
-
-_QUEUE_BYTES: Final = 2 * DICT_BYTES + 2 * DICT_SLOT_BYTES
-"""What a key takes once."""
 
 
 class Waiters:
@@ -54,12 +51,14 @@ class Waiters:
             queue = queues.get(key)
             if queue is None:
                 queue = queues[key] = KeyQueue()
-                new += 1
+            else:
+                new -= queue.used_bytes
             queue.add(waiter, at)
+            new += queue.used_bytes
         session = waiter.session
         waiter.held_bytes = WAITER_BYTES + bytes_of(waiter.args) + _KEY_BYTES * len(waiter.keys)
         session.hold("waiting", waiter.held_bytes)
-        session.holdings.change("waiting", new * _QUEUE_BYTES)
+        session.holdings.change("waiting", new)
         self._arm(waiter.deadline_ms, waiter)
         self._arm(waiter.recheck_ms, waiter)
 
@@ -89,12 +88,15 @@ class Waiters:
             waiter.conditions.pop(waiter, None)
         queues = self._queues[waiter.db]
         for at, key in enumerate(waiter.keys):
-            if queues[key].remove(waiter, at):
+            queue = queues[key]
+            gone += queue.used_bytes
+            if queue.remove(waiter, at):
                 del queues[key]
-                gone += 1
+            else:
+                gone -= queue.used_bytes
         session = waiter.session
         session.hold("waiting", -waiter.held_bytes)
-        session.holdings.change("waiting", -gone * _QUEUE_BYTES)
+        session.holdings.change("waiting", -gone)
 
     def due(self, now_ms: int) -> Iterable[Waiter]:
         """Waiters whose deadline or recheck time has come; each at most once per timer."""
