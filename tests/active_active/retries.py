@@ -3,7 +3,9 @@
 Producers send messages and repeat them in other regions, over cuts that outlast every limit of what
 is remembered. What must come of it is worked out from the replies alone: of all entries that were
 accepted for a message the one with the smallest ID is left, unless somebody deleted it. Regions are
-cut off, get effects piece by piece or full syncs, restart, and open new epochs meanwhile.
+cut off, get effects piece by piece or full syncs, restart, and open new epochs meanwhile. In some
+histories a region stays away until the end. Whatever a region has heard of, it shows once, at once:
+this is checked after each event, not only when all is healed.
 
 Most histories are small: what breaks a promise takes a few messages, regions and events, and of
 small histories many more can be run. One in twenty is large.
@@ -37,6 +39,9 @@ STEPS: Final = 60
 
 FEW: Final = (8, 20)
 
+AWAY: Final = 0.3
+"""The share of histories in which a region stays away until the end."""
+
 _WORDS: Final = {
     "xadd", "xack", "xackdel", "xcfgset", "xdel", "xgroup", "xrange", "xreadgroup", "xtrim",
 }  # fmt: skip
@@ -54,7 +59,8 @@ def _id(text: bytes) -> tuple[int, int]:
 class RetryHistory:
     """The history of a seed. AssertionError if anything is wrong."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, away: float = AWAY) -> None:
+        """With probability ``away`` a region stays away until everything is healed."""
         chance = self.chance = random.Random(seed)
         self.keeps = chance.random() < 0.1
         is_large = chance.random() < LARGE
@@ -70,7 +76,8 @@ class RetryHistory:
         self.nodes = list(self.mesh.nodes.values())
         self.accepted: dict[Message, list[tuple[bytes, int, int]]] = {}
         """By message, ``(entry ID, replica_id, number)`` of every acceptance."""
-        self.deleted: set[tuple[bytes, bytes]] = set()
+        self.deleted: dict[tuple[bytes, bytes], list[tuple[int, int]]] = {}
+        """By key and entry ID, ``(replica_id, number)`` of every deletion."""
         self.processed: set[tuple[bytes, bytes]] = set()
         """Entries that were acknowledged, by key and ID."""
         self.reached: Counter[str] = Counter()
@@ -81,6 +88,9 @@ class RetryHistory:
         self._states = chance.random() < 0.6
         self._restarts = chance.random() < 0.5
         self._limits = chance.random() < 0.2
+        self._apart = random.Random(f"{seed}/away")
+        self._leaves = self._apart.randrange(self._steps) if self._apart.random() < away else -1
+        self._away: Node | None = None
 
     def run(self) -> None:
         """All of it."""
@@ -89,9 +99,38 @@ class RetryHistory:
             for key in self.keys:
                 self.nodes[0].do("XGROUP", "CREATE", key, "g", "0", "MKSTREAM")
             self._settle()
-        for _ in range(self._steps):
-            self._step(chance.choice(self.nodes))
+        leaves = self._leaves
+        for step in range(self._steps):
+            if step == leaves:
+                self._leave()
+            node = chance.choice(self.nodes)
+            self._step(node)
+            for each in self.nodes:
+                self._check_known(each)
+        if self._away is not None:
+            self._settle_the_rest()
         self._finish()
+
+    def _leave(self) -> None:
+        """From now on nobody hears of one region, which goes on, or stands still."""
+        self._away = self._apart.choice(self.nodes)
+        if self._apart.random() < 0.5 and len(self.nodes) > 2:  # somebody has heard of it
+            self.mesh.send(self._away.number, self._apart.choice(self._others(self._away)))
+        self.mesh.away.add(self._away.number)
+        if self._apart.random() < 0.3:
+            self.nodes.remove(self._away)
+        self.reached["away"] += 1
+
+    def _settle_the_rest(self) -> None:
+        """All others hear of each other, and show each message once."""
+        self.mesh.cut_links.clear()
+        others = [number for number in self.mesh.nodes if number not in self.mesh.away]
+        self.mesh.settle(others)
+        assert len({tuple(sorted(self.mesh.nodes[each].vector.items())) for each in others}) == 1
+        for number in others:
+            self._check_known(self.mesh.nodes[number])
+        self.mesh.away.clear()
+        self.nodes = list(self.mesh.nodes.values())
 
     # -- events -------------------------------------------------------------------------------
 
@@ -110,7 +149,9 @@ class RetryHistory:
             self.mesh.cut_links ^= {frozenset((one, other))}
         elif dice < 0.88:
             node.sync()
-            self.mesh.send_row(node.number, chance.choice(self._others(node)))
+            target = chance.choice(self._others(node))
+            if not self.mesh.away & {node.number, target}:
+                self.mesh.send_row(node.number, target)
         elif dice < 0.92 and self._groups:
             self._read(node)
         elif dice < 0.95 and self._deletes:
@@ -175,9 +216,9 @@ class RetryHistory:
                     self.processed.add((key, entry_id))
             elif dice < 0.7 and self._deletes:
                 words = ("XACKDEL", key, "g", "DELREF", "IDS", 1, entry_id)
-                some = {(key, entry_id)} if node.do(*words) == [1] else set()
-                self.processed |= some
-                self.deleted |= some
+                if node.do(*words) == [1]:
+                    self.processed.add((key, entry_id))
+                    self._note_deleted(node, key, entry_id)
 
     def _delete(self, node: Node) -> None:
         key = self.chance.choice(self.keys)
@@ -185,7 +226,11 @@ class RetryHistory:
         if rows:
             entry_id = self.chance.choice(rows)[0]
             if node.do("XDEL", key, entry_id):
-                self.deleted.add((key, entry_id))
+                self._note_deleted(node, key, entry_id)
+
+    def _note_deleted(self, node: Node, key: bytes, entry_id: bytes) -> None:
+        dot = node.replica_id, node.vector[node.replica_id]
+        self.deleted.setdefault((key, entry_id), []).append(dot)
 
     def _restart(self, node: Node) -> None:
         dice = self.chance.random()
@@ -198,6 +243,33 @@ class RetryHistory:
             node.sync()
             node.fail()
             self.reached["epoch"] += 1
+
+    # -- what a region has heard of -----------------------------------------------------------
+
+    def _check_known(self, node: Node) -> None:
+        """A region shows, and counts, what follows from the acceptances that it has heard of."""
+
+        def knows(replica_id: int, number: int) -> bool:
+            return node.vector.get(replica_id, 0) >= number
+
+        due: dict[bytes, list[tuple[int, int]]] = {key: [] for key in self.keys}
+        lost = 0
+        for (key, _, _), accepted in self.accepted.items():
+            known = [each for each in accepted if knows(*each[1:])]
+            lost += max(len(known) - 1, 0)
+            due[key] += [
+                _id(entry_id)
+                for entry_id in (self._stay(known) if known else ())
+                if not any(knows(*dot) for dot in self.deleted.get((key, entry_id), ()))
+            ]
+        for key in self.keys:
+            found = [_id(entry_id) for entry_id, _ in node.do("XRANGE", key, "-", "+")]
+            assert found == sorted(due[key]), (
+                f"{key!r} of region {node.number} has {found}, not {due[key]}, before all is healed"
+            )
+        total = node.replica.conflicts.total
+        assert total == lost, f"region {node.number} counts {total} conflicts of {lost} known"
+        self.reached["known conflict"] += lost > 0
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -286,12 +358,12 @@ class RetryHistory:
                 assert not got & done, f"handed out again: {got & done}"
 
 
-def failures(seeds: range) -> tuple[dict[int, str], Counter[str]]:
+def failures(seeds: range, away: float = AWAY) -> tuple[dict[int, str], Counter[str]]:
     """What goes wrong in the histories of these seeds, and what they come to."""
     failed: dict[int, str] = {}
     reached: Counter[str] = Counter()
     for seed in seeds:
-        history = RetryHistory(seed)
+        history = RetryHistory(seed, away)
         try:
             history.run()
         except Exception as problem:
@@ -300,9 +372,9 @@ def failures(seeds: range) -> tuple[dict[int, str], Counter[str]]:
     return failed, reached
 
 
-def _failures(seeds: range) -> tuple[dict[int, str], Counter[str]]:
+def _failures(job: tuple[range, float]) -> tuple[dict[int, str], Counter[str]]:
     gc.disable()
-    return failures(seeds)
+    return failures(*job)
 
 
 def say(line: str) -> None:
@@ -314,16 +386,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="1-1000", help="A-B, both included")
     parser.add_argument("--jobs", type=int, default=1, help="so many processes")
+    parser.add_argument("--away", action="store_true", help="a region stays away in each history")
     chosen = parser.parse_args(arguments)
     low, _, high = chosen.seeds.partition("-")
     first, last = int(low), int(high or low)
     ranges = [range(at, min(at + 200, last + 1)) for at in range(first, last + 1, 200)]
+    jobs = [(each, 1.0 if chosen.away else AWAY) for each in ranges]
     failed: dict[int, str] = {}
     reached: Counter[str] = Counter()
     done = 0
     started = time.monotonic()
     with multiprocessing.get_context("fork").Pool(chosen.jobs, maxtasksperchild=1) as pool:
-        for number, (some, more) in enumerate(pool.imap(_failures, ranges)):
+        for number, (some, more) in enumerate(pool.imap(_failures, jobs)):
             failed |= some
             reached.update(more)
             done += len(ranges[number])

@@ -12,6 +12,7 @@ import copy
 import gc
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -305,24 +306,24 @@ def epochs_meet_in_ids(patch: Patch) -> None:
 
 
 def no_collapse(patch: Patch) -> None:
-    patch.setattr(Conflicts, "detect", lambda self, tag, cares: None)
+    patch.setattr(Conflicts, "detect", lambda self, tag: None)
 
 
 def tags_forgotten_at_the_limit(patch: Patch) -> None:
     """Only what answers a retry finds a conflict."""
     meet = Conflicts.detect
 
-    def met(self: Conflicts, tag: HeldTag, cares: Any) -> None:
+    def met(self: Conflicts, tag: HeldTag) -> None:
         for held in self.held.values():
             while len(held) > 3:
                 held._open.pop(0)
-        meet(self, tag, cares)
+        meet(self, tag)
 
     patch.setattr(Conflicts, "detect", met)
 
 
 def tags_left_out_of_full_syncs(patch: Patch) -> None:
-    patch.setattr(Conflicts, "join", lambda self, other, ours, cares: None)
+    patch.setattr(Conflicts, "join", lambda self, other, ours: ([], Counter()))
 
 
 def tags_left_out_of_snapshots(patch: Patch) -> None:

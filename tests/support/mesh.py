@@ -49,6 +49,8 @@ class Mesh:
         self.chance = random.Random(1)
         self.nodes: dict[int, Node] = {}
         self.cut_links: set[frozenset[int]] = set()
+        self.away: set[int] = set()
+        """Regions that nobody hears of, and that hear of nobody."""
         self.full_syncs: dict[int, FullSync] = {}
         """Unfinished full syncs, by the region that receives them."""
         self.joined: list[int] = []
@@ -63,7 +65,8 @@ class Mesh:
 
     def is_up(self, one: int, other: int) -> bool:
         """Whether two regions can talk."""
-        return frozenset((one, other)) not in self.cut_links
+        links = self.cut_links
+        return frozenset((one, other)) not in links and not self.away & {one, other}
 
     def send(self, source: int, target: int, units: Iterable[Unit] | None = None) -> int:
         """Send a region the effects that it lacks, or some of them; the count that arrived.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from anabranch.effects import kinds
 from anabranch.effects.streams import begun_stream, known_stream, remembered_tags, renew_producers
-from anabranch.keyspace.conflicts import Resolved
+from anabranch.keyspace.conflicts import Due
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
@@ -16,14 +16,14 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.shared import Dot, Limits
 from anabranch.stream.stream import Stream
 
-__all__ = ["record_processed"]
+__all__ = ["record_processed", "resolution"]
 
 
 def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     """See :class:`kinds.Remember`. Retries are answered with the smallest ID of several entries.
 
-    It replaces the tags for the same idempotent ID that it knew of. What it did not know of, and we
-    have to resolve, is noted.
+    It replaces the tags for the same idempotent ID that it knew of. With those that it did not know
+    of there is a conflict, which is noted.
     """
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
@@ -45,7 +45,7 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
         replica.conflicts.displaced.add((effect.db, effect.key), effect.pid, displaced)
     if replica.replica_id != replica.own:
         # the context of an own effect is everything that is here
-        replica.conflicts.detect(held, replica.resolves_for)
+        replica.conflicts.detect(held)
     replica.conflicts.hold(held)
 
 
@@ -130,55 +130,72 @@ def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:
     return 0, 0
 
 
+def resolution(due: Due) -> kinds.ResolveConflict:
+    """The effect that resolves a conflict.
+
+    The losing entry is removed if its tag says that it yields.
+    """
+    goes, stays = due
+    return kinds.ResolveConflict(
+        goes.db,
+        goes.key,
+        goes.pid,
+        goes.iid,
+        stays.entry_id,
+        *goes.dot,
+        stays.dot,
+        goes.entry,
+        stays.entry,
+        removed=goes.yields,
+    )
+
+
 def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
-    """See :class:`kinds.ResolveConflict`."""
+    """See :class:`kinds.ResolveConflict`. Several regions make the same one."""
     replica = keyspace.replica
     conflicts = replica.conflicts
     dot = effect.replica_id, effect.number
     replica_id, number = effect.winner
     conflicts.record_beaten(dot, (effect.entry_id, replica_id & 0xFF, replica_id, number))
-    due = conflicts.due.get(dot)
-    if due is not None and due.stays.rank >= (
-        effect.entry_id,
-        replica_id & 0xFF,
-        replica_id,
-        number,
-    ):
-        del conflicts.due[dot]
-    if effect.counted:
-        conflicts.counts[replica.replica_id] = conflicts.counts.get(replica.replica_id, 0) + 1
-    stream = known_stream(keyspace, effect.db, effect.key)
+    place = effect.db, effect.key
+    due = conflicts.due.get(place, {})
+    if dot in due and resolution(due[dot]) == effect:  # else ours says more, or something better
+        del due[dot]
+        if not due:
+            del conflicts.due[place]
+    stream = known_stream(keyspace, *place)
     if stream is None:  # deleted, and forgotten by all
         return
-    _answer_with(stream, effect)
-    place = effect.db, effect.key
+    is_new = _answer_with(stream, effect)
     record_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
     replica_id, number = effect.goes
-    if effect.counted:
-        log = stream.logs.get(replica_id)
-        goes = 0 if log is None else log.id_upto(number)
-        resolved = Resolved(effect.db, effect.key, effect.pid, effect.iid, effect.entry_id, goes)
-        conflicts.resolved.append(resolved)
     if effect.removed and number:
         log = stream.log_of(replica_id)
+        if log.find_number(number) is not None:
+            replica.apply_stats.collapsed += 1
+            is_new = True
         stream.keep_places(replica_id, log, number)
         log.remove_numbered(number - 1, number)
         for group in stream.groups.values():
             group.drop_between(replica_id, number - 1, number)
         stream.recount()
-    keyspace.databases[effect.db].touch(effect.key)
+    if is_new:
+        keyspace.databases[effect.db].touch(effect.key)
 
 
-def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
-    """Answer retries of the tag that lost with the ID of the entry that stays, from now on."""
+def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> bool:
+    """Answer retries of the tag that lost with the ID of the entry that stays, from now on.
+
+    Returns whether this is new.
+    """
     dots = stream.shared.tags.get(effect.pid, {}).get(effect.iid)
-    if dots is None:
-        return
     dot = effect.replica_id, effect.number
-    tag = dots.get(dot)
-    if tag is not None and effect.entry_id < tag.answered:
-        dots[dot] = tag._replace(stays=effect.entry_id)
-        stream.remember(effect.pid, effect.iid, is_new=False)
+    tag = None if dots is None else dots.get(dot)
+    if dots is None or tag is None or effect.entry_id >= tag.answered:
+        return False
+    dots[dot] = tag._replace(stays=effect.entry_id)
+    stream.remember(effect.pid, effect.iid, is_new=False)
+    return True
 
 
 def record_processed(

@@ -27,7 +27,6 @@ def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
     drop_covered(replica.admissions.get(effect.region, {}), replica.knows)
     replica.renew_members()
     replica.removed[effect.region] = max(replica.removed.get(effect.region, 0), effect.epoch)
-    replica.conflicts.is_stale = True
 
 
 def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:

@@ -23,7 +23,7 @@ from anabranch.keyspace.displaced_tags import Side, join_displaced
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Dot, Replica
-from anabranch.keyspace.version_vectors import covers_dot, raise_to
+from anabranch.keyspace.version_vectors import covers, covers_dot, raise_to
 from anabranch.stream.joining import join_dots, join_streams, replace_shared
 from anabranch.stream.stream import Stream
 
@@ -88,7 +88,8 @@ class KeyspaceJoin:
         for dot in mine.flushes:
             if not covers_dot(mine.watermark, dot):
                 mine.unstable_tombstones.add(dot)
-        for goes, stays in mine.conflicts.join(other.conflicts, self._our, mine.resolves_for):
+        resolved_there, self._tagged = mine.conflicts.join(other.conflicts, self._our)
+        for goes, stays in resolved_there:
             place = goes.db, goes.key
             self.join_key(*place)
             resolved = known_stream(ours, *place)
@@ -156,6 +157,7 @@ class KeyspaceJoin:
         stream.recount()
         renew_producers(ours, db, key, stream, before)
         bind_by_state(ours, db, key, stream)
+        producers.iids_added = self._iids_added(db, key, producers.iids_added, theirs)
         for dot in stream.shared.tombstones:
             if not covers_dot(replica.watermark, dot):
                 self._note_unstable(*dot)
@@ -164,6 +166,17 @@ class KeyspaceJoin:
         else:
             replica.last_effects.mark_changed((db, key))
         ours.databases[db].changed(key)
+
+    def _iids_added(self, db: int, key: bytes, known: int, theirs: Stream) -> int:
+        """How many idempotent IDs a key has counted, from the counts on both sides.
+
+        What is new of the other side are tags that it holds, if this region is a member. A region
+        that is new, or that lacks nothing but effects of the other side, takes its count.
+        """
+        counted = theirs.producers.iids_added if theirs.exists else 0
+        if covers(self._their, self._our):
+            return counted
+        return max(known + self._tagged[db, key], counted)
 
     def _note_unstable(self, replica_id: int, number: int) -> None:
         """Note a tombstone. Numbers are sorted in pieces: all at once would take too long."""

@@ -1,19 +1,22 @@
 """Conflicts: one message of an idempotent producer that several regions accepted.
 
 Of the entries that regions added concurrently for one idempotent ID, the entry with the smallest
-(ID, region) stays. The region of a losing entry resolves the conflict by an effect
-(:class:`kinds.ResolveConflict`), which travels to the other regions.
+(ID, region) stays. Every region that knows both tags finds the conflict by this rule alone, when
+the second one arrives, and resolves it at once by an effect (:class:`kinds.ResolveConflict`). So
+nobody has to wait for the region of the losing entry. Several regions make the same effect; to
+apply it again changes nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from anabranch.keyspace.displaced_tags import DisplacedTags
+from anabranch.keyspace.displaced_tags import DisplacedTags, Place
 from anabranch.keyspace.held_tags import Dot, HeldTag, HeldTags, are_concurrent
-from anabranch.keyspace.processed import Place, Processed
+from anabranch.keyspace.processed import Place as GroupPlace
+from anabranch.keyspace.processed import Processed
 from anabranch.stream.shared import Tag
 
 __all__ = ["Conflicts", "Due", "Resolved"]
@@ -25,16 +28,14 @@ Rank = tuple[int, int, int, int]
 
 
 class Due(NamedTuple):
-    """A conflict that this region has to resolve."""
+    """A conflict that was found and not resolved yet."""
 
     goes: HeldTag
     stays: HeldTag
-    is_new: bool
-    """Whether the tag loses for the first time."""
 
 
 class Resolved(NamedTuple):
-    """A conflict that was resolved, to be reported."""
+    """A conflict that was found, to be reported."""
 
     db: int
     key: bytes
@@ -51,36 +52,34 @@ class Conflicts:
     __slots__ = (
         "_context",
         "beaten",
-        "counts",
         "displaced",
         "dropped",
         "due",
         "heard",
         "held",
-        "is_stale",
         "processed",
         "resolved",
+        "stable",
     )
 
     def __init__(self) -> None:
         self.held: dict[int, HeldTags] = {}
         self.beaten: dict[Dot, Rank] = {}  # tags that lost, and the best rank reported for each
-        self.counts: dict[int, int] = {}  # by replica ID, how many conflicts it has resolved
-        self.due: dict[Dot, Due] = {}
+        # By replica ID, of its tags up to a number how many have lost: these are not in `beaten`
+        # any more. Such tags are stable, and all tags that are concurrent to them have arrived.
+        self.stable: dict[int, tuple[int, int]] = {}
+        self.due: dict[Place, dict[Dot, Due]] = {}  # by database and key
         self.displaced = DisplacedTags()
         self.dropped = 0  # count of tags dropped because there were too many
         self.resolved: deque[Resolved] = deque(maxlen=RESOLVED_MAX)
         self.processed = Processed()
-        self.is_stale = (
-            False  # whether all tags must be checked again: other regions may resolve now
-        )
         self.heard = 0  # grows whenever an effect of another region is applied
         self._context: tuple[int, Mapping[int, int]] = (-1, {})
 
     @property
     def total(self) -> int:
-        """The count of conflicts that all known regions have resolved."""
-        return sum(self.counts.values())
+        """How many tags have lost: the same in all regions that know the same tags."""
+        return len(self.beaten) + sum(count for _, count in self.stable.values())
 
     def __len__(self) -> int:
         return sum(map(len, self.held.values()))
@@ -113,14 +112,15 @@ class Conflicts:
             held.drop_upto(watermark.get(replica_id, 0))
             if not len(held):
                 del self.held[replica_id]
-        for replica_id, number in list(self.beaten):
+        for replica_id, number in sorted(self.beaten):
             oldest = self.held[replica_id].oldest if replica_id in self.held else number + 1
             if number <= watermark.get(replica_id, 0) and number < oldest:
                 del self.beaten[replica_id, number]
-        self.processed.prune(watermark, vector)
+                self.stable[replica_id] = number, self.stable.get(replica_id, (0, 0))[1] + 1
+        self.processed.prune(watermark)
         self.displaced.prune(watermark, vector)
 
-    def record_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
+    def record_processed(self, where: GroupPlace, replica_id: int, numbers: Iterable[int]) -> None:
         """Record that entries of a replica ID were acknowledged in a group of this region.
 
         While a conflict is unresolved, at least one of its two tags is held.
@@ -149,27 +149,14 @@ class Conflicts:
 
     # -- finding ------------------------------------------------------------------------------
 
-    def detect(self, tag: HeldTag, cares: Callable[[int], bool]) -> None:
-        """A tag of another replica ID has arrived: queue the conflicts for this region to resolve.
-
-        ``cares`` returns whether this region resolves the conflicts of a replica ID.
-        """
-        is_ours = cares(tag.replica_id)
+    def detect(self, tag: HeldTag) -> None:
+        """A tag of another replica ID has arrived: find its conflicts with those that are held."""
         for replica_id, held in self.held.items():
-            if replica_id != tag.replica_id and (is_ours or cares(replica_id)):
+            if replica_id != tag.replica_id:
                 for other in held.find(tag, tag.context.get(replica_id, 0)):
                     if are_concurrent(tag, other):
                         goes, stays = (tag, other) if other.rank < tag.rank else (other, tag)
-                        if cares(goes.replica_id):
-                            self._queue(goes, stays)
-
-    def detect_again(self, cares: Callable[[int], bool]) -> None:
-        """Check all tags again: this region may have to resolve other conflicts than before."""
-        self.is_stale = False
-        for replica_id, held in list(self.held.items()):
-            if cares(replica_id):
-                for tag in held:
-                    self.detect(tag, cares)
+                        self._queue(goes, stays)
 
     def as_resolved(self, dot: Dot, tag: Tag) -> Tag:
         """The tag of an effect with what a resolution says of it, which may have missed the tag."""
@@ -201,14 +188,17 @@ class Conflicts:
         known = self.beaten.get(dot)
         if known is not None and known <= stays.rank:
             return
-        due = self.due.get(dot)
-        if due is None or stays.rank < due.stays.rank:
-            self.due[dot] = Due(goes, stays, known is None)
+        self.record_beaten(dot, stays.rank)
+        place = goes.db, goes.key
+        self.due.setdefault(place, {})[dot] = Due(goes, stays)
+        if known is None:
+            names = stays.pid, stays.iid
+            self.resolved.append(Resolved(*place, *names, stays.entry_id, goes.entry_id))
 
     def record_beaten(self, dot: Dot, rank: Rank) -> None:
         """Record that a tag has lost to one of this rank."""
         known = self.beaten.get(dot)
-        if known is None or rank < known:
+        if (known is None or rank < known) and dot[1] > self.stable.get(dot[0], (0, 0))[0]:
             self.beaten[dot] = rank
 
     # -- whole states -------------------------------------------------------------------------
@@ -225,7 +215,7 @@ class Conflicts:
                 [*dot, rank[0] >> 64, rank[0] & (1 << 64) - 1, *rank[2:]]
                 for dot, rank in self.beaten.items()
             ],
-            list(self.counts.items()),
+            [[replica_id, *row] for replica_id, row in self.stable.items()],
             self.dropped,
             self.processed.written(),
             self.displaced.written(),
@@ -233,41 +223,45 @@ class Conflicts:
 
     def read(self, written: list[Any]) -> None:
         """Take over what :meth:`written` gave."""
-        chunks, beaten, counts, self.dropped, processed, *more = written
+        chunks, beaten, stable, self.dropped, processed, *more = written
         for replica_id, data in chunks:
             self.held.setdefault(replica_id, HeldTags()).read(replica_id, data)
         for replica_id, number, ms, seq, winner, place in beaten:
             self.beaten[replica_id, number] = ms << 64 | seq, winner & 0xFF, winner, place
-        self.counts = dict(counts)
+        self.stable = {replica_id: (number, count) for replica_id, number, count in stable}
         self.processed.read(processed)
         for displaced in more[:1]:  # earlier versions did not write them
             self.displaced.read(displaced)
 
     def join(
-        self,
-        other: Conflicts,
-        ours: Mapping[int, int],
-        cares: Callable[[int], bool],
-    ) -> list[tuple[HeldTag, HeldTag]]:
+        self, other: Conflicts, ours: Mapping[int, int]
+    ) -> tuple[list[tuple[HeldTag, HeldTag]], Counter[Place]]:
         """Take over the tags of a full sync that are beyond what is applied here (``ours``).
 
-        Returns the conflicts that were resolved there and are new here: the losing tag and the
-        winning one.
+        Returns the conflicts that were resolved there and are new here, as the losing tag and the
+        winning one; and of each key the count of new tags.
         """
         self.heard += 1
+        for replica_id, row in other.stable.items():
+            if row > self.stable.get(replica_id, (0, 0)):
+                self.stable[replica_id] = row
+                for dot in [dot for dot in self.beaten if dot[0] == replica_id]:
+                    if dot[1] <= row[0]:
+                        del self.beaten[dot]
         resolved = []
         for dot, rank in other.beaten.items():
             if self.beaten.get(dot) != rank:
                 resolved.append((dot, rank[2:]))
             self.record_beaten(dot, rank)
-        for replica_id, count in other.counts.items():
-            self.counts[replica_id] = max(self.counts.get(replica_id, 0), count)
+        added: Counter[Place] = Counter()
         for replica_id, held in sorted(other.held.items()):
             for tag in held.after(ours.get(replica_id, 0)):
                 self.hold(tag)
-                self.detect(tag, cares)
+                self.detect(tag)
+                added[tag.db, tag.key] += 1
         pairs = [(self.tag_of(goes), self.tag_of(stays)) for goes, stays in resolved]
-        return [(goes, stays) for goes, stays in pairs if goes is not None and stays is not None]
+        some = [(goes, stays) for goes, stays in pairs if goes is not None and stays is not None]
+        return some, added
 
     def tag_of(self, dot: Dot) -> HeldTag | None:
         """The held tag of an effect, or None."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from anabranch.stream.shared import Shared
 
-__all__ = ["DisplacedTags", "Side", "Spans", "join_displaced"]
+__all__ = ["DisplacedTags", "Place", "Side", "Spans", "join_displaced"]
 
 Dot = tuple[int, int]
 

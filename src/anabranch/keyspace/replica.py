@@ -75,9 +75,10 @@ class Member(NamedTuple):
 class ApplyStats:
     """Counts made while effects are applied, for the statistics of the region."""
 
-    __slots__ = ("duplicate_ids", "newest_id", "processed")
+    __slots__ = ("collapsed", "duplicate_ids", "newest_id", "processed")
 
     def __init__(self) -> None:
+        self.collapsed = 0  # entries that conflicts of idempotent IDs removed
         self.duplicate_ids = 0  # entries that came with the ID of another live entry
         self.newest_id = 0  # the greatest ID that arrived
         # Entries that need not be delivered, because this region processed their duplicates:
@@ -257,20 +258,6 @@ class Replica:
         self.number = number
         self.context = context
         self.conflicts.heard += 1
-
-    def resolves_for(self, replica_id: int) -> bool:
-        """Whether this region resolves the conflicts that entries of a replica ID lose.
-
-        The member with the smallest number does it for a removed region.
-        """
-        region = region_of(replica_id)
-        if region == self.region:
-            return True
-        return (
-            region in self.removed
-            and region not in self.members
-            and self.region == min(self.members, default=0)
-        )
 
     def finish(self, effect: Any, count: int) -> None:
         """Record that the effect was applied; it has taken ``count`` numbers."""

@@ -139,6 +139,7 @@ class Exchange(RegionLocal):
             self._log(
                 "info", "region.cluster_created", cluster=cluster_id, region=settings.region_id
             )
+        self._region.merging.resolve()
         self.gate.open(storage, is_new=not self.replica.cluster_id)
 
     def _self(self) -> Member:

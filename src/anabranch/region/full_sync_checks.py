@@ -159,7 +159,7 @@ def _plain(value: Any) -> Any:
 
 def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
     conflicts = replica.conflicts
-    msgspec.convert(conflicts.counts, dict[_ReplicaId, _Number])
+    msgspec.convert(conflicts.stable, dict[_ReplicaId, tuple[_Number, _Number]])
     msgspec.convert(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
     displaced = [tuple(row) for row in conflicts.displaced.written()]
     msgspec.convert(displaced, list[tuple[int, bytes, bytes, list[_Span]]])

@@ -38,11 +38,21 @@ _REASON: Final = "exclusive"
 class FullSyncJoin:
     """One join in progress."""
 
-    def __init__(self, region: RegionState, join: KeyspaceJoin, on_end: Callable[[], None]) -> None:
-        """``on_end`` is called when all keys are joined."""
+    def __init__(
+        self,
+        region: RegionState,
+        join: KeyspaceJoin,
+        resolve_in: Callable[[int, bytes], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        """``on_end`` is called when all keys are joined.
+
+        ``resolve_in`` resolves the conflicts in a key (database, key) that a client asks for.
+        """
         self._region = region
         self._join = join
         self._steps = join.steps()
+        self._resolve_in = resolve_in
         self._on_end = on_end
 
     def begin(self) -> bool:
@@ -108,6 +118,7 @@ class FullSyncJoin:
         try:
             for key, _ in keys:
                 self._join.join_key(session.db, key)
+                self._resolve_in(session.db, key)
         except Exception as mistake:  # a bug of ours
             self._stop_server(mistake)
             return False

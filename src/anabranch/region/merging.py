@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
+from anabranch.effects.apply_producers import resolution
 from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.streams import known_stream
 from anabranch.keyspace.keyspace import Keyspace
@@ -134,7 +135,7 @@ class Merging:
                 on_end()
 
         join = KeyspaceJoin(self._region.keyspace, theirs, partial=partial)
-        joining = FullSyncJoin(self._region, join, end)
+        joining = FullSyncJoin(self._region, join, self.resolve_in, end)
         if joining.begin():
             self._joining = joining
 
@@ -177,6 +178,7 @@ class Merging:
         replica, stats = self._region.keyspace.replica, self._region.stats
         applied, replica.apply_stats = replica.apply_stats, ApplyStats()
         stats.duplicate_ids += applied.duplicate_ids
+        stats.idmp_collapsed += applied.collapsed
         stats.ids_ahead_ms = max(stats.ids_ahead_ms, (applied.newest_id >> SEQ_BITS) - now_ms)
 
     def open_epoch(self, epoch: int) -> None:
@@ -188,17 +190,10 @@ class Merging:
         self._region.effects.emit(kinds.OpenEpoch(previous))
 
     def maintain(self) -> None:
-        """Do a slice of background work: drop what is stable, limit held tags, resolve conflicts.
-
-        Conflicts may be left from before a crash: they were found then, but not resolved.
-        """
+        """Do a slice of background work: drop what is stable, limit and pack held tags."""
         self._region.keyspace.sweep()
         replica = self._region.keyspace.replica
         conflicts = replica.conflicts
-        if conflicts.is_stale:
-            conflicts.detect_again(replica.resolves_for)
-        if conflicts.due:
-            self.resolve()
         conflicts.limit(self._region.settings.max_held_tags)
         for held in conflicts.held.values():
             for _ in range(PACKED_CHUNKS_MAX):
@@ -208,37 +203,31 @@ class Merging:
         self._region.keyspace.account.beside_bytes = conflicts.size + replica.last_effects.size
 
     def resolve(self) -> None:
-        """Resolve the conflicts of idempotent IDs that this region has to resolve.
+        """Resolve the conflicts of idempotent IDs that were found.
 
-        The losing entry is removed if it still exists and its tag says that it yields. Groups that
-        have processed the losing entry here need not process the one that stays.
+        Call this after recovery: they may have been found before a crash, and not resolved.
+        """
+        due = self._region.keyspace.replica.conflicts.due
+        for place in list(due):
+            self.resolve_in(*place)
+        self._carry_over()
+
+    def resolve_in(self, db: int, key: bytes) -> None:
+        """Resolve the conflicts that were found in a key.
+
+        Groups that have processed the losing entry here need not process the one that stays.
         """
         keyspace, emit = self._region.keyspace, self._region.effects.emit
         replica = keyspace.replica
-        conflicts = replica.conflicts
-        for goes, stays, is_new in list(conflicts.due.values()):
-            stream = known_stream(keyspace, goes.db, goes.key)
-            replica_id, number = goes.entry
-            is_live = stream is not None and (
-                number > 0 and stream.log_of(replica_id).find_number(number) is not None
-            )
-            self._region.stats.idmp_collapsed += is_live and goes.yields
-            emit(
-                kinds.ResolveConflict(
-                    goes.db,
-                    goes.key,
-                    goes.pid,
-                    goes.iid,
-                    stays.entry_id,
-                    *goes.dot,
-                    stays.dot,
-                    goes.entry,
-                    stays.entry,
-                    removed=goes.yields,
-                    counted=is_new,
-                )
-            )
-        conflicts.due.clear()
+        for each in list(replica.conflicts.due.get((db, key), {}).values()):
+            emit(resolution(each))
+        replica.conflicts.due.pop((db, key), None)
+        self._carry_over()
+
+    def _carry_over(self) -> None:
+        """Acknowledge the entries that stay where the entries that went were processed here."""
+        keyspace, emit = self._region.keyspace, self._region.effects.emit
+        replica = keyspace.replica
         processed, replica.apply_stats.processed = replica.apply_stats.processed, []
         for db, key, name, (replica_id, number), entry_id in processed:
             stream = known_stream(keyspace, db, key)

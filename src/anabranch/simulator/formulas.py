@@ -111,7 +111,7 @@ class Shown:
     @_once
     def entries(self) -> list[Added]:
         """Live entries, ordered by ID, region, epoch, number."""
-        removed = {dot for fact in self._applied(Removed) for dot in fact.dots}
+        removed = {dot for fact in self._applied(Removed) for dot in fact.dots} | self.lost
         live = [fact for fact in self.added if fact.dot not in removed]
         return sorted(live, key=_place)
 
@@ -202,6 +202,35 @@ class Shown:
             for pair, facts in tags.items()
         }
 
+    @_once
+    def beaten(self) -> list[Tagged]:
+        """The tags that have lost to a concurrent one for the same ID, with a smaller entry ID.
+
+        It does not matter whether tags, or entries, were removed since.
+        """
+        tags: defaultdict[tuple[bytes, bytes], list[Tagged]] = defaultdict(list)
+        for fact in self._applied(Tagged):
+            tags[fact.producer, fact.idempotent_id].append(fact)
+        return [
+            fact
+            for facts in tags.values()
+            for fact in facts
+            if any(
+                _rank(other) < _rank(fact) and not (other.knew(fact) or fact.knew(other))
+                for other in facts
+            )
+        ]
+
+    @_once
+    def lost(self) -> set[Dot]:
+        """Entries that XADD added with a tag that has lost, whoever resolved the conflict."""
+        tags = {(fact.replica_id, fact.entry_id): fact for fact in self.beaten if fact.yields}
+        return {
+            fact.dot
+            for fact in (self._applied(Added) if tags else ())
+            if (tag := tags.get((fact.replica_id, fact.entry_id))) and tag.number == fact.number + 1
+        }
+
     def answer(self, tags: Sequence[Tagged]) -> int:
         """The ID that a retry gets: the smallest, among the entries that do not yield."""
         stays = {fact.tag: fact.entry_id for fact in self._resolved}
@@ -235,6 +264,10 @@ class Shown:
                     if which == replica_id and low < number <= high:
                         return True
         return False
+
+
+def _rank(fact: Tagged) -> tuple[int, int, int, int]:
+    return fact.entry_id, region_of(fact.replica_id), fact.replica_id, fact.number
 
 
 def _place(fact: Added) -> tuple[int, int, int, int]:

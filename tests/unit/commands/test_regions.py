@@ -217,7 +217,7 @@ def test_info_replication_has_a_line_for_each_region(server: Harness) -> None:
     stats = server.region.stats
     stats.idmp_collapsed, stats.duplicate_ids = 8, 10
     stats.ids_ahead_ms = 11
-    server.region.replica.conflicts.counts = {1: 4, 2: 5}
+    server.region.replica.conflicts.stable = {1: (7, 4), 2: (9, 5)}
     section = info(server, "replication")
     assert section["role"] == "master"
     assert section["region_name"] == "eu"

@@ -83,7 +83,7 @@ class ResolveConflict(KeyEffect, tag=16):
 
     ``replica_id`` and ``number`` name the losing :class:`Remember`, ``winner`` the winning one;
     ``goes`` and ``stays`` are the effects that added their entries, (0, 0) if unknown. With
-    ``removed`` the losing entry is removed. ``counted``: the tag had not lost before.
+    ``removed`` the losing entry is removed. Each region that finds the conflict makes this effect.
     """
 
     pid: bytes
@@ -95,4 +95,3 @@ class ResolveConflict(KeyEffect, tag=16):
     goes: tuple[int, int]
     stays: tuple[int, int]
     removed: bool
-    counted: bool = True
