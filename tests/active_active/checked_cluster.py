@@ -100,6 +100,21 @@ class CheckedCluster(Comparison):
     def _cut(self, one: int, other: int) -> None:
         self.mesh.cut_links ^= {frozenset((one, other))}
 
+    def _leave(self, number: int) -> None:
+        """From now on until the end nobody hears of a region, and it hears of nobody."""
+        self.mesh.away.add(number)
+        self.reached["region away"] += 1
+
+    def _settle_the_rest(self) -> None:
+        """Regions that hear of each other show the same, whoever is away."""
+        others = [number for number in self.mesh.nodes if number not in self.mesh.away]
+        self.mesh.settle(others)
+        self._look_everywhere()
+        self.glance_all()
+        vectors = [self.mesh.nodes[number].vector for number in others]
+        assert all(vector == vectors[0] for vector in vectors), "effects are missing"
+        self.mesh.away.clear()
+
     def _send(self, source: int, target: int, seed: int) -> None:
         if not self.mesh.is_up(source, target):
             return
@@ -451,6 +466,8 @@ class CheckedCluster(Comparison):
         self.mesh.cut_links.clear()
         for target in list(self.mesh.full_syncs):
             self._more(target, 1_000_000)
+        if self.mesh.away:
+            self._settle_the_rest()
         self._settle_all()
         now_us = max(node.clock.us for node in nodes)
         for node in nodes:

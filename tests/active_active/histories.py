@@ -48,6 +48,9 @@ SAY_EVERY: Final = 5000
 
 _FORKING: Final = multiprocessing.get_context("fork")
 
+AWAY: Final = 0.2
+"""The share of histories in which a region stays away until the end."""
+
 GLANCE_EVERY: Final = 32
 """Events between two looks at the regions: what goes wrong mostly stays wrong until then."""
 
@@ -55,7 +58,8 @@ GLANCE_EVERY: Final = 32
 class History:
     """The cluster of a seed: what happens next is chosen among what there is."""
 
-    def __init__(self, seed: int, regions: int | None = None) -> None:
+    def __init__(self, seed: int, regions: int | None = None, away: float = AWAY) -> None:
+        """With probability ``away`` a region stays away until everything is healed."""
         self.seed = seed
         self.chance = random.Random(seed)
         chance = self.chance
@@ -72,6 +76,8 @@ class History:
         self._moving = random.Random(f"{seed}/moves")
         self._moves = self._moving.random() < 0.2
         """Whether streams are copied, dumped and restored all the time."""
+        apart = random.Random(f"{seed}/away")
+        self._leaves = apart.randrange(COMMANDS) if apart.random() < away else COMMANDS
         self._keeping = random.Random(f"{seed}/keeping")
         self._restarts = chance.random() < 0.5
         self._fails = chance.random() < 0.5
@@ -106,6 +112,8 @@ class History:
                 number = self.chance.choice(list(self.cluster.mesh.nodes))
                 self._happen(("do", number, "XGROUP", "CREATE", key, GROUPS[0], "0", "MKSTREAM"))
         while self.cluster.commands < COMMANDS:
+            if self.cluster.commands >= self._leaves and not self.cluster.mesh.away:
+                self._happen(("leave", self._keeping.choice(list(self.cluster.mesh.nodes))))
             self._happen(self._move() or self._event())
             if self._keeping.random() < 0.02:
                 self._happen(("keep", self._keeping.choice(list(self.cluster.mesh.nodes))))
@@ -560,12 +568,12 @@ class Outcome:
         self.reached.update(other.reached)
 
 
-def run_range(seeds: range, regions: int | None = None) -> Outcome:
+def run_range(seeds: range, regions: int | None = None, away: float = AWAY) -> Outcome:
     """The histories of these seeds, in this process."""
     outcome = Outcome()
     started = time.process_time()
     for seed in seeds:
-        history = History(seed, regions)
+        history = History(seed, regions, away)
         try:
             history.run()
         except Exception as problem:
@@ -581,32 +589,34 @@ def _ranges(first: int, last: int) -> list[range]:
     return [range(low, min(low + CHUNK, last + 1)) for low in range(first, last + 1, CHUNK)]
 
 
-def _outcomes(ranges: list[range], regions: int | None, jobs: int) -> Iterator[Outcome]:
+def _outcomes(
+    ranges: list[range], regions: int | None, away: float, jobs: int
+) -> Iterator[Outcome]:
     """What came of each range, as they end."""
     rest = iter(ranges)
-    at_work = dict(_begin(seeds, regions) for seeds in islice(rest, jobs))
+    at_work = dict(_begin(seeds, regions, away) for seeds in islice(rest, jobs))
     while at_work:
         for answer in wait(list(at_work)):
             process = at_work.pop(answer)
             for seeds in islice(rest, 1):
-                at_work |= [_begin(seeds, regions)]
+                at_work |= [_begin(seeds, regions, away)]
             yield answer.recv()
             process.join()
 
 
-def _begin(seeds: range, regions: int | None) -> tuple[Connection, BaseProcess]:
+def _begin(seeds: range, regions: int | None, away: float) -> tuple[Connection, BaseProcess]:
     """A range in a process of its own: each history leaves a heap of cycles, and ending is the
     cheapest way to be rid of them."""
     answer, end = _FORKING.Pipe(duplex=False)
-    process = _FORKING.Process(target=_answer, args=(end, seeds, regions))
+    process = _FORKING.Process(target=_answer, args=(end, seeds, regions, away))
     process.start()
     end.close()  # here, so that a process that is killed is an EOFError, not silence
     return answer, process
 
 
-def _answer(end: Connection, seeds: range, regions: int | None) -> None:
+def _answer(end: Connection, seeds: range, regions: int | None, away: float) -> None:
     gc.disable()
-    end.send(run_range(seeds, regions))
+    end.send(run_range(seeds, regions, away))
 
 
 def _explain(history: History) -> None:
@@ -628,17 +638,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="so many processes")
     parser.add_argument("--shrink", action="store_true", help="print few events that fail")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first failure")
+    parser.add_argument("--away", action="store_true", help="a region stays away in each history")
     chosen = parser.parse_args(arguments)
+    away = 1.0 if chosen.away else AWAY
     low, _, high = chosen.seeds.partition("-")
     ranges = _ranges(int(low), int(high or low))
     total = Outcome()
     started = time.monotonic()
-    for done, outcome in enumerate(_outcomes(ranges, chosen.regions, chosen.jobs), 1):
+    for done, outcome in enumerate(_outcomes(ranges, chosen.regions, away, chosen.jobs), 1):
         total.add(outcome)
         for seed, sentence in outcome.failed.items():
             say(f"seed {seed}: {sentence}")
             if chosen.shrink:
-                _explain(History(seed, chosen.regions))
+                _explain(History(seed, chosen.regions, away))
         if total.failed and not chosen.go_on:
             break
         if done % (SAY_EVERY // CHUNK) == 0:

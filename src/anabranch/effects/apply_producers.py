@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from anabranch.effects import kinds
 from anabranch.effects.streams import begun_stream, known_stream, remembered_tags, renew_producers
-from anabranch.keyspace.conflicts import Due
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
@@ -16,7 +15,7 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.shared import Dot, Limits
 from anabranch.stream.stream import Stream
 
-__all__ = ["record_processed", "resolution"]
+__all__ = ["record_processed"]
 
 
 def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
@@ -130,26 +129,6 @@ def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:
     return 0, 0
 
 
-def resolution(due: Due) -> kinds.ResolveConflict:
-    """The effect that resolves a conflict.
-
-    The losing entry is removed if its tag says that it yields.
-    """
-    goes, stays = due
-    return kinds.ResolveConflict(
-        goes.db,
-        goes.key,
-        goes.pid,
-        goes.iid,
-        stays.entry_id,
-        *goes.dot,
-        stays.dot,
-        goes.entry,
-        stays.entry,
-        removed=goes.yields,
-    )
-
-
 def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     """See :class:`kinds.ResolveConflict`. Several regions make the same one."""
     replica = keyspace.replica
@@ -159,8 +138,8 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     conflicts.record_beaten(dot, (effect.entry_id, replica_id & 0xFF, replica_id, number))
     place = effect.db, effect.key
     due = conflicts.due.get(place, {})
-    if dot in due and resolution(due[dot]) == effect:  # else ours says more, or something better
-        del due[dot]
+    if dot in due and region_of(replica.replica_id) == replica.region:
+        del due[dot]  # what another region resolves we resolve as well: we may know more of groups
         if not due:
             del conflicts.due[place]
     stream = known_stream(keyspace, *place)
@@ -171,11 +150,11 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     replica_id, number = effect.goes
     if effect.removed and number:
         log = stream.log_of(replica_id)
-        if log.find_number(number) is not None:
+        if log.find_number(number) is not None:  # otherwise it was removed before
             replica.apply_stats.collapsed += 1
             is_new = True
-        stream.keep_places(replica_id, log, number)
-        log.remove_numbered(number - 1, number)
+            stream.keep_places(replica_id, log, number)
+            log.remove_numbered(number - 1, number)
         for group in stream.groups.values():
             group.drop_between(replica_id, number - 1, number)
         stream.recount()

@@ -325,8 +325,7 @@ def _apply(
             "The file is as it was written: this is a mistake of the server, please report it",
         ) from None
     report.batches += 1
-    processed, replica.apply_stats = replica.apply_stats.processed, ApplyStats()
-    replica.apply_stats.processed = processed  # the effects that follow may be lost
+    replica.apply_stats = ApplyStats()
     if batch.replica_id == replica.own:
         report.next_number = batch.last + 1
     if (newest := replica.vector.get(replica.own)) is not None:

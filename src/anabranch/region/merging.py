@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
-from anabranch.effects.apply_producers import resolution
 from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.streams import known_stream
+from anabranch.keyspace.conflicts import Due
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica, replica_id_of
 from anabranch.oplog.batch import Batch
@@ -220,7 +220,7 @@ class Merging:
         keyspace, emit = self._region.keyspace, self._region.effects.emit
         replica = keyspace.replica
         for each in list(replica.conflicts.due.get((db, key), {}).values()):
-            emit(resolution(each))
+            emit(_resolution(each))
         replica.conflicts.due.pop((db, key), None)
         self._carry_over()
 
@@ -235,3 +235,20 @@ class Merging:
             if group is not None and not group.is_acknowledged(replica_id, number):
                 ranges = [(replica_id, number - 1, number)]
                 emit(kinds.AcknowledgeRuns(db, key, name, list(group.creations), ranges, entry_id))
+
+
+def _resolution(due: Due) -> kinds.ResolveConflict:
+    """The losing entry is removed if its tag says that it yields."""
+    goes, stays = due
+    return kinds.ResolveConflict(
+        goes.db,
+        goes.key,
+        goes.pid,
+        goes.iid,
+        stays.entry_id,
+        *goes.dot,
+        stays.dot,
+        goes.entry,
+        stays.entry,
+        removed=goes.yields,
+    )
