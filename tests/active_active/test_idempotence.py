@@ -567,3 +567,40 @@ def test_what_a_key_has_counted_ends_with_it_however_it_ended() -> None:
     two.sync()
     two.restart()
     assert two.do("XINFO", "STREAM", "s") == counted
+
+
+def _accepted(node: Node) -> int:
+    return number_of(node, ("XINFO", "STREAM", "s"), b"iids-added")
+
+
+def test_a_full_sync_carries_how_many_ids_were_added() -> None:
+    mesh = Mesh(3, stream_idmp_maxsize=3)
+    one, two, three = mesh.nodes.values()
+    send(one, *range(10))
+    mesh.send_full_sync(1, 2)
+    assert _accepted(two) == 10
+    settle(mesh)  # the tags are stable, and not held any more
+    send(one, *range(10, 15))
+    two.clock.us += 1000
+    send(two, *range(20, 27))
+    mesh.send_full_sync(1, 2)
+    mesh.send_full_sync(1, 2)
+    assert _accepted(two) == 22
+    mesh.send_full_sync(2, 1)
+    mesh.send(1, 3)
+    assert [_accepted(node) for node in (one, two, three)] == [22, 22, 22]
+    two.sync()
+    two.snapshot()
+    two.restart()
+    assert _accepted(two) == 22
+
+
+def test_a_full_sync_of_a_key_that_began_anew_carries_the_new_count() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    send(one, *range(10))
+    settle(mesh)
+    one.do("DEL", "s")
+    send(one, *range(20, 23))
+    mesh.send_full_sync(1, 2)
+    assert _accepted(one) == _accepted(two) == 3

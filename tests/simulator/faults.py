@@ -25,11 +25,13 @@ import pytest
 
 from anabranch.commands.execution import id_rules
 from anabranch.effects import adopting, apply_producers, kinds, streams
+from anabranch.effects.applier import Applier
 from anabranch.effects.apply import _APPLY, EFFECTS
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.processed import Processed
+from anabranch.keyspace.replica import region_of
 from anabranch.node import exchange
 from anabranch.node.epoch_file import EpochFile
 from anabranch.oplog import manifest, recovery, stored
@@ -335,6 +337,67 @@ def winner_not_reported(patch: Patch) -> None:
     patch.setattr(apply_producers, "_answer_with", lambda stream, effect: None)
 
 
+def only_the_losing_region_acts(patch: Patch) -> None:
+    """All others wait for it."""
+    emit = Applier.emit
+
+    def emitted(self: Applier, effect: kinds.Effect) -> None:
+        if (
+            not isinstance(effect, kinds.ResolveConflict)
+            or region_of(effect.replica_id) == self.keyspace.replica.region
+        ):
+            emit(self, effect)
+
+    patch.setattr(Applier, "emit", emitted)
+
+
+def own_entry_stays(patch: Patch) -> None:
+    """Two regions choose differently."""
+    note = Conflicts._queue
+
+    def noted(self: Conflicts, goes: HeldTag, stays: HeldTag) -> None:
+        if goes.replica_id < stays.replica_id:
+            goes, stays = stays, goes
+        note(self, goes, stays)
+
+    patch.setattr(Conflicts, "_queue", noted)
+
+
+def losing_entry_is_not_removed(patch: Patch) -> None:
+    """The resolution removes nothing: retries are answered, and both entries stay."""
+    resolve = _function_of(kinds.ResolveConflict)
+
+    def resolved(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
+        resolve(keyspace, msgspec.structs.replace(effect, removed=False))
+
+    _apply_by(patch, kinds.ResolveConflict, resolved)
+
+
+def delivered_conflicts_are_not_counted(patch: Patch) -> None:
+    note = Conflicts.record_processed
+
+    def noted(self: Conflicts, where: Any, replica_id: int, numbers: Any) -> None:
+        for number in list(numbers):
+            self.stable[replica_id] = number + 1, self.stable.get(replica_id, (0, 0))[1]
+            note(self, where, replica_id, [number])
+
+    patch.setattr(Conflicts, "record_processed", noted)
+
+
+def resolutions_count_each(patch: Patch) -> None:
+    """Each region that resolves a conflict counts it."""
+    resolve = _function_of(kinds.ResolveConflict)
+
+    def resolved(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
+        conflicts = keyspace.replica.conflicts
+        resolve(keyspace, effect)
+        number, count = conflicts.stable.get(effect.replica_id, (0, 0))
+        if keyspace.replica.replica_id != keyspace.replica.own:
+            conflicts.stable[effect.replica_id] = number, count + 1
+
+    _apply_by(patch, kinds.ResolveConflict, resolved)
+
+
 def tags_forgotten_before_stable(patch: Patch) -> None:
     prune = Conflicts.prune
     patch.setattr(
@@ -489,6 +552,17 @@ MISTAKES: Final = (
     Mistake("tags are left out of snapshots", tags_left_out_of_snapshots, 200, "retries"),
     Mistake("unstable tags are forgotten", tags_forgotten_before_stable, 50, "retries"),
     Mistake("other regions do not learn which entry stays", winner_not_reported, 500, "retries"),
+    Mistake("only the region of the losing entry acts", only_the_losing_region_acts, 50, "retries"),
+    Mistake(
+        "only the region of the losing entry acts, in histories", only_the_losing_region_acts, 200
+    ),
+    Mistake("two regions let different entries stay", own_entry_stays, 50, "retries"),
+    Mistake("a resolution does not remove the entry", losing_entry_is_not_removed, 50, "retries"),
+    Mistake(
+        "conflicts of delivered entries are not counted", delivered_conflicts_are_not_counted, 200,
+        "retries",
+    ),
+    Mistake("each resolution of a conflict counts", resolutions_count_each, 50, "retries"),
     Mistake("a tag that has lost once cannot lose again", better_winner_ignored, 2000, "retries"),
     Mistake("processed entries are not carried over", processed_forgotten, 200, "retries"),
     # exchange

@@ -139,7 +139,7 @@ METRICS: Final = [
         held_tag_bytes what they hold; a part of memory_used_dataset_bytes
         held_tags_dropped_total tags dropped because of max-held-tags
         idmp_conflicts_total idempotent IDs that several regions accepted; the same in all regions
-        idmp_collapsed_total entries of this region that were removed because of such a conflict
+        idmp_collapsed_total losing entries that were removed from what this region shows
         """,
     ),
     *_rows(
