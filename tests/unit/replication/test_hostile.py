@@ -21,7 +21,7 @@ from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
 
 EXPANDING = batch_of(
-    b"\x28\xb5\x2f\xfd\xe0%b\x01\0\0" % (BODY_BYTES_MAX + 1).to_bytes(8, "little"),
+    [b"\x28\xb5\x2f\xfd\xe0%b\x01\0\0" % (BODY_BYTES_MAX + 1).to_bytes(8, "little")],
     region=2, epoch=0, first=1, count=1, wall_ms=1, flags=COMPRESSED,
 )  # fmt: skip
 """Its zstd frame announces more bytes than a log can hold."""
