@@ -34,6 +34,10 @@ class FakeClock:
     def now_us(self) -> int:
         return self.us
 
+    def cpu_ns(self) -> int:
+        """Nothing else works on this processor."""
+        return self.ticks
+
     def ticks_ns(self) -> int:
         self.ticks += self.tick_ns
         return self.ticks

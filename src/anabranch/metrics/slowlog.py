@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from sys import getsizeof
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from anabranch.metrics.holdings import bytes_of
 
@@ -22,6 +22,13 @@ _ARGUMENTS_MAX: Final = 32
 _ARGUMENT_BYTES_MAX: Final = 128
 
 
+class Named(Protocol):
+    """Who sent a request."""
+
+    address: str
+    name: bytes
+
+
 class SlowRequest(NamedTuple):
     """One entry of the slow log."""
 
@@ -31,6 +38,10 @@ class SlowRequest(NamedTuple):
     args: list[bytes]
     address: str
     client_name: bytes
+    args_count: int
+    """Of the request as it came, its name included."""
+    cpu_usec: int
+    """The time for which a processor worked on it: at most ``usec``."""
 
 
 class SlowLog:
@@ -50,11 +61,22 @@ class SlowLog:
         self.threshold_ns = threshold_us * 1000 if threshold_us >= 0 else NEVER_NS
 
     def record(
-        self, unix_seconds: int, usec: int, args: Sequence[bytes], address: str, client_name: bytes
+        self, unix_seconds: int, times: tuple[int, int], args: Sequence[bytes], client: Named
     ) -> None:
-        """Remember a request and drop the oldest ones beyond ``max_len``."""
+        """Remember a request and drop the oldest ones beyond ``max_len``.
+
+        ``times`` are the whole time and that of the processor, in nanoseconds.
+        """
+        spent_ns, cpu_ns = times
         request = SlowRequest(
-            self._next_id, unix_seconds, usec, _brief(args), address, shortened(client_name)
+            self._next_id,
+            unix_seconds,
+            spent_ns // 1000,
+            _brief(args),
+            client.address,
+            shortened(client.name),
+            len(args),
+            cpu_ns // 1000,
         )
         self._next_id += 1
         self.entries.appendleft(request)

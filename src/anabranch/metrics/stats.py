@@ -18,20 +18,38 @@ class CommandStats:
     the number of calls, so the hot path has one counter less to raise.
     """
 
-    __slots__ = ("failed", "histogram", "rejected", "total_ns")
+    __slots__ = (
+        "failed",
+        "histogram",
+        "rejected",
+        "slow_count",
+        "slow_longest_ns",
+        "slow_total_ns",
+        "total_ns",
+    )
 
     def __init__(self) -> None:
         self.histogram = [0] * 64
+        self._zero()
+
+    def _zero(self) -> None:
         self.total_ns = 0
         self.rejected = 0
         self.failed = 0
+        self.slow_count = 0  # of those that entered the slow log
+        self.slow_total_ns = 0
+        self.slow_longest_ns = 0
+
+    def note_slow(self, spent_ns: int) -> None:
+        """A call enters the slow log."""
+        self.slow_count += 1
+        self.slow_total_ns += spent_ns
+        self.slow_longest_ns = max(self.slow_longest_ns, spent_ns)
 
     def reset(self) -> None:
         """CONFIG RESETSTAT. The list stays the same: the dispatching loop holds on to it."""
         self.histogram[:] = [0] * 64
-        self.total_ns = 0
-        self.rejected = 0
-        self.failed = 0
+        self._zero()
 
     @property
     def calls(self) -> int:
@@ -50,11 +68,16 @@ class Stats:
         """What CONFIG RESETSTAT zeroes."""
         self.connections_received = 0
         self.commands_processed = 0
+        self.reads = 0  # from the sockets of clients
+        self.writes = 0
         self.net_input_bytes = 0
         self.net_output_bytes = 0
         self.used_memory_peak = 0  # the most that data and buffers ever held, in bytes
+        self.used_memory_peak_ms = 0  # when that was
         self.rejected_connections = 0
         self.evicted_clients = 0
+        self.query_limit_closed = 0  # clients closed by client-query-buffer-limit
+        self.output_limit_closed = 0  # and by client-output-buffer-limit
         self.expired_keys = 0
         self.keyspace_hits = 0
         self.keyspace_misses = 0
@@ -66,6 +89,7 @@ class Stats:
         self.prunes = 0  # how often tombstones were looked at, because the watermark had moved
         self.error_replies = 0
         self.errors: dict[str, int] = {}
+        self.payloads_checked = 0  # of RESTORE
         self.acl_denied_auth = 0
         self.acl_denied_cmd = 0
         self.acl_denied_key = 0

@@ -93,6 +93,10 @@ class Client(Protocol):
     def waits_for_older(self) -> bool:
         """Whether replies are held."""
 
+    @property
+    def unsent_bytes(self) -> int:
+        """The bytes of replies that were taken from the outbox, and that the socket has not."""
+
     def flush(self) -> None:
         """Write the outbox of the session, or pass it to :class:`HeldReplies`."""
 

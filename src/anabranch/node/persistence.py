@@ -84,6 +84,7 @@ class Persistence:
         self._loading = Recovery()  # the progress while the data are being recovered
         self._loading_since_ms = 0
         self._has_noted_users = False
+        self._loaded_keys = 0  # at the end of the recovery
 
     def _encode_ahead(self, effect: kinds.AddRun) -> None:
         self._turn.encode_ahead(effect, compress=self._settings.oplog_compression)
@@ -194,6 +195,7 @@ class Persistence:
 
     def _recovered(self, report: Recovery, seconds: float) -> None:
         self.recovered = report
+        self._loaded_keys = sum(len(each.values) for each in self._region.keyspace.databases)
         self._turn.next_number = report.next_number
         self._end = report.end
         self._covered = report.snapshot_position
@@ -490,7 +492,11 @@ class Persistence:
         snapshots, durability = self.snapshots, self.durability
         log = durability.log
         running = int(snapshots.running_s)
+        written, keys = snapshots.progress
         facts: dict[str, int | float | str] = {
+            "current_fork_perc": f"{100 * written / max(keys, 1):.2f}",
+            "current_save_keys_processed": written,
+            "current_save_keys_total": keys,
             "rdb_bgsave_in_progress": int(snapshots.in_progress and not self._rewriting),
             "rdb_last_save_time": self._last_save_ms() // 1000,
             "rdb_last_bgsave_status": "ok" if snapshots.last_ok else "err",
@@ -498,6 +504,8 @@ class Persistence:
             "rdb_current_bgsave_time_sec": running if not self._rewriting else -1,
             "rdb_saves": snapshots.count,
             "rdb_last_cow_size": 0,
+            "rdb_last_load_keys_expired": 0,
+            "rdb_last_load_keys_loaded": self._loaded_keys,
             "aof_enabled": int(log is not None),
             "aof_rewrite_in_progress": int(snapshots.in_progress and self._rewriting),
             "aof_rewrite_scheduled": int(self._scheduled),
@@ -506,6 +514,8 @@ class Persistence:
             "aof_last_bgrewrite_status": "ok" if snapshots.last_ok else "err",
             "aof_last_write_status": "ok" if durability.trouble is None else "err",
             "aof_last_cow_size": 0,
+            "aof_rewrites": snapshots.count,  # each one replaces the log before it
+            "aof_rewrites_consecutive_failures": snapshots.failures,
         }
         if log is not None:
             facts |= {

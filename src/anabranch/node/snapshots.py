@@ -63,6 +63,8 @@ class Snapshots:
         self.failed_at = 0.0
         self.last_s = -1.0
         self.count = 0
+        self.failures = 0
+        """How many failed since the last one that was completed."""
         self.longest_slice_ns = 0
         """The longest slice of the newest snapshot."""
 
@@ -75,6 +77,14 @@ class Snapshots:
     def running_s(self) -> float:
         """For how long it has been written; -1 if none is."""
         return -1.0 if self._running is None else self._driver.now_s() - self._running.began
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Of the snapshot in progress: how many keys are written, of how many."""
+        run = self._running
+        if run is None:
+            return 0, 0
+        return run.contents.keys - run.snapshot.keys_left, run.contents.keys
 
     def begin(self, storage: Storage, contents: Contents) -> Inquiry:
         """Begin a snapshot of the present data; its end is that of the returned inquiry.
@@ -199,6 +209,7 @@ class Snapshots:
         self.saved_ms = run.contents.wall_ms
         self.size = run.size
         self.count += 1
+        self.failures = 0
         self._region.context.changes -= run.changes
         self._log(
             "info",
@@ -226,6 +237,7 @@ class Snapshots:
     def failed(self, problem: BaseException) -> None:
         """Note that a snapshot could not be begun or completed."""
         self.last_ok = False
+        self.failures += 1
         self.failed_at = self._driver.now_s()
         reason = problem.strerror if isinstance(problem, OSError) else None
         reason = reason or str(problem) or type(problem).__name__

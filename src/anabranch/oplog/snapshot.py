@@ -210,6 +210,11 @@ class Snapshot:
         contents.keys = sum(map(len, self._waiting))
         contents.next_incarnation = keyspace.incarnations.next
 
+    @property
+    def keys_left(self) -> int:
+        """How many keys are not written yet."""
+        return len(self._taken) + sum(map(len, self._waiting))
+
     def before(self, effect: kinds.Effect) -> None:
         """Call this before an effect is applied: freezes values it changes, if not yet written."""
         kind = type(effect)

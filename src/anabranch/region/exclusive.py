@@ -67,6 +67,7 @@ class Exclusive(LongRequest):
         if reply is not None:
             self._hand_over_effects()
             return reply
+        self._cpu_ns = min(region.cpu.since(), self._spent_ns)
         region.exclusive = self
         region.scheduler.is_exclusive = True
         region.dispatcher.guarded_by.add("exclusive")
@@ -111,6 +112,7 @@ class Exclusive(LongRequest):
     def go_on(self) -> bool:
         """Do what fits into another slice. A :data:`anabranch.scheduling.Work`."""
         region = self._region
+        region.cpu.mark(region.clock.ticks_ns())
         try:
             reply = self._go_on()
         except CommandError as refusal:
@@ -118,6 +120,7 @@ class Exclusive(LongRequest):
             reply = region.dispatcher.failed(refusal)
         except Exception as mistake:  # a bug of ours: answer, log, live on
             reply = region.mistake(self._entry, self._args, mistake)
+        self._cpu_ns += region.cpu.since()
         if reply is not None:
             self._end(reply)
             return False

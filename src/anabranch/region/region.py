@@ -167,7 +167,7 @@ class Region(RegionState):
         histogram = [0]
         is_done = False
         rest = iter(requests)
-        started = ticks()
+        started = self.cpu.begin(ticks())
         deadline = self.scheduler.deadline_ns
         if deadline == NOT_BEGUN:
             deadline = self.scheduler.begin_at(started)

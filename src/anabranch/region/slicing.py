@@ -46,6 +46,7 @@ class LongRequest:
         self._args = args
         self._steps = steps
         self._spent_ns = 0
+        self._cpu_ns = 0
 
     def _finish(self, *parts: bytes, is_wanted: bool = True) -> None:
         """Answer, unless the client has disconnected; account, and serve woken clients."""
@@ -58,7 +59,7 @@ class LongRequest:
             region.channels.pending[session] = None
         entry.total_ns += self._spent_ns
         entry.histogram[self._spent_ns.bit_length()] += 1
-        region.slow(session, entry, self._args, self._spent_ns)
+        region.slow(session, entry, self._args, self._spent_ns, self._cpu_ns)
         region.stats.commands_processed += 1
         if region.keyspace.ready:
             self._waking.serve()
@@ -77,6 +78,7 @@ class Sliced(LongRequest):
         parts = self._go_on()
         if parts is None:
             self._spent_ns = region.clock.ticks_ns() - began_ns
+            self._cpu_ns = min(region.cpu.since(), self._spent_ns)
             session.sliced = self
             session.backlog.appendleft(self._args)
             region.scheduler.schedule(self.go_on)
@@ -110,6 +112,7 @@ class Sliced(LongRequest):
         session.last_ms = now_ms
         region.context.enter(session, now_ms)
         began_ns = region.clock.ticks_ns()
+        region.cpu.mark(began_ns)
         try:
             # The ACL rules may have changed since it began, as for commands that block.
             dispatcher.admit(region.context, self._entry.command, self._args)
@@ -120,6 +123,7 @@ class Sliced(LongRequest):
         except Exception as mistake:  # a bug of ours: answer, log, live on
             parts = [region.mistake(self._entry, self._args, mistake)]
         self._spent_ns += region.clock.ticks_ns() - began_ns
+        self._cpu_ns += region.cpu.since()
         if parts is None:
             return True
         self._steps.close()

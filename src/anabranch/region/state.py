@@ -15,6 +15,7 @@ from anabranch.effects.applier import Applier
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
+from anabranch.metrics.cpu_time import CpuTime
 from anabranch.metrics.holdings import Holdings
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
@@ -86,6 +87,7 @@ class RegionState:
         self.tiering = Tiering(self)
         self.dispatcher.make_room = self.tiering.make_room
         self.slowlog = SlowLog()
+        self.cpu = CpuTime(clock.cpu_ns)
         self.latency = LatencyMonitor()
         self.rates = Rates()
         self.nobody = Session(0, None, "", "", self.holdings)
@@ -146,8 +148,18 @@ class RegionState:
             entry.failed += 1
         return self.dispatcher.failed(CommandError("ERR internal error"))
 
-    def slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
-        """Put a slow request into the slow log, unless its command is excluded from that log."""
+    def slow(
+        self,
+        session: Session,
+        entry: Entry,
+        args: list[bytes],
+        spent_ns: int,
+        cpu_ns: int | None = None,
+    ) -> None:
+        """Put a slow request into the slow log, unless its command is excluded from that log.
+
+        ``cpu_ns`` is its processor time; without it the time since the last mark.
+        """
         command = entry.command
         now_s = self.context.now_ms // 1000
         if spent_ns >= self.latency.threshold_ns:
@@ -158,4 +170,9 @@ class RegionState:
                 shown = hidden(command, args)
             else:
                 shown = redacted(args)
-            self.slowlog.record(now_s, spent_ns // 1000, shown, session.address, session.name)
+            if cpu_ns is None:
+                cpu_ns = self.cpu.since()
+                if not (self.context.in_exec or self.context.in_script):
+                    self.cpu.mark(self.clock.ticks_ns())
+            entry.note_slow(spent_ns)
+            self.slowlog.record(now_s, (spent_ns, min(cpu_ns, spent_ns)), shown, session)

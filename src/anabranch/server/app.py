@@ -243,7 +243,10 @@ class Server:
         if region.dispatcher.is_over_maxmemory() and not region.scheduler.is_exclusive:
             self.host.collect_script_garbage()
         stats = region.stats
-        stats.used_memory_peak = max(stats.used_memory_peak, region.dispatcher.used_memory())
+        used = region.dispatcher.used_memory()
+        if used > stats.used_memory_peak:
+            stats.used_memory_peak = used
+            stats.used_memory_peak_ms = region.clock.now_us() // 1000
 
 
 def load_users(region: Region, settings: Settings) -> None:

@@ -249,6 +249,7 @@ class Clients:
         """Whether a client that does not read must be closed (it is logged here)."""
         exceeded = self._limits.exceeded(connection, self._now_ms())
         if exceeded:
+            self._node.region.stats.output_limit_closed += 1
             emit_sparingly(
                 "warning",
                 "client.output_limit",
@@ -260,6 +261,7 @@ class Clients:
 
     def log_query_limit(self, connection: Connection, unfinished_bytes: int) -> None:
         """Log that a client is closed because of an unfinished request or transaction."""
+        self._node.region.stats.query_limit_closed += 1
         emit_sparingly(
             "warning",
             "client.query_limit",

@@ -23,6 +23,10 @@ class RealClock:
         """Microseconds since 1970."""
         return self._time_ns() // 1000
 
+    def cpu_ns(self) -> int:
+        """Nanoseconds for which a processor worked for this thread."""
+        return time.thread_time_ns()
+
     def sleep(self, seconds: float) -> None:
         """Block the whole process for this time."""
         time.sleep(seconds)

@@ -136,6 +136,9 @@ class ClientConnection:
             _name(transport.get_extra_info("peername")), _name(transport.get_extra_info("sockname"))
         )
         self.session.connection = self
+        socket = transport.get_extra_info("socket")
+        if socket is not None:
+            self.session.descriptor = socket.fileno()
         self._tls = self.transport.get_extra_info("ssl_object")
         self._connection_bytes = CONNECTION_BYTES
         if self._tls is not None:
@@ -156,7 +159,11 @@ class ClientConnection:
             return
         size = len(data)
         region = self._region
-        region.stats.net_input_bytes += size
+        stats = region.stats
+        stats.net_input_bytes += size
+        stats.reads += 1
+        session.input_bytes += size
+        session.reads += 1
         scheduler = region.scheduler
         is_large = size > CAREFUL_PIECE_BYTES and (size > SHORT_BYTES or data[0] != _REQUEST)
         if self._unread or self._has_turn_later or (is_large and scheduler.is_used_up):
@@ -392,6 +399,7 @@ class ClientConnection:
     def _count(self) -> None:
         """Report how many bytes of requests are held here; those that MULTI queues are counted."""
         held_bytes = self._buffered_bytes + len(self._unread) + self._held_bytes
+        self.session.query_bytes = held_bytes
         if held_bytes != self._counted_bytes:
             self.session.hold("requests", held_bytes - self._counted_bytes)
             self._counted_bytes = held_bytes
@@ -424,16 +432,25 @@ class ClientConnection:
     def _write(self, parts: list[bytes]) -> None:
         if len(parts) == 1 or len(parts[-1]) < _LARGE_REPLY_BYTES > len(parts[len(parts) // 2]):
             data = parts[0] if len(parts) == 1 else b"".join(parts)
-            self._region.stats.net_output_bytes += len(data)
+            size = len(data)
             self.transport.write(data)
         else:  # writing large pieces separately saves a copy; for small ones joining is cheaper
-            self._region.stats.net_output_bytes += _size(parts)
+            size = _size(parts)
             self.transport.writelines(parts)
+        stats = self._region.stats
+        stats.net_output_bytes += size
+        stats.writes += 1
+        self.session.output_bytes += size
 
     @property
     def waits_for_older(self) -> bool:
         """Whether replies are held."""
         return bool(self._held_replies)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Replies that are held, or that the client does not read."""
+        return self._held_reply_bytes + self.transport.get_write_buffer_size()
 
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""

@@ -167,6 +167,7 @@ class ServerHost:
             "startup_rss_bytes": self.startup_rss_bytes,
             "client_buffer_bytes": server.node.region.holdings.client_bytes,
             "script_machine_bytes": self.machine_bytes(),
+            "supervised": process.is_supervised(server.settings.supervised, os.environ),
             "loop": server.loop_name,
             "event_loop_tasks": len(asyncio.all_tasks()),
             "tcp_port": server.settings.port or server.settings.tls_port,

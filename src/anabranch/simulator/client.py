@@ -119,6 +119,11 @@ class SimulatedClient:
         """See :class:`Client`."""
         return bool(self._held)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """See :class:`Client`."""
+        return 0  # replies are numbers of effects here
+
     def flush(self) -> None:
         """See :class:`Client`."""
         self._parse()

@@ -54,6 +54,10 @@ class WallClock:
         elapsed_ms = self._timeline.now_ms * (1 + self.drift)
         return int((BEGIN_MS + elapsed_ms + self.offset_ms) * 1000)
 
+    def cpu_ns(self) -> int:
+        """No other work disturbs a simulated process."""
+        return self.ticks
+
     def ticks_ns(self) -> int:
         """For durations: most work takes a microsecond, some much longer."""
         self.ticks += 1000 if self._chance.random() < 0.7 else 2_500_000

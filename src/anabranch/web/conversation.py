@@ -94,6 +94,11 @@ class Conversation:
         """Whether replies are held."""
         return bool(self._held)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """See :class:`Client`."""
+        return sum(len(part) for parts in self._held for part in parts)
+
     def go_on_later(self) -> None:
         """Continue in a slice of a later turn."""
         self._works_later = True

@@ -29,8 +29,8 @@ def headers(server, *sections):
 
 
 ALL = [
-    "Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Modules",
-    "Commandstats", "Errorstats", "Latencystats", "Cluster", "Keyspace", "Keysizes",
+    "Server", "Clients", "Memory", "Persistence", "Threads", "Stats", "Replication", "CPU",
+    "Modules", "Commandstats", "Errorstats", "Latencystats", "Cluster", "Keyspace", "Keysizes",
 ]  # fmt: skip
 
 

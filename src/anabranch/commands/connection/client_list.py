@@ -1,7 +1,8 @@
 """A connection in words: the lines of CLIENT LIST and CLIENT INFO, and choosing connections.
 
 Field names and their order are those of Redis. Buffer sizes are what this server holds for a
-connection; figures that it does not keep are 0.
+connection: there is no buffer of a fixed size, so ``rbs`` and ``rbp`` are the bytes of replies that
+the buffer holds now. Figures that it does not keep are 0.
 """
 
 from __future__ import annotations
@@ -59,13 +60,17 @@ def describe_briefly(session: Session, command: str, now_ms: int) -> str:
 
 
 def _fields(session: Session, command: str, now_ms: int) -> dict[str, object]:
-    query_bytes = sum(len(arg) for args in session.backlog for arg in args)
-    output_bytes = sum(map(len, session.outbox))
+    backlog = session.backlog
+    args_bytes = sum(map(len, backlog[0])) if backlog else 0
+    query_bytes = max(session.query_bytes, sum(len(arg) for args in backlog for arg in args))
+    waiting_bytes = output_bytes = sum(map(len, session.outbox))
+    if session.connection is not None:
+        output_bytes += session.connection.unsent_bytes
     return {
         "id": session.id,
         "addr": session.address,
         "laddr": session.local_address,
-        "fd": -1,
+        "fd": session.descriptor,
         "name": session.name.decode("latin-1"),
         "age": max(now_ms - session.created_ms, 0) // 1000,
         "idle": max(now_ms - session.last_ms, 0) // 1000,
@@ -78,17 +83,17 @@ def _fields(session: Session, command: str, now_ms: int) -> dict[str, object]:
         "watch": len(session.watched),
         "qbuf": query_bytes,
         "qbuf-free": 0,
-        "argv-mem": 0,
+        "argv-mem": args_bytes,
         "multi-mem": session.transaction_bytes,
-        "rbs": 0,
-        "rbp": 0,
+        "rbs": output_bytes,
+        "rbp": output_bytes,
         "obl": 0,
         "oll": len(session.outbox),
         "omem": output_bytes,
         "omem-shared": 0,
         "omem-unshared": output_bytes,
-        "tot-mem": session.held_bytes + output_bytes,
-        "events": "rw" if session.outbox else "r",
+        "tot-mem": max(session.held_bytes + waiting_bytes, output_bytes),
+        "events": "rw" if output_bytes else "r",
         "cmd": command or "NULL",
         "user": "default" if session.user is None else session.user.name.decode("latin-1"),
         "redir": -1,
@@ -96,12 +101,12 @@ def _fields(session: Session, command: str, now_ms: int) -> dict[str, object]:
         "lib-name": session.library_name.decode("latin-1"),
         "lib-ver": session.library_version.decode("latin-1"),
         "io-thread": 0,
-        "tot-net-in": 0,
-        "tot-net-out": 0,
+        "tot-net-in": session.input_bytes,
+        "tot-net-out": session.output_bytes,
         "tot-cmds": session.commands,
-        "read-events": 0,
-        "avg-pipeline-len-sum": 0,
-        "avg-pipeline-len-cnt": 0,
+        "read-events": session.reads,
+        "avg-pipeline-len-sum": session.commands,
+        "avg-pipeline-len-cnt": session.reads,
     }
 
 

@@ -29,6 +29,9 @@ class Clock(Protocol):
     def ticks_ns(self) -> int:
         """A monotonic clock for durations."""
 
+    def cpu_ns(self) -> int:
+        """The processor time of this thread."""
+
 
 class Persistence(Protocol):
     """Log and snapshots. Methods raise :class:`CommandError` with the reply."""

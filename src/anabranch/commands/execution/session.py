@@ -46,9 +46,11 @@ class Session:
         "created_ms",
         "db",
         "delayed",
+        "descriptor",
         "held_bytes",
         "holdings",
         "id",
+        "input_bytes",
         "is_long",
         "last_command",
         "last_ms",
@@ -60,8 +62,11 @@ class Session:
         "no_evict",
         "no_touch",
         "outbox",
+        "output_bytes",
         "patterns",
         "plain",
+        "query_bytes",
+        "reads",
         "reply_mode",
         "reply_skip",
         "resp3",
@@ -124,6 +129,12 @@ class Session:
         self.last_ms = 0  # last request
         self.last_command = ""
         self.commands = 0
+        # its traffic, counted by the transport side
+        self.descriptor = -1  # of the socket; -1 without one
+        self.reads = 0
+        self.input_bytes = 0
+        self.output_bytes = 0
+        self.query_bytes = 0  # received, and not yet run
         self.written_by = 0  # of its latest effect that goes to other regions: the replica ID,
         self.written_number = 0  # and the number; 0 if there is none
         self.stalled = False  # the client does not read what it is sent

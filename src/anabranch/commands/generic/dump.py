@@ -144,6 +144,7 @@ def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[b
         settings.stream_idmp_duration,
         settings.stream_idmp_maxsize,
     )
+    ctx.stats.payloads_checked += 1
     try:
         value = yield from value_of(effect, is_limited=True)
     except PayloadChecksumError:

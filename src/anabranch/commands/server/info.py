@@ -18,6 +18,7 @@ from anabranch.version import REDIS_VERSION, __version__
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
+    from anabranch.metrics.stats import Stats
 
 __all__ = ["human_bytes", "info"]
 
@@ -74,8 +75,12 @@ def _server(ctx: Context, facts: _Facts) -> _Lines:
         ("python_version", facts.get("python_version", "unknown")),
         ("compiled", int(bool(facts.get("compiled", False)))),
         ("multiplexing_api", facts.get("loop", "asyncio")),
+        ("monotonic_clock", "POSIX clock_gettime"),
+        ("atomicvar_api", "none"),
+        ("gcc_version", facts.get("gcc_version", "0.0.0")),
         ("event_loop_tasks", facts.get("event_loop_tasks", 0)),
         ("process_id", facts.get("pid", 0)),
+        ("process_supervised", "systemd" if facts.get("supervised") else "no"),
         ("run_id", _run_id(facts)),
         ("tcp_port", facts.get("tcp_port", 0)),
         ("server_time_usec", ctx.clock.now_us()),
@@ -132,9 +137,11 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
     dataset = ctx.keyspace.account.used_bytes
     buffers = facts.get("client_buffer_bytes", 0)
     machine = facts.get("script_machine_bytes", 0)  # one for scripts and functions
-    peak = max(ctx.stats.used_memory_peak, used)
+    peak, peak_ms = ctx.stats.used_memory_peak, ctx.stats.used_memory_peak_ms
+    if used >= peak or not peak_ms:
+        peak, peak_ms = max(used, peak), ctx.now_ms
     resident = facts.get("rss_bytes", 0)
-    startup = min(facts.get("startup_rss_bytes", 0), resident)
+    program = min(facts.get("startup_rss_bytes", 0), resident)  # no part of ``used``
     total = facts.get("total_system_memory", 0)
     maxmemory = ctx.settings.maxmemory
     return [
@@ -144,9 +151,10 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("used_memory_rss_human", human_bytes(resident)),
         ("used_memory_peak", peak),
         ("used_memory_peak_human", human_bytes(peak)),
+        ("used_memory_peak_time", peak_ms // 1000),
         ("used_memory_peak_perc", f"{100 * used / max(peak, 1):.2f}%"),
         ("used_memory_overhead", used - dataset),
-        ("used_memory_startup", startup),
+        ("used_memory_startup", 0),  # nothing is counted at the start
         ("used_memory_dataset", dataset),
         ("stream_compressed_blocks_total", cache.compressions),
         ("stream_opened_blocks_total", cache.opens),
@@ -165,22 +173,15 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("number_of_libraries", len(libraries)),
         ("used_memory_vm_functions", 0),
         ("used_memory_vm_total", machine),
+        ("used_memory_vm_total_human", human_bytes(machine)),
         ("used_memory_functions", 0),
-        ("used_memory_scripts", 0),
+        ("used_memory_scripts", scripts.used_bytes),
+        ("used_memory_scripts_human", human_bytes(scripts.used_bytes)),
         ("maxmemory", maxmemory),
         ("maxmemory_human", human_bytes(maxmemory)),
         ("maxmemory_policy", ctx.settings.maxmemory_policy),
-        ("allocator_allocated", used + startup),
-        ("allocator_active", resident),
-        ("allocator_resident", resident),
-        ("allocator_frag_ratio", "1.00"),
-        ("allocator_frag_bytes", 0),
-        ("allocator_rss_ratio", "1.00"),
-        ("allocator_rss_bytes", 0),
-        ("rss_overhead_ratio", "1.00"),
-        ("rss_overhead_bytes", 0),
-        ("mem_fragmentation_ratio", f"{resident / max(used + startup, 1):.2f}"),
-        ("mem_fragmentation_bytes", resident - used - startup),
+        *_heap(used + program, resident),
+        ("mem_overhead_db_hashtable_rehashing", 0),
         ("mem_not_counted_for_evict", 0),
         ("mem_replication_backlog", 0),
         ("mem_total_replication_buffers", 0),
@@ -195,20 +196,45 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
     ]
 
 
+def _heap(counted: int, resident: int) -> _Lines:
+    """Of the heap only its whole size is known, and what is counted of it."""
+    return [
+        ("allocator_allocated", counted),
+        ("allocator_active", resident),
+        ("allocator_resident", resident),
+        ("allocator_muzzy", 0),
+        ("allocator_frag_ratio", "1.00"),
+        ("allocator_frag_bytes", 0),
+        ("allocator_rss_ratio", "1.00"),
+        ("allocator_rss_bytes", 0),
+        ("rss_overhead_ratio", "1.00"),
+        ("rss_overhead_bytes", 0),
+        ("mem_fragmentation_ratio", f"{resident / max(counted, 1):.2f}"),
+        ("mem_fragmentation_bytes", resident - counted),
+    ]
+
+
 def _persistence(ctx: Context, facts: _Facts) -> _Lines:
     return [
         ("loading", int(ctx.server.dispatcher.is_loading)),
         ("async_loading", 0),
         ("current_cow_peak", 0),
         ("current_cow_size", 0),
-        ("current_save_keys_processed", 0),
-        ("current_save_keys_total", 0),
+        ("current_cow_size_age", 0),
         ("rdb_changes_since_last_save", ctx.changes),
         *ctx.server.host.persistence.facts().items(),
         ("oplog_volume_bytes", facts.get("volume_bytes", 0)),
         ("oplog_volume_free_bytes", facts.get("volume_free_bytes", 0)),
         ("module_fork_in_progress", 0),
+        ("module_fork_last_cow_size", 0),
     ]
+
+
+def _threads(ctx: Context, _facts: _Facts) -> _Lines:
+    """One thread reads and writes for all clients."""
+    stats = ctx.stats
+    figures = f"clients={len(ctx.server.sessions)},reads={stats.reads},writes={stats.writes}"
+    return [("io_thread_0", figures)]
 
 
 def _stats(ctx: Context, _facts: _Facts) -> _Lines:
@@ -240,6 +266,7 @@ def _stats(ctx: Context, _facts: _Facts) -> _Lines:
         ("current_eviction_exceeded_time", 0),
         ("evicted_keys", 0),
         ("evicted_clients", stats.evicted_clients),
+        ("evicted_scripts", 0),
         ("keyspace_hits", stats.keyspace_hits),
         ("keyspace_misses", stats.keyspace_misses),
         ("pubsub_channels", len(ctx.server.channels.channels)),
@@ -255,17 +282,42 @@ def _stats(ctx: Context, _facts: _Facts) -> _Lines:
         ("active_defrag_key_misses", 0),
         ("total_active_defrag_time", 0),
         ("current_active_defrag_time", 0),
-        ("io_threaded_reads_processed", 0),
-        ("io_threaded_writes_processed", 0),
+        *_input_and_output(stats),
         ("tracking_total_keys", 0),
         ("tracking_total_items", 0),
         ("tracking_total_prefixes", 0),
         ("unexpected_error_replies", 0),
         ("total_error_replies", stats.error_replies),
+        *_slow_requests(ctx),
+        ("dump_payload_sanitizations", stats.payloads_checked),
         ("acl_access_denied_auth", stats.acl_denied_auth),
         ("acl_access_denied_cmd", stats.acl_denied_cmd),
         ("acl_access_denied_key", stats.acl_denied_key),
         ("acl_access_denied_channel", stats.acl_denied_channel),
+    ]
+
+
+def _input_and_output(stats: Stats) -> _Lines:
+    return [
+        ("total_reads_processed", stats.reads),
+        ("total_writes_processed", stats.writes),
+        ("io_threaded_reads_processed", 0),
+        ("io_threaded_writes_processed", 0),
+        ("client_query_buffer_limit_disconnections", stats.query_limit_closed),
+        ("client_output_buffer_limit_disconnections", stats.output_limit_closed),
+        ("reply_buffer_shrinks", 0),
+        ("reply_buffer_expands", 0),
+    ]
+
+
+def _slow_requests(ctx: Context) -> _Lines:
+    entries = list(ctx.server.dispatcher.all_entries())
+    slow_ms = sum(entry.slow_total_ns for entry in entries) / 1e6
+    slowest_ms = max(entry.slow_longest_ns for entry in entries) / 1e6
+    return [
+        ("slowlog_commands_count", sum(entry.slow_count for entry in entries)),
+        ("slowlog_commands_time_ms_sum", f"{slow_ms:.2f}"),
+        ("slowlog_commands_time_ms_max", f"{slowest_ms:.2f}"),
     ]
 
 
@@ -377,6 +429,8 @@ def _cpu(_ctx: Context, facts: _Facts) -> _Lines:
         ("used_cpu_user", f"{facts.get('cpu_user', 0.0):.6f}"),
         ("used_cpu_sys_children", f"{facts.get('cpu_sys_children', 0.0):.6f}"),
         ("used_cpu_user_children", f"{facts.get('cpu_user_children', 0.0):.6f}"),
+        ("used_cpu_sys_main_thread", f"{facts.get('cpu_sys_main_thread', 0.0):.6f}"),
+        ("used_cpu_user_main_thread", f"{facts.get('cpu_user_main_thread', 0.0):.6f}"),
     ]
 
 
@@ -394,6 +448,12 @@ def _commandstats(ctx: Context, _facts: _Facts) -> _Lines:
                 f"calls={calls},usec={usec},usec_per_call={usec / max(calls, 1):.2f},"
                 f"rejected_calls={entry.rejected},failed_calls={entry.failed}"
             )
+            if entry.slow_count:
+                slow_ms, longest_ms = entry.slow_total_ns / 1e6, entry.slow_longest_ns / 1e6
+                figures += (
+                    f",slowlog_count={entry.slow_count},slowlog_time_ms_sum={slow_ms:.2f},"
+                    f"slowlog_time_ms_max={longest_ms:.2f}"
+                )
             lines.append((f"cmdstat_{entry.command.full_name}", figures))
     return lines
 
@@ -447,6 +507,7 @@ _SECTIONS: dict[str, Callable[[Context, _Facts], _Lines]] = {
     "clients": _clients,
     "memory": _memory,
     "persistence": _persistence,
+    "threads": _threads,
     "stats": _stats,
     "replication": _replication,
     "active-active": _active_active,

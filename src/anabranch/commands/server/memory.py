@@ -47,19 +47,19 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
     """MEMORY STATS."""
     facts = _sizes(ctx)
     keys = sum(len(database.values) for database in ctx.keyspace.databases)
-    used, startup, resident = facts["used"], facts["startup"], facts["resident"]
+    used, resident = facts["used"], facts["resident"]
+    allocated = used + facts["program"]
     dataset = ctx.keyspace.account.used_bytes
-    fragments = resident - used - startup
     pairs: list[tuple[str, object]] = [
         ("peak.allocated", facts["peak"]),
         ("total.allocated", used),
-        ("startup.allocated", startup),
+        ("startup.allocated", 0),  # nothing is counted at the start
         ("replication.backlog", 0),
         ("clients.slaves", 0),
         ("clients.normal", facts["buffers"]),
         ("cluster.links", 0),
         ("aof.buffer", 0),
-        ("lua.caches", 0),
+        ("lua.caches", ctx.server.scripts.used_bytes),
         ("functions.caches", 0),
         ("streams.opened", ctx.keyspace.block_cache.held),
     ]
@@ -75,17 +75,27 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
             )
             pairs.append((f"db.{database.index}", tables))
     pairs += [
+        ("overhead.db.hashtable.lut", 0),
+        ("overhead.db.hashtable.rehashing", 0),
+        ("db.dict.rehashing.count", 0),
         ("overhead.total", used - dataset),
         ("keys.count", keys),
         ("keys.bytes-per-key", dataset // keys if keys else 0),
         ("dataset.bytes", dataset),
         ("dataset.percentage", 100 * dataset / max(used, 1)),
         ("peak.percentage", 100 * used / max(facts["peak"], 1)),
-        ("allocator.allocated", used),
-        ("allocator.active", used),
+        ("allocator.allocated", allocated),
+        ("allocator.active", resident),
         ("allocator.resident", resident),
-        ("fragmentation", resident / max(used + startup, 1)),
-        ("fragmentation.bytes", fragments),
+        ("allocator.muzzy", 0),
+        ("allocator-fragmentation.ratio", 1.0),  # the heap of Python tells only its whole size
+        ("allocator-fragmentation.bytes", 0),
+        ("allocator-rss.ratio", 1.0),
+        ("allocator-rss.bytes", 0),
+        ("rss-overhead.ratio", 1.0),
+        ("rss-overhead.bytes", 0),
+        ("fragmentation", resident / max(allocated, 1)),
+        ("fragmentation.bytes", resident - allocated),
     ]
     return ctx.reply(Map(pairs))
 
@@ -100,7 +110,7 @@ def _sizes(ctx: Context) -> dict[str, int]:
         "peak": max(ctx.stats.used_memory_peak, used),
         "resident": resident,
         "peak_resident": max(_size(facts.get("peak_rss_bytes")), resident),
-        "startup": min(_size(facts.get("startup_rss_bytes")), resident),
+        "program": min(_size(facts.get("startup_rss_bytes")), resident),
         "buffers": _size(facts.get("client_buffer_bytes")),
         "system": _size(facts.get("total_system_memory")),
     }

@@ -73,6 +73,8 @@ slowlog|get -2 slowlog.get 2.2.12 admin loading stale
     cost: O(N) where N is the number of entries listed
     tips: request_policy:all_nodes nondeterministic_output
     history: 4.0.0 Entries name the client and its address.
+    history: 8.10.0 Entries have the number of arguments of the request.
+    history: 8.12.0 Entries have the processor time of the request.
 slowlog|len 2 slowlog.length 2.2.12 admin loading stale
     does: Counts the entries of the slow log.
     tips: request_policy:all_nodes response_policy:agg_sum nondeterministic_output
