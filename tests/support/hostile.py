@@ -291,7 +291,8 @@ CONFIGS = [
     name.encode()
     for name in (
         "stream-node-max-entries stream-node-max-bytes stream-idmp-duration stream-idmp-maxsize "
-        "notify-keyspace-events slowlog-max-len slowlog-log-slower-than latency-monitor-threshold "
+        "notify-keyspace-events slowlog-max-len slowlog-max-argc slowlog-log-slower-than "
+        "latency-monitor-threshold "
         "hash-max-listpack-entries list-max-listpack-size lua-time-limit nonsense appendfsync"
     ).split()
 ]

@@ -418,6 +418,10 @@ class Settings(RegionSettings, HttpSettings):
         Integer(), "128", group="watching",
         sentence="How many commands the slow log keeps.",
     )
+    slowlog_max_argc: int = row(
+        Integer(1), "32", group="watching",
+        sentence="How many arguments of a command the slow log keeps.",
+    )
     latency_monitor_threshold: int = row(
         Integer(), "0", group="watching", unit="milliseconds",
         sentence="Remember latency events above this; 0 is off.",

@@ -18,7 +18,6 @@ __all__ = ["NEVER_NS", "SlowLog", "SlowRequest", "shortened"]
 NEVER_NS: Final = (1 << 62) - 1
 """A threshold that no request reaches: switched off. The greatest short integer in machine code."""
 
-_ARGUMENTS_MAX: Final = 32
 _ARGUMENT_BYTES_MAX: Final = 128
 
 
@@ -45,11 +44,16 @@ class SlowRequest(NamedTuple):
 
 
 class SlowLog:
-    """Slow requests, newest first. ``threshold_ns`` and ``max_len`` are set from outside."""
+    """Slow requests, newest first.
+
+    ``threshold_ns``, ``max_len`` and ``max_args`` are set from outside.
+    """
 
     def __init__(self, threshold_us: int = 10_000, max_len: int = 128) -> None:
         self.threshold_ns = NEVER_NS
         self.max_len = max_len
+        self.max_args = 32
+        """How many arguments of a request are kept; the last one counts those that are not."""
         self.entries: deque[SlowRequest] = deque()
         self.used_bytes = 0
         """The memory of the entries."""
@@ -72,7 +76,7 @@ class SlowLog:
             self._next_id,
             unix_seconds,
             spent_ns // 1000,
-            _brief(args),
+            _brief(args, self.max_args),
             client.address,
             shortened(client.name),
             len(args),
@@ -102,10 +106,10 @@ def _size(request: SlowRequest) -> int:
     return size + 3 * getsizeof(1) + bytes_of(request.args)
 
 
-def _brief(args: Sequence[bytes]) -> list[bytes]:
+def _brief(args: Sequence[bytes], count: int) -> list[bytes]:
     kept = list(args)
-    if len(kept) > _ARGUMENTS_MAX:
-        kept = kept[: _ARGUMENTS_MAX - 1]
+    if len(kept) > count:
+        kept = kept[: count - 1]
     shown = [shortened(arg) for arg in kept]
     if len(kept) < len(args):
         shown.append(b"... (%d more arguments)" % (len(args) - len(kept)))

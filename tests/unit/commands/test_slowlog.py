@@ -80,6 +80,11 @@ def test_the_count_of_arguments_is_that_of_the_request(server):
     server.do("DEL", *map(str, range(40)))
     entry = server.do("SLOWLOG", "GET", "1")[0]
     assert (len(entry[3]), entry[3][-1], entry[6]) == (32, b"... (10 more arguments)", 41)
+    server.do("CONFIG", "SET", "slowlog-max-argc", "3", "slowlog-log-slower-than", "0")
+    server.do("DEL", *map(str, range(40)))
+    entry = server.do("SLOWLOG", "GET", "1")[0]
+    assert entry[3] == [b"DEL", b"0", b"... (39 more arguments)"]
+    assert entry[6] == 41
 
 
 @pytest.mark.parametrize("disturbed_ms", [0, 30])

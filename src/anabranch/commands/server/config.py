@@ -55,6 +55,7 @@ def _slowlog(ctx: Context) -> None:
     slowlog = ctx.server.slowlog
     slowlog.set_threshold_us(ctx.settings.slowlog_log_slower_than)
     slowlog.max_len = ctx.settings.slowlog_max_len
+    slowlog.max_args = ctx.settings.slowlog_max_argc
 
 
 def _latency(ctx: Context) -> None:
@@ -86,6 +87,7 @@ _EFFECTS: dict[str, Callable[[Context], None]] = {
     "notify-keyspace-events": _notify,
     "slowlog-log-slower-than": _slowlog,
     "slowlog-max-len": _slowlog,
+    "slowlog-max-argc": _slowlog,
     "latency-monitor-threshold": _latency,
     "maxmemory": _memory,
     "stream-node-max-entries": _node_limits,
