@@ -50,6 +50,20 @@ def test_object_tells_how_a_value_is_kept(server):
     assert server.error("DEBUG", "OBJECT", "none") == "ERR no such key"
 
 
+def test_object_tells_the_same_encoding_as_object_encoding(server):
+    server.do("SET", "number", "12")
+    server.do("SET", "short", "text")
+    server.do("SET", "long", "x" * 100)
+    server.do("RPUSH", "list", "a")
+    server.do("SADD", "numbers", "1")
+    server.do("SADD", "texts", "a")
+    found = {}
+    for key in ("number", "short", "long", "list", "numbers", "texts"):
+        found[key] = server.do("OBJECT", "ENCODING", key).decode()
+        assert f" encoding:{found[key]} " in server.do("DEBUG", "OBJECT", key).decode()
+    assert sorted(set(found.values())) == ["embstr", "int", "intset", "listpack", "raw"]
+
+
 def fill(server):
     for number in range(1, 250):
         server.do("XADD", "s", f"{number}-0", "f", f"v{number}")

@@ -21,6 +21,7 @@ __all__ = [
     "copy",
     "database_index",
     "delete",
+    "encoding_of",
     "exists",
     "move",
     "object_encoding",
@@ -234,7 +235,7 @@ def _inspected(ctx: Context, key: bytes) -> Value | None:
     return value
 
 
-def _encoding(value: Value) -> bytes:
+def encoding_of(value: Value) -> bytes:
     """The name of the encoding that Redis would use for such a value."""
     if isinstance(value, StringValue):
         if value.form == RAW or value.size > _EMBEDDED_MAX:
@@ -259,7 +260,7 @@ def _encoding(value: Value) -> bytes:
 def object_encoding(ctx: Context, args: list[bytes]) -> bytes:
     """The name of the internal representation."""
     value = _inspected(ctx, args[2])
-    return null(ctx.resp3) if value is None else bulk(_encoding(value))
+    return null(ctx.resp3) if value is None else bulk(encoding_of(value))
 
 
 def object_refcount(ctx: Context, args: list[bytes]) -> bytes:

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from anabranch.commands.generic.dump import payload_of
+from anabranch.commands.generic.keys import encoding_of
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer
 from anabranch.commands.request.help import wrong_subcommand
@@ -74,8 +75,6 @@ def _set_active_expire(ctx: Context, args: list[bytes]) -> bytes:
 
 # -- looking inside ---------------------------------------------------------------------------
 
-_ENCODINGS = {b"stream": "stream", b"string": "raw", b"list": "quicklist", b"set": "hashtable"}
-
 
 def _object(ctx: Context, args: list[bytes]) -> bytes:
     value = ctx.lookup(args[2])
@@ -85,7 +84,7 @@ def _object(ctx: Context, args: list[bytes]) -> bytes:
     idle_s = max(ctx.now_ms - (value.accessed_ms or ctx.now_ms), 0) // 1000
     return ctx.reply(
         Status(
-            f"Value at:0x{id(value):012x} refcount:1 encoding:{_ENCODINGS[value.type_name]} "
+            f"Value at:0x{id(value):012x} refcount:1 encoding:{encoding_of(value).decode()} "
             f"serializedlength:{len(payload_of(value)) - _FOOTER_BYTES} "
             f"lru:{(now_s - idle_s) % (1 << 24)} lru_seconds_idle:{idle_s}"
         )
