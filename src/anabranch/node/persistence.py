@@ -125,6 +125,7 @@ class Persistence:
         self._region.end_loading()
         if report is not None and self._settings.appendonly and self._storage is not None:
             self._start_log(self._storage, report)
+        self._retired_at = self._driver.now_s()
 
     def _recover(self, storage: Storage) -> Steps[Recovery]:
         began = reported = self._driver.now_s()
