@@ -4,11 +4,13 @@ The server exports an entry's wire bytes (``*2``, ``$`` and ID, ``*2n``, then
 ``$6\r\nsensor\r\n$2\r\ns1\r\n`` ...) with the end of each.
 Where entries begin is thus known, so one field of *all* entries is found by a few operations on
 vectors: read the digits of the length, compare the names, step on, eight bytes at a time. Only
-lengths drive this, never what the bytes look like. Entries that differ in their names are walked in
-groups; if there are too many groups, hiredis parses. A reply of XRANGE has the same bytes, and does
-not say where entries begin. Each begins with the same few bytes, but values may contain these, too:
-so a page is only taken if its lengths, followed from the first entry to the last, end each entry
-where the next one seems to begin.
+lengths drive this, never what the bytes look like. All entries go in step: the first field of each,
+then the second one. Their names may differ: they are numbered by Arrow (dictionary encoding). A few
+entries with many more fields than all others are left to hiredis.
+
+A reply of XRANGE has the same bytes, and does not say where entries begin. Each begins with the
+same few bytes, but values may contain these, too: so a page is only taken if its lengths, followed
+from the first entry to the last, end each entry where the next one seems to begin.
 
 Values are gathered by Arrow: an array whose elements are the values *and the gaps between them*
 costs nothing to lay over the bytes, and taking every other element copies at the speed of memory.
@@ -17,25 +19,26 @@ costs nothing to lay over the bytes, and taking every other element copies at th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import hiredis
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.spark.entries import Parsed, parse_fragments
 from anabranch.spark.exports import Alike, Export, Ints, PayloadError
 
 __all__ = ["Block"]
 
-SHAPES_MAX: Final = 64
-"""Above so many different sequences of field names in one block, hiredis is quicker."""
+_FEW: Final = 32
+"""So few entries with more than `_STEPS` fields are parsed, because a step costs too much."""
+_STEPS: Final = 16
 
 _DIGITS: Final = rb"([0-9]+)"
-_DIGITS_MAX: Final = 10
+_NUMBER: Final = re.compile(rb"[0-9]{1,10}(?=\r\n)")
 _SIZE: Final = re.compile(rb"\r\n\$([0-9]{1,10})\r\n")
 _HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
 _BEGIN: Final = b"*2\r\n$"
@@ -44,15 +47,16 @@ _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _PADDING: Final = bytes(24)  # so that reading ahead stays within the buffer
 _CRLF: Final = b"\r\n"
 _WORD: Final = 8
+_BYTE: Final = np.uint64(8)
 _ZERO: Final = np.uint64(ord("0"))
+_NINE: Final = np.uint64(9)
+_TEN: Final = np.uint64(10)
+_POWERS: Final = 10 ** np.arange(1, 11)
+"""A size that is not below so many of these has one digit more than that."""
 _LOW: Final = [np.uint64((1 << 8 * count) - 1) for count in range(_WORD + 1)]
 """Of a word the first so many bytes."""
 
 Bytes = npt.NDArray[np.uint8]
-
-
-class _TooManyShapesError(Exception):
-    """Raised where parsing the entries one by one is quicker."""
 
 
 def _word(text: bytes) -> np.uint64:
@@ -62,15 +66,18 @@ def _word(text: bytes) -> np.uint64:
 # ------------------------------------------------------------------------------------- wire bytes
 
 
-@dataclass
-class _Group:
-    """Entries whose field names were equal so far."""
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Some fields of some entries, as a rule one of each; where their values begin and end."""
 
     rows: Ints
-    at: Ints  # where the next field begins
-    left: Ints  # how many fields follow
+    ranks: Ints | int
+    """How many fields of the entry are before each."""
     names: list[bytes]
-    spans: list[tuple[Ints, Ints]]  # where the value of each field begins and ends
+    codes: npt.NDArray[np.int32] | int
+    """The name of each, as its place in `names`."""
+    begins: Ints
+    ends: Ints
 
 
 class Block:
@@ -100,8 +107,7 @@ class Block:
         self._tables = tables
         self._bytes: Bytes = np.frombuffer(data, np.uint8)
         self._words = self._at_each("<u8")
-        self._walked: list[Alike] | None = None
-        self._parsed: Parsed | None = None
+        self._walked: list[_Fields] | None = None
 
     @classmethod
     def of_export(cls, export: Export) -> Block:
@@ -113,7 +119,7 @@ class Block:
     def of_xrange(cls, data: bytes | memoryview) -> Block:
         """The entries of a reply of XRANGE, without its first line.
 
-        Raises `PayloadError` if they do not begin where they seem to, and if parsing is quicker.
+        Raises `PayloadError` if they do not begin where they seem to.
         """
         none, no_id = np.empty(0, np.int64), np.empty(0, np.uint64)
         block = cls(no_id, no_id, None, none, b"".join((data, _PADDING)))
@@ -124,10 +130,10 @@ class Block:
         begins = begins[block._equal(text_at + size, b"\r\n*")]  # after a name there is a value
         block._ends = np.append(begins[1:], len(data))
         try:
-            block._walked = block._walk(None)
+            block._walked = list(block._walk())
             text = block._gather(*block._id_spans(np.arange(len(block)))).cast(pa.string())
             halves = pc.split_pattern(text, "-", max_splits=1).flatten().cast(pa.uint64())
-        except (_TooManyShapesError, pa.ArrowInvalid):
+        except pa.ArrowInvalid:
             raise PayloadError("these entries are to be parsed one by one") from None
         if len(halves) != 2 * len(block):
             raise PayloadError("an entry has no ID")
@@ -151,78 +157,47 @@ class Block:
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
         """See `Entries`."""
-        groups = self._groups(frozenset(names))
-        if self._parsed is not None:
-            return self._parsed.values(names)
-        return [self._column(groups, name) for name in names]
-
-    def _groups(self, wanted: frozenset[bytes] | None) -> list[Alike]:
-        """The tables and what `_walk` finds. With too many shapes, hiredis parses all entries."""
-        if self._walked is not None:
-            return self._walked
-        if self._parsed is None:
-            try:
-                return [*self._tables, *self._walk(wanted)]
-            except _TooManyShapesError:
-                self._parsed = self._parse()
-        return []
-
-    def _column(self, groups: Sequence[Alike], name: bytes) -> pa.Array:
-        """The values of one field, null in groups without it."""
-        if len(groups) == 1 and name in groups[0].names:
-            return self._gather(*groups[0].spans[groups[0].names.index(name)])
-        begins = np.full(len(self), -1, np.int64)
-        ends = np.zeros(len(self), np.int64)
-        for group in groups:
-            if name in group.names:
-                begin, end = group.spans[group.names.index(name)]
-                begins[group.rows] = begin
-                ends[group.rows] = end
-        return self._gather(begins, ends, begins < 0)
+        wanted = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        found = _FirstValues(wanted, len(self))
+        for table in self._tables:
+            for name, (begins, ends) in zip(table.names, table.spans, strict=True):
+                if name in wanted:
+                    found.add(_Fields(table.rows, 0, [name], 0, begins, ends))
+        for fields in self._walk(found) if self._walked is None else self._walked:
+            found.add(fields)
+        columns = [
+            self._gather(begins, ends, begins < 0)
+            for begins, ends in zip(found.begins, found.ends, strict=True)
+        ]
+        return [columns[wanted[name]] for name in names]
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """See `Entries`."""
-        groups = self._groups(None)
-        if self._parsed is not None:
-            return self._parsed.fields()
+        some: Iterable[_Fields] = self._walk() if self._walked is None else self._walked
+        every = [fields for table in self._tables for fields in _of_table(table)]
+        every += some
         counts = np.zeros(len(self), np.int64)
-        for group in groups:
-            counts[group.rows] = len(group.names)
+        for each in every:
+            np.add.at(counts, each.rows, 1)
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
-        # `_gather` needs places that ascend, as they do within a field. So values are gathered
-        # field by field, and then put into the order of the entries.
+        # `_gather` needs places that ascend, as they do within a step. So values are gathered
+        # step by step, and then put into the order of the entries.
         known: list[bytes] = []
         name_of = np.empty(int(offsets[-1]), np.int32)
         place_of = np.empty(int(offsets[-1]), np.int32)
         values: list[pa.Array] = []
         done = 0
-        for group in groups:
-            at = offsets[group.rows]
-            for number, (name, span) in enumerate(zip(group.names, group.spans, strict=True)):
-                name_of[at + number] = len(known)
-                known.append(name)
-                place_of[at + number] = np.arange(done, done + len(at), dtype=np.int32)
-                done += len(at)
-                values.append(self._gather(*span))
+        for each in every:
+            at = offsets[each.rows] + each.ranks
+            name_of[at] = each.codes + np.int64(len(known))
+            known += each.names
+            place_of[at] = np.arange(done, done + len(at), dtype=np.int32)
+            done += len(at)
+            values.append(self._gather(each.begins, each.ends))
         joined = pa.concat_arrays(values) if values else pa.array([], pa.binary())
-        names = pa.array(known, pa.binary()).take(pa.array(name_of))
-        return offsets, names, joined.take(pa.array(place_of))
-
-    def _parse(self) -> Parsed:
-        rows: list[list[bytes]] = [[] for _ in range(len(self))]
-        fragments = self._fragment_rows()
-        starts, ends = self._starts()[fragments].tolist(), self._ends[fragments].tolist()
-        data = b"".join(map(self._data.__getitem__, map(slice, starts, ends)))
-        for row, entry in zip(fragments.tolist(), parse_fragments(data, len(starts)), strict=True):
-            rows[row] = entry[1]
-        for table in self._tables:
-            for name, span in zip(table.names, table.spans, strict=True):
-                for row, value in zip(
-                    table.rows.tolist(), self._gather(*span).to_pylist(), strict=True
-                ):
-                    rows[row] += name, value
-        return Parsed(self.ms, self.seq, self.positions, rows)
+        named = pa.array(known, pa.binary()).take(pa.array(name_of))
+        return offsets, named, joined.take(pa.array(place_of))
 
     def _fragment_rows(self) -> Ints:
         """The entries that are fragments."""
@@ -235,40 +210,79 @@ class Block:
         """Where each fragment begins."""
         return np.concatenate(([0], self._ends[:-1]))
 
-    def _walk(self, wanted: frozenset[bytes] | None) -> list[Alike]:
-        """Groups of fragments, with the values of each wanted field, or of all."""
+    def _walk(self, found: _FirstValues | None = None) -> Iterator[_Fields]:
+        """The fields of all fragments; without the rest of those that `found` has all of."""
         rows = self._fragment_rows()
         if not len(rows):
-            return []
+            return
         words, at = self._number(self._id_spans(rows)[1], b"\r\n*")
         if (words % 2).any():
             raise PayloadError("an entry has a field without a value")
-        done: list[_Group] = []
-        todo = [_Group(rows, at - len(_CRLF), words // 2, [], [])]
-        shapes = 1
-        while todo:
-            group = todo.pop()
-            if wanted is not None and wanted.issubset(group.names):
-                self._expect(group.at, _CRLF)
-                done.append(group)
-                continue
-            finished = group.left == 0
-            if finished.any():
-                ended = group if finished.all() else _part(group, finished)
-                self._expect(ended.at, _CRLF)
-                if (ended.at + len(_CRLF) != self._ends[ended.rows]).any():
+        at -= len(_CRLF)
+        left, last = words // 2, self._ends[rows] - len(_CRLF)
+        step = 0
+        while len(rows):
+            if (at > last).any():
+                raise PayloadError("an entry is longer than it should be")
+            over = left == step
+            if over.any():
+                self._expect(at[over], _CRLF)
+                if (at[over] != last[over]).any():
                     raise PayloadError("an entry does not end where it should")
-                done.append(ended)
-                if ended is group:
-                    continue
-                shapes += 1
-                group = _part(group, ~finished)
-            steps = self._step(group)
-            shapes += len(steps) - 1
-            if shapes > SHAPES_MAX:
-                raise _TooManyShapesError
-            todo += steps
-        return [Alike(group.rows, group.names, group.spans) for group in done]
+            if found is not None and (enough := found.has_all(rows)).any():
+                self._expect(at[enough], _CRLF)
+                over |= enough
+            if over.any():
+                rows, at, left, last = (each[~over] for each in (rows, at, left, last))
+                if not len(rows):
+                    return
+            if step >= _STEPS and len(rows) < _FEW:
+                for row, *where in zip(
+                    *map(np.ndarray.tolist, (rows, at, last, left)), strict=True
+                ):
+                    yield self._parse(row, step, *where)
+                return
+            names, codes, name_end = self._names(at)
+            length, begins = self._number(name_end, b"\r\n$")
+            at = begins + length
+            yield _Fields(rows, step, names, codes, begins, at)
+            step += 1
+
+    def _names(self, at: Ints) -> tuple[list[bytes], npt.NDArray[np.int32] | int, Ints]:
+        """The different names at these places, which one is where, and where each ends."""
+        first = _SIZE.match(self._data, int(at[0]))
+        name_end = first.end() + int(first[1]) if first else 0
+        text = self._data[int(at[0]) : name_end]
+        # Usually all have the same name. A long name is not fetched from entries that may lack it,
+        # because such an entry may end before.
+        is_near = int(at[-1]) + len(text) + _WORD <= len(self._data)
+        if first and len(text) <= _NAME_MAX and is_near and self._equal(at, text).all():
+            return [self._data[first.end() : name_end]], 0, at + len(text)
+        length, begins = self._number(at, b"\r\n$")
+        ends = begins + length
+        self._within(ends, _WORD)
+        coded = self._gather(begins, ends).dictionary_encode()
+        # Arrow's own way to numpy imports pandas.
+        codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(at))
+        return coded.dictionary.to_pylist(), codes, ends
+
+    def _parse(self, row: int, rank: int, at: int, last: int, left: int) -> _Fields:
+        """The rest of the fields of one entry."""
+        reader = hiredis.Reader()
+        reader.feed(b"*%d%b" % (2 * (left - rank), self._data[at : last + len(_CRLF)]))
+        words = reader.gets()
+        sizes = np.fromiter(map(len, words or ()), np.int64)
+        heads = len(b"\r\n$\r\n") + np.searchsorted(_POWERS, sizes, "right") + 1
+        ends = at + np.cumsum(heads + sizes)
+        if not words or ends[-1] != last or reader.has_data():
+            raise PayloadError("an entry does not end where it should")
+        names = pa.array(words[::2], pa.binary()).dictionary_encode()
+        codes = np.frombuffer(names.indices.buffers()[1], np.int32, len(names))
+        count = len(codes)
+        return _Fields(
+            np.full(count, row), rank + np.arange(count), names.dictionary.to_pylist(), codes,
+            (ends - sizes)[1::2], ends[1::2],
+        )  # fmt: skip
 
     def _id_spans(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the ID of each of these fragments begins and ends."""
@@ -280,45 +294,6 @@ class Block:
         self._expect(starts, _BEGIN)
         length, begins = self._number(starts + len(_BEGIN) - 1, b"$")
         return begins, begins + length
-
-    def _step(self, group: _Group) -> list[_Group]:
-        """Advance over one field of a group, which is divided if the names differ."""
-        first = _SIZE.match(self._data, int(group.at[0]))
-        name_end = first.end() + int(first[1]) if first else 0
-        text = self._data[int(group.at[0]) : name_end]
-        # Usually all have the same name. A long name is not fetched from entries that may lack it,
-        # because such an entry may end before.
-        is_near = int(group.at.max()) + len(text) + _WORD <= len(self._data)
-        if first and len(text) <= _NAME_MAX and is_near and self._equal(group.at, text).all():
-            span = self._value(group.at + len(text))
-            names = [*group.names, self._data[first.end() : name_end]]
-            return [_Group(group.rows, span[1], group.left - 1, names, [*group.spans, span])]
-        return self._split(group)
-
-    def _value(self, name_end: Ints) -> tuple[Ints, Ints]:
-        """Where the values of fields begin and end whose names are known."""
-        length, start = self._number(name_end, b"\r\n$")
-        return start, start + length
-
-    def _split(self, group: _Group) -> list[_Group]:
-        """Advance over one field of a group, by names."""
-        length, name_start = self._number(group.at, b"\r\n$")
-        span = self._value(name_start + length)
-        whole = _Group(group.rows, span[1], group.left - 1, group.names, [*group.spans, span])
-        found: list[_Group] = []
-        rest = np.arange(len(group.rows))
-        while len(rest):
-            begin = int(name_start[rest[0]])
-            name = self._data[begin : begin + int(length[rest[0]])]
-            same = length[rest] == len(name)
-            same[same] = self._equal(name_start[rest[same]], name)
-            part = _part(whole, rest[same])
-            part.names = [*group.names, name]
-            found.append(part)
-            if len(found) > SHAPES_MAX:
-                raise _TooManyShapesError
-            rest = rest[~same]
-        return found
 
     def _equal(self, at: Ints, text: bytes) -> npt.NDArray[np.bool_]:
         """Where a text is."""
@@ -353,29 +328,39 @@ class Block:
             raise PayloadError("an entry is not in the form it should be")
         words >>= np.uint64(8 * len(before))
         number = np.zeros(len(at), np.uint64)
-        for size in range(_WORD - len(before) - len(_CRLF)):
+        alike = True  # as long as all numbers have the same number of digits
+        size = np.zeros(len(at), np.int64)
+        for place in range(1, _WORD - len(before) + 1):
             digit = (words & _LOW[1]) - _ZERO  # wraps: a byte that is no digit becomes large
-            if (digit > 9).any():
+            digits = digit <= _NINE
+            alike = alike and bool(digits.all())
+            if not alike:
+                digits &= size == place - 1  # nothing else up to here
+            if not digits.any():
                 break
-            number = number * np.uint64(10) + digit
-            words >>= np.uint64(8)
-            if ((words & _LOW[2]) == _word(_CRLF)).all():
-                return number.view(np.int64), at + (len(before) + size + 1 + len(_CRLF))
-        return self._uneven_number(at + len(before))
+            number = (
+                number * _TEN + digit if alike else np.where(digits, number * _TEN + digit, number)
+            )
+            size += digits
+            words >>= _BYTE
+            if alike and ((words & _LOW[2]) == _word(_CRLF)).all():
+                return number.view(np.int64), at + (len(before) + place + len(_CRLF))
+        if not size.all():
+            raise PayloadError("an entry has a length without digits")
+        found, ends = number.view(np.int64), at + len(before) + size
+        if (long := size == _WORD - len(before)).any():  # or more digits
+            found[long], ends[long] = self._long_number(at[long] + len(before))
+        self._expect(ends, _CRLF)
+        return found, ends + len(_CRLF)
 
-    def _uneven_number(self, at: Ints) -> tuple[Ints, Ints]:
-        """The same digit by digit, for numbers of different lengths."""
-        self._within(at, _DIGITS_MAX + 1)
-        near = self._at_each(f"V{_DIGITS_MAX + 1}")[at].view(np.uint8).reshape(-1, _DIGITS_MAX + 1)
-        values = near - np.uint8(ord("0"))
-        digits = (values > 9).argmax(axis=1)  # 0 if all of them are digits, too
-        number = np.zeros(len(at), np.int64)
-        for place in range(int(digits.max(initial=0))):
-            number = np.where(place < digits, number * 10 + values[:, place], number)
-        if not digits.all():
-            raise PayloadError("an entry has a length without digits, or one with too many")
-        self._expect(at + digits, _CRLF)
-        return number, at + digits + len(_CRLF)
+    def _long_number(self, at: Ints) -> tuple[Ints, Ints]:
+        """Numbers of up to `_DIGITS_MAX` digits, and where they end."""
+        found = [_NUMBER.match(self._data, place) for place in at.tolist()]
+        if None in found:
+            raise PayloadError("an entry has a length with too many digits")
+        spans = [(int(each[0]), each.end()) for each in found if each]
+        numbers, ends = np.array(spans, np.int64).T
+        return numbers, ends
 
     def _within(self, at: Ints, size: int) -> None:
         """Check that so many bytes follow each place."""
@@ -405,12 +390,49 @@ class Block:
         return laid.take(pa.array(np.arange(1, 2 * count, 2)))
 
 
-def _part(group: _Group, some: npt.NDArray[Any]) -> _Group:
-    """Some of the entries, by a mask or by index."""
-    return _Group(
-        group.rows[some],
-        group.at[some],
-        group.left[some],
-        group.names,
-        [(begins[some], ends[some]) for begins, ends in group.spans],
-    )
+class _FirstValues:
+    """Where the first value of each wanted field begins (-1: nowhere) and ends, by entry."""
+
+    def __init__(self, wanted: Mapping[bytes, int], count: int) -> None:
+        self._wanted = wanted
+        self.begins = np.full((len(wanted), count), -1, np.int64)
+        self.ends = np.zeros((len(wanted), count), np.int64)
+        self._is_new = [True] * len(wanted)
+        self._lacking = np.full(count, len(wanted), np.int32)
+
+    def has_all(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """Of which entries all wanted fields are known."""
+        return np.equal(self._lacking[self._at(rows)], 0)
+
+    def _at(self, rows: Ints) -> Ints | slice:
+        """The same rows; quicker if they are all."""
+        return slice(None) if len(rows) == len(self._lacking) else rows
+
+    def add(self, some: _Fields) -> None:
+        """Take note of those fields that are wanted, and are the first ones of their name."""
+        numbers = [self._wanted.get(name, -1) for name in some.names]
+        if isinstance(some.codes, int) and self._is_new[numbers[0]] and numbers[0] >= 0:
+            self._is_new[numbers[0]] = False
+            rows = self._at(some.rows)
+            self.begins[numbers[0], rows] = some.begins
+            self.ends[numbers[0], rows] = some.ends
+            self._lacking[rows] -= 1
+            return
+        if max(numbers) < 0:
+            return
+        number = np.broadcast_to(np.array(numbers)[some.codes], some.rows.shape)
+        cells = number * len(self._lacking) + some.rows
+        fresh = np.flatnonzero(number >= 0)
+        fresh = fresh[self.begins.ravel()[cells[fresh]] < 0]
+        # Of a field that is there twice the first one stays, as the last one in this order.
+        fresh = fresh[::-1]
+        self.begins.ravel()[cells[fresh]] = some.begins[fresh]
+        self.ends.ravel()[cells[fresh]] = some.ends[fresh]
+        self._lacking[some.rows[fresh]] -= 1
+        for each in numbers:
+            self._is_new[each] = False
+
+
+def _of_table(table: Alike) -> Iterator[_Fields]:
+    for rank, (name, span) in enumerate(zip(table.names, table.spans, strict=True)):
+        yield _Fields(table.rows, rank, [name], 0, *span)

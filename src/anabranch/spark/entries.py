@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import hiredis
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.spark.exports import Ints, PayloadError
+from anabranch.spark.exports import Ints
 
-__all__ = ["Entries", "Parsed", "parse_fragments"]
+__all__ = ["Entries", "Parsed"]
 
 
 class Entries(Protocol):
@@ -34,19 +33,6 @@ class Entries(Protocol):
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """All fields in their order: where each entry's begin (and the end), names, values."""
-
-
-def parse_fragments(data: bytes, count: int) -> list[list[Any]]:
-    """The wire bytes of so many entries as lists; raises `PayloadError`."""
-    reader = hiredis.Reader()
-    reader.feed(data)
-    found = []
-    for _ in range(count):
-        entry = reader.gets()
-        if not isinstance(entry, list) or len(entry) != 2 or len(entry[1]) % 2:
-            raise PayloadError("an entry is not in the form it should be")
-        found.append(entry)
-    return found
 
 
 class Parsed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from contextlib import suppress
 from itertools import pairwise
@@ -13,7 +14,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.blocks import SHAPES_MAX, Block
+from anabranch.spark.blocks import Block
 from anabranch.spark.entries import Parsed
 from anabranch.spark.exports import PayloadError, parse_export
 from tests.unit.spark.exports import chunk, columns, fragment, node, payload
@@ -125,7 +126,7 @@ def test_decoding_agrees_with_the_reference(rows, rng, smaller):
         assert column.to_pylist() == first_values(rows, name)
 
 
-@pytest.mark.parametrize("shapes", [1, 2, SHAPES_MAX, SHAPES_MAX + 1, 80])
+@pytest.mark.parametrize("shapes", [1, 2, 64, 65, 80, 400])
 def test_many_shapes_are_decoded_too(shapes):
     rows = [[(b"f%d" % (at % shapes), b"v%d" % at), (b"x", b"%d" % at)] for at in range(400)]
     entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
@@ -136,7 +137,49 @@ def test_many_shapes_are_decoded_too(shapes):
     assert lossless(block) == rows
 
 
-@pytest.mark.parametrize("shapes", [1, SHAPES_MAX + 1])
+def whole_of(rows):
+    entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
+    return payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], len(rows))
+
+
+@pytest.mark.parametrize("count", [1, 20, 50])
+def test_entries_of_thousands_of_fields_are_decoded_too(count):
+    rng = random.Random(count)
+    rows = [
+        [(b"f%d" % rng.randrange(3_000), b"v" * rng.choice((0, 9, 10, 99, 100, 1_000)))
+         for _ in range(rng.choice((1, 15, 16, 17, 400, 2_000)))]
+        for _ in range(count)
+    ]  # fmt: skip
+    block = Block.of_export(parse_export(whole_of(rows)))
+    assert lossless(block) == rows
+    names = [b"f%d" % each for each in range(0, 3_000, 50)]
+    for name, column in zip(names, block.values(names), strict=True):
+        assert column.to_pylist() == first_values(rows, name)
+
+
+def test_damage_in_one_of_thousands_of_fields_is_found():
+    rows = [[(b"f%d" % each, b"v") for each in range(2_000)] + [(b"x", b"x")] for _ in range(3)]
+    whole = whole_of(rows)
+    at = whole.rindex(b"$1\r\nx\r\n")
+    block = Block.of_export(parse_export(whole[:at] + b"$2" + whole[at + 2 :]))
+    for read in (block.fields, lambda: block.values([b"x"])):
+        with pytest.raises(PayloadError):
+            read()
+
+
+def test_fields_behind_the_wanted_ones_cost_nothing(monkeypatch):
+    steps = []
+    names = Block._names
+    monkeypatch.setattr(Block, "_names", lambda self, at: steps.append(len(at)) or names(self, at))
+    rows = [[(b"f%d" % each, b"%d" % at) for each in range(5_000)] for at in range(40)]
+    rows[7].insert(1, (b"g", b"7"))
+    block = Block.of_export(parse_export(whole_of(rows)))
+    found = block.values([b"f2", b"f0"])
+    assert [each.to_pylist() for each in found] == [[b"%d" % at for at in range(40)]] * 2
+    assert steps == [40, 40, 40, 1]
+
+
+@pytest.mark.parametrize("shapes", [1, 65])
 def test_columns_beside_many_shapes_are_decoded_too(shapes):
     rows = [[(b"f%d" % (at // 20 * 20 % shapes), b"v%d" % at), (b"x", b"")] for at in range(200)]
     rows += [[(b"f%d" % (at % shapes), b"v%d" % at), (b"x", b"1")] for at in range(200)]

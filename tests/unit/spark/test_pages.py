@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.spark.blocks import Block
-from anabranch.spark.entries import Entries, Parsed
+from anabranch.spark.entries import Entries
 from anabranch.spark.pages import received
 from tests.unit.spark.exports import fragment
 
@@ -86,10 +86,10 @@ def test_usual_entries_are_decoded_by_vectors(given: list[Row], rng: random.Rand
     assert listed(entries) == given
 
 
-def test_entries_of_many_shapes_are_parsed() -> None:
+def test_entries_of_many_shapes_are_decoded_by_vectors() -> None:
     given = [(each, 0, [(b"f%d" % each, b"v")]) for each in range(200)]
     _, entries = arriving(reply(given), random.Random(1))
-    assert isinstance(entries, Parsed)
+    assert isinstance(entries, Block)
     assert listed(entries) == given
 
 
