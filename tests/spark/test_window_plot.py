@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from anabranch.spark import pictures, plotting
 from anabranch.spark.pictures import draw_windows
 
 
@@ -49,6 +51,57 @@ def test_counts_and_sums_have_a_line_for_each_of_the_largest_keys(tmp_path: Path
     picture = (empty / "a.svg").read_text()
     assert "none is closed yet" in picture
     assert "1970" not in picture  # no clock without a time
+
+
+def test_windows_without_entries_leave_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = datetime(2026, 3, 1, tzinfo=UTC)
+    minutes = [0, 1, 2, 18, 30, 31]
+    rows = [
+        {
+            "window_start": begin + timedelta(minutes=minute),
+            "window_end": begin + timedelta(minutes=minute + 1),
+            "count": minute + 1,
+        }
+        for minute in minutes
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "0.parquet")
+    drawn: list[plotting.Panel] = []
+    real = pictures.draw
+    monkeypatch.setattr(
+        pictures,
+        "draw",
+        lambda path, title, panels: drawn.extend(panels) or real(path, title, panels),
+    )
+    draw_windows(tmp_path, tmp_path / "a.svg", "1 minute")
+    ((line,),) = (panel.lines for panel in drawn)
+    assert line.values == [1, 2, 3, None, 19, None, 31, 32]
+    assert line.times[3] == begin + timedelta(minutes=3)
+
+
+def test_a_point_without_neighbours_is_seen_among_many() -> None:
+    values = [*range(100), None, 7, None, *range(100)]
+    assert plotting._marked(values) == [101]
+    assert plotting._marked(values[:60]) == list(range(60))
+
+
+def test_a_line_below_another_one_is_wider() -> None:
+    times = [datetime(2026, 3, 1, 0, minute, tzinfo=UTC) for minute in range(4)]
+
+    def widths(*lines: list[int]) -> list[float]:
+        return plotting._widths([plotting.Line("", times, line, "") for line in lines])
+
+    one = plotting._WIDTH
+    assert widths([1, 2, 3, 4], [4, 3, 2, 1]) == [one, one]
+    low, middle, top = widths([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 9, 9])
+    assert low > middle + 1 > top + 2 == one + 2
+    later = [each + timedelta(milliseconds=300) for each in times]  # by another server's clock
+    lines = [plotting.Line("", some, [5, 5, 6, 7], "") for some in (times, later)]
+    assert plotting._widths(lines) == [one + plotting._BESIDE, one]
+    many = widths(*[[0, 0, 0, 0]] * 21)
+    assert many == sorted(set(many), reverse=True)
+    assert many[0] < 15
 
 
 def test_a_picture_of_what_is_not_written_is_refused_before_spark_starts(tmp_path: Path) -> None:

@@ -118,7 +118,17 @@ def _lines(rows: list[dict[str, Any]], names: list[str], column: str) -> list[Li
     colours = colours_of(names)
     lines = []
     for name in names:
-        mine = [row for row in rows if row["name"] == name]
-        values = [float(row[column] or 0) for row in mine]
-        lines.append(Line(name, [row["window_start"] for row in mine], values, colours[name]))
+        times: list[datetime] = []
+        values: list[float | None] = []
+        end = None
+        for row in rows:
+            if row["name"] != name:
+                continue
+            if end is not None and row["window_start"] > end:  # windows without entries
+                times.append(end)
+                values.append(None)
+            times.append(row["window_start"])
+            values.append(float(row[column] or 0))
+            end = row["window_end"]
+        lines.append(Line(name, times, values, colours[name]))
     return lines

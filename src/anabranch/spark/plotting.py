@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,9 @@ SUFFIXES: Final = (".svg", ".png", ".pdf")
 # Distinguishable with colour blindness (Okabe and Ito), without the yellow.
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 _MARKED_MAX: Final = 60  # lines with more points have no markers
+_WIDTH: Final = 1.8  # of a line, in points
+_BESIDE: Final = 3.0  # how much wider it is for each line that would hide it
+_BESIDE_MAX: Final = 12.0
 _COLUMNS: Final = 3  # of the legend
 _SPAN_MIN_S: Final = 5.0  # whole seconds apart
 
@@ -107,16 +111,17 @@ def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
         rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         handles = []
         for axes, panel in zip(rows, panels, strict=True):
-            for each in panel.lines:
+            for each, width in zip(panel.lines, _widths(panel.lines), strict=True):
                 times: list[Any] = list(each.times)
                 (handle,) = axes.plot(
                     times,
                     [float("nan") if value is None else value for value in each.values],
                     color=each.colour,
                     linestyle=each.style,
-                    linewidth=1.8,
-                    marker="o" if len(times) <= _MARKED_MAX else "",
-                    markersize=3.5,
+                    linewidth=width,
+                    marker="o",
+                    markersize=1.7 + width,
+                    markevery=_marked(each.values),
                     clip_on=False,  # markers on the axis are whole
                 )
                 if panel is panels[0] and each.label:
@@ -136,6 +141,41 @@ def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
                 fontsize="small",
             )
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _widths(lines: Sequence[Line]) -> list[float]:
+    """The width of each line: a line below others at the same place is seen beside them.
+
+    The clocks of servers differ a little, so times are equal in a grid of two hundred places.
+    """
+    times = [time.timestamp() for each in lines for time in each.times]
+    first, size = min(times, default=0.0), (max(times, default=0.0) - min(times, default=0.0)) / 200
+    pieces = []
+    for each in lines:
+        places = [(time.timestamp() - first) / (size or 1.0) for time in each.times]
+        grids = [[int(place + shift) for place in places] for shift in (0.0, 0.5)]
+        pieces.append(
+            {
+                (shift, *piece)
+                for shift, grid in enumerate(grids)
+                for piece in pairwise(zip(grid, each.values, strict=True))
+            }
+        )
+    above = [
+        sum(not own.isdisjoint(other) for other in pieces[at:]) for at, own in enumerate(pieces, 1)
+    ]
+    step = min(_BESIDE, _BESIDE_MAX / max([*above, 1]))
+    return [_WIDTH + step * count for count in above]
+
+
+def _marked(values: Sequence[float | None]) -> list[int]:
+    """The points with markers: all if they are few, otherwise those that are no part of a line."""
+    padded = [None, *values, None]
+    return [
+        at
+        for at in range(len(values))
+        if len(values) <= _MARKED_MAX or (padded[at] is None and padded[at + 2] is None)
+    ]
 
 
 def _label(axes: Axes, panel: Panel) -> None:
