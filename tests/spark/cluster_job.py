@@ -116,7 +116,7 @@ class _ToTheEnd(LagListener):
 def more(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     """What asks more of a session: filters, a listener, one source per region, observations."""
     reader = spark.read.format("anabranch").option("url", url).option("subscribe", "s")
-    late = reader.schema("n int, ts timestamp").option("pushDownFilters", "true").load()
+    late = reader.schema("n int, ts timestamp").load()
 
     told: list[Any] = []
     listener = _ToTheEnd(told.append)

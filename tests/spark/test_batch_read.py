@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import struct
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
 
-from anabranch.spark.columns import Projection
 from anabranch.spark.losses import DataLossError
-from anabranch.spark.options import ReadOptions
-from anabranch.spark.reading import FilteringBatchReader
 from tests.spark.reading import (
     base_of,
     batch,
@@ -152,54 +146,89 @@ def test_a_read_is_cut_into_the_pieces_asked_for(spark, ours):
     assert numbers(small) == list(range(1_000))
 
 
-def test_filters_on_time_id_stream_and_position_read_less(ours):
-    fill_at(ours, "s", list(range(1_000, 101_000, 1_000)))
-    fill_at(ours, "t", [1_000])
-    options = ReadOptions.parse({"url": url(ours), "subscribe": "s,t", "pushDownFilters": "true"})
-    kinds = {
-        "ts": pa.timestamp("us", "UTC"),
-        "seq": pa.int64(),
-        "id": pa.string(),
-        "stream": pa.string(),
-        "position": pa.int64(),
-    }
+def test_one_load_answers_each_question_as_a_fresh_load_does(spark, ours):
+    fill_at(ours, "s", list(range(1_000, 91_000, 1_000)))
+    fill_at(ours, "t", list(range(50_000, 140_000, 1_000)))
+    schema = "stream string, ts timestamp, n int"
 
-    def planned(*filters):
-        reader = FilteringBatchReader(options, Projection(pa.schema(list(kinds.items()))))
-        assert list(reader.pushFilters(list(filters))) == list(filters)
-        return sum(len(each.value) for each in reader.partitions())
+    def load():
+        return batch(spark, ours, schema, subscribe="s,t")
 
-    def at(seconds):
-        return dt.datetime.fromtimestamp(seconds, dt.UTC)
+    def halves(table):
+        return table.where("stream = 's'"), table.where("stream = 't'")
 
-    assert planned() == 101
-    assert planned(EqualTo(("stream",), "t")) == 1
-    assert planned(In(("stream",), ("t", "u"))) == 1
-    assert planned(GreaterThanOrEqual(("ts",), at(91)), EqualTo(("stream",), "s")) == 10
-    assert planned(GreaterThanOrEqual(("ts",), at(91)), LessThan(("ts",), at(93))) == 3
-    assert (
-        planned(
-            GreaterThanOrEqual(("position",), base_of(ours, "s") + 98), EqualTo(("stream",), "s")
+    def view(table):
+        table.createOrReplaceTempView("asked")
+        return spark.sql(
+            "select (select count(*) from asked where stream = 's' and n < 7), "
+            "(select count(*) from asked where ts >= timestamp_seconds(100)), "
+            "(select count(*) from asked)"
         )
-        == 2
+
+    questions = [
+        lambda table: table.where("stream = 's'").groupBy().count(),
+        lambda table: table.groupBy().count(),
+        lambda table: table.where("ts < timestamp_seconds(10)").groupBy().count(),
+        lambda table: halves(table)[0].union(halves(table)[1]).groupBy().count(),
+        lambda table: halves(table)[0].join(halves(table)[1], "ts").groupBy().count(),
+        lambda table: table.alias("a").join(table.alias("b"), "n").groupBy().count(),
+        view,
+        lambda table: table.where("n = 7").select("stream").orderBy("stream"),
+        lambda table: table.groupBy("stream").count().orderBy("stream"),
+        lambda table: table.where("stream = 'u'").groupBy().count(),
+    ]
+    wanted = [question(load()).collect() for question in questions]
+    assert [row[0] for row in wanted[:6]] == [(90,), (180,), (9,), (180,), (41,), (360,)]
+    assert wanted[6] == [(7, 40, 180)]
+    one = load()
+    assert [question(one).collect() for question in questions] == wanted
+
+
+def test_a_table_is_planned_once_and_load_reads_anew(spark, ours):
+    fill(ours, "s", 10)
+    table = batch(spark, ours, "n int", subscribe="s")
+    assert table.count() == 10
+    fill(ours, "s", 5)
+    assert (table.count(), table.where("n >= 0").count()) == (10, 10)
+    assert batch(spark, ours, "n int", subscribe="s").count() == 15
+    with talking(ours) as client:
+        client.xtrim("s", maxlen=3, approximate=False)
+    told = (
+        r"between positions.*were trimmed before they were read\. Spark planned this table at its "
     )
-    assert planned(EqualTo(("n",), 5)) == 101
-    assert planned(EqualTo(("id",), "7000-0")) == 1
-    assert planned(In(("id",), ("7000-0", "9000-0", "nonsense"))) == 3
-    assert planned(In(("id",), ("7000-0", "9000-0")), EqualTo(("id",), "8000-0")) == 0
-    assert planned(EqualTo(("id",), "07000-0")) == 0
-    assert planned(EqualTo(("ts",), at(50)), EqualTo(("seq",), 0)) == 1
-    assert planned(EqualTo(("ts",), at(50)), GreaterThan(("seq",), 3)) == 0
+    with pytest.raises(PySparkException, match=rf"{told}.*load it again: .*\.load\(\)\. Set fail"):
+        table.count()
 
 
-def test_pushed_filters_change_no_answer(spark, server):
-    fill_at(server, "s", list(range(1_000, 101_000, 1_000)))
-    frame = batch(spark, server, "ts timestamp, seq bigint, n int", subscribe="s",
-                  pushDownFilters="true")  # fmt: skip
-    some = frame.where("ts > timestamp_seconds(40) and ts <= timestamp_seconds(60) and n % 2 = 0")
-    assert numbers(some) == list(range(40, 60, 2))
-    one = batch(spark, server, "id string, n int", subscribe="s", pushDownFilters="true")
-    assert numbers(one.where("id in ('3000-0', '5000-0')")) == [2, 4]
+def test_a_table_in_sql_takes_its_options_from_the_query(spark, ours):
+    fill(ours, "s", 10)
+    given = f"url '{url(ours)}', subscribe 's'"
+    spark.sql(f"create table told (n int) using anabranch options ({given})")
+    try:
+        with pytest.raises(PySparkException, match=r"no option came.*FROM table WITH \(url = "):
+            spark.sql("select * from told").collect()
+        chosen = f"told with (url = '{url(ours)}', subscribe = 's')"
+        spark.sql(f"create temporary view newest as select sum(n) as total from {chosen}")
+        assert spark.sql(f"select count(*) from {chosen}").first()[0] == 10
+        assert spark.sql("select total from newest").first()[0] == 45
+        fill(ours, "s", 1, first=10)
+        assert spark.sql(f"select count(*) from {chosen}").first()[0] == 11
+        assert spark.sql("select total from newest").first()[0] == 55
+    finally:
+        spark.sql("drop view if exists newest")
+        spark.sql("drop table told")
+
+
+def test_corrupt_records_are_kept_where_sparks_readers_keep_them(spark, ours):
+    with talking(ours) as client:
+        client.xadd("s", {"n": "1", "_corrupt_record": "mine"})
+        client.xadd("s", {"n": "one"})
+    schema = "n int, _corrupt_record string"
+    rows = batch(spark, ours, schema, subscribe="s").orderBy("n").collect()
+    assert rows == [(None, '[["n", "one"]]'), (1, None)]
+    mapping = '{"_corrupt_record": "_corrupt_record"}'
+    rows = batch(spark, ours, schema, subscribe="s", fieldMapping=mapping).orderBy("n").collect()
+    assert rows == [(None, None), (1, "mine")]
 
 
 def test_a_view_in_sql(spark, ours):
@@ -228,11 +257,10 @@ def test_what_was_trimmed_before_a_given_start_is_a_loss(spark, server):
     assert numbers(rest) == list(range(90, 100))
 
 
-@pytest.mark.parametrize("filtered", ["false", "true"])
-def test_an_end_beyond_the_log_is_a_loss(ours, filtered):
+def test_an_end_beyond_the_log_is_a_loss(ours):
     fill(ours, "s", 20)
     end = vector_at(ours, "s", 25, "9-0")
-    options = {"url": url(ours), "subscribe": "s", "pushDownFilters": filtered}
+    options = {"url": url(ours), "subscribe": "s"}
     low = base_of(ours, "s")
     with pytest.raises(DataLossError, match=f"at position {low + 20}, and .* up to {low + 25}:"):
         planned_and_read({**options, "endingOffsets": end})
@@ -265,6 +293,11 @@ def test_a_time_is_found_behind_a_long_stretch_of_deleted_entries(ours):
         ({"subscribe": "string"}, "holds something that is no stream"),
         ({"subscribe": "s", "minPartition": 3}, "did you mean minPartitions"),
         ({"subscribe": "s", "startingOffsets": "earlyest"}, "earliest, latest, group:<name>"),
+        (
+            {"subscribe": "s", "maxEntriesPerTrigger": 2},
+            "maxEntriesPerTrigger is for streaming",
+        ),
+        ({"subscribe": "s", "commitGroup": "g"}, "option commitGroup is for streaming reads"),
         ({"subscribe": "s", "regions": "eu"}, "no region is called 'eu': the server at .* has no"),
         ({"subscribe": "s", "startingOffsets": "group:no"}, "no consumer group 'no'"),
         ({"subscribe": "s", "password": "secret"}, "check the options username and password"),

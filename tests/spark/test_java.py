@@ -106,6 +106,40 @@ def test_a_bare_and_odd_machine_reads_and_writes(ours, tmp_path):
     assert [pairs for _, pairs in xrange(ours, "t")] == [[(b"n", b"%d" % n)] for n in range(10)]
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_plain_session_needs_the_line_of_the_guide(ours, tmp_path, told):
+    """Another python3 is first on PATH, as where the environment is not activated."""
+    fill(ours, "s", 10)
+    guide = (REPOSITORY / "docs" / "spark.md").read_text()
+    cells = [each.partition("```")[0] for each in guide.split("```python\n")[1:]]
+    cell = next(each for each in cells if "SparkSession.builder" in each)
+    assert 'os.environ["PYSPARK_PYTHON"] = sys.executable\n' in cell
+    if not told:
+        cell = cell.replace('os.environ["PYSPARK_PYTHON"]', "_")
+    programs = programs_but_java(tmp_path / "bin")
+    for name in ("python3", "python"):
+        (programs / name).write_text("#!/bin/sh\necho another Python >&2\nexit 3\n")
+        (programs / name).chmod(0o755)
+    read = f'plain.read.format("anabranch").options(url={url(ours)!r}, subscribe="s")'
+    environment = {
+        "PATH": str(programs),
+        "JAVA_HOME": str(java.current_java_home()),
+        "HOME": str(tmp_path),
+    }
+    if path := os.environ.get("PYTHONPATH"):
+        environment["PYTHONPATH"] = path
+    done = subprocess.run(  # noqa: PLW1510 - the status is what is tested
+        [sys.executable, "-c", f"{cell}\nprint('rows', {read}.load().count())"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert ("rows 10" in done.stdout) == told
+    assert ("DATA_SOURCE_NOT_FOUND" in done.stderr or "Py4JJavaError" in done.stderr) != told
+
+
 def program(place, text):
     """A stand-in for Java."""
     place.parent.mkdir(parents=True)

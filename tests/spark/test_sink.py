@@ -379,8 +379,20 @@ def test_modes_that_would_delete_are_refused(
     counts = load(spark, ours, "s").groupBy("region").count().drop("region")
     query = counts.writeStream.format("anabranch").outputMode("complete")
     query = query.options(url=url(ours), stream="t", checkpointLocation=str(tmp_path))
-    with pytest.raises(Exception, match="only grows"):
+    told = r'only grows: use outputMode\("append"\), with withWatermark.*"update"\)\.foreachBatch'
+    with pytest.raises(Exception, match=told):
         query.trigger(availableNow=True).start().awaitTermination()
+
+    def write(rows: DataFrame, number: int) -> None:  # as the error says
+        writer = rows.write.format("anabranch").options(url=url(ours), stream="counts")
+        writer.options(producerId="counts", batchId=number).mode("append").save()
+
+    with ours.client() as client:
+        client.pipeline([("XADD", "s", "*", "n", str(each)) for each in range(4)])
+    query = counts.writeStream.option("checkpointLocation", str(tmp_path / "u"))
+    query = query.outputMode("update").foreachBatch(write).trigger(availableNow=True)
+    query.start().awaitTermination()
+    assert [fields for _, fields in entries(ours, "counts")] == [[b"count", b"4"]]
     with pytest.raises(Exception, match="batchId is for batch writes"):
         start(
             load(spark, ours, "s"), ours, tmp_path / "b", stream="t", batchId=1

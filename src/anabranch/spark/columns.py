@@ -35,6 +35,9 @@ DEFAULT_SCHEMA: Final = (
 )
 """The schema of a read without a given schema, in the notation of Spark."""
 
+CORRUPT: Final = "_corrupt_record"
+"""Holds corrupt records without an option, as in Spark's JSON and CSV readers."""
+
 _TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
 _ZONE: Final = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
 _WITH_POWER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]{1,9}")
@@ -82,7 +85,10 @@ class Projection:
     @classmethod
     def of(cls, schema: pa.Schema, options: ReadOptions) -> Self:
         """The columns of a schema, by the options of a read."""
-        return cls(schema, options.mode, options.corrupt_column, options.field_mapping)
+        corrupt, mapping = options.corrupt_column, options.field_mapping
+        if corrupt is None and CORRUPT in schema.names and CORRUPT not in mapping:
+            corrupt = CORRUPT
+        return cls(schema, options.mode, corrupt, mapping)
 
     @property
     def payload(self) -> list[pa.Field]:

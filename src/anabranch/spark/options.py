@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final, Self
 
 from anabranch.errors import ConfigError
@@ -139,9 +139,13 @@ def _option(
     name: str | None = None,
     *aliases: str,
     shown: bool = True,
+    only: str | None = None,
 ) -> Any:
-    """A field that an option sets; the option has the field's name in camel case, or `name`."""
-    about = {"parse": parse, "name": name, "aliases": aliases}
+    """A field that an option sets; the option has the field's name in camel case, or `name`.
+
+    `only`: the kind of read that has it, ``batch`` or ``streaming``.
+    """
+    about = {"parse": parse, "name": name, "aliases": aliases, "only": only}
     if default is dict:
         return field(default_factory=dict, metadata=about)
     return field(default=default, repr=shown, metadata=about)
@@ -191,28 +195,29 @@ class ReadOptions:
     assign: Mapping[str, tuple[str, ...]] | None = _option(None, _assignment)
     regions: tuple[str, ...] | None = _option(None, _regions)
     starting_offsets: str | None = _option()
-    ending_offsets: str | None = _option()
+    ending_offsets: str | None = _option(only="batch")
     starting_timestamp: int | None = _option(None, _whole(0))
-    ending_timestamp: int | None = _option(None, _whole(0))
+    ending_timestamp: int | None = _option(None, _whole(0), only="batch")
     max_entries: int | None = _option(
-        None, _whole(1), "maxEntriesPerTrigger", "maxOffsetsPerTrigger"
+        None, _whole(1), "maxEntriesPerTrigger", "maxOffsetsPerTrigger", only="streaming"
     )
     min_entries: int | None = _option(
-        None, _whole(1), "minEntriesPerTrigger", "minOffsetsPerTrigger"
+        None, _whole(1), "minEntriesPerTrigger", "minOffsetsPerTrigger", only="streaming"
     )
-    max_trigger_delay_ms: int = _option(15 * 60_000, _duration_ms, "maxTriggerDelay")
+    max_trigger_delay_ms: int = _option(
+        15 * 60_000, _duration_ms, "maxTriggerDelay", only="streaming"
+    )
     min_partitions: int | None = _option(None, _whole(1))
     max_records_per_partition: int | None = _option(None, _whole(1))
     fail_on_data_loss: bool = _option(True, _boolean)
     catch_up_timeout_ms: int = _option(60_000, _duration_ms, "catchUpTimeout")
-    allow_subscription_change: bool = _option(False, _boolean)
-    poll_timeout_ms: int = _option(200, _whole(0))
-    discovery_interval_ms: int = _option(10_000, _whole(0))
-    commit_group: str | None = _option()
+    allow_subscription_change: bool = _option(False, _boolean, only="streaming")
+    poll_timeout_ms: int = _option(200, _whole(0), only="streaming")
+    discovery_interval_ms: int = _option(10_000, _whole(0), only="streaming")
+    commit_group: str | None = _option(only="streaming")
     mode: str = _option("PERMISSIVE", _one_of("PERMISSIVE", "FAILFAST", "DROPMALFORMED"))
     corrupt_column: str | None = _option(None, str, "columnNameOfCorruptRecord")
     field_mapping: Mapping[str, str] = _option(dict, _mapping)
-    push_down_filters: bool = _option(False, _boolean)
     max_batch_bytes: int = _option(8 << 20, _size)
     export_codec: str = _option("nodes", _one_of("nodes", "none", "zstd"))
 
@@ -220,6 +225,12 @@ class ReadOptions:
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Read the options of a batch or stream read; raises `OptionError`."""
         server, own = _split(options, cls)
+        if not options:
+            raise OptionError(
+                "no option came. Spark gives the options of CREATE TABLE to no source in Python: "
+                "name them in the query, SELECT ... FROM table WITH (url = 'redis://host:6379', "
+                "subscribe = 'orders'), or CREATE TEMPORARY VIEW ... USING anabranch OPTIONS (...)"
+            )
         chosen = [name for name in ("subscribe", "pattern", "assign") if own.get(name)]
         if len(chosen) != 1:
             said = "none was" if not chosen else "several were"
@@ -231,6 +242,16 @@ class ReadOptions:
             if f"{end}_timestamp" in own and f"{end}_offsets" in own:
                 raise OptionError(f"{end}Timestamp and {end}Offsets exclude each other")
         return cls(server=server, **own)
+
+    def check_kind(self, kind: str) -> None:
+        """Raise `OptionError` for an option that a ``batch`` or ``streaming`` read lacks."""
+        for each in fields(self):
+            only = each.metadata.get("only")
+            if only not in (None, kind) and getattr(self, each.name) != each.default:
+                raise OptionError(
+                    f"option {_shown(each)} is for {only} reads: a {kind} read "
+                    + ("has no end" if kind == "streaming" else "is one batch, with no progress")
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,13 +296,17 @@ class WriteOptions:
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
+def _shown(option: Field[Any]) -> str:
+    first, *words = option.name.split("_")
+    return option.metadata["name"] or first + "".join(map(str.capitalize, words))
+
+
 def _known(*sides: type) -> dict[str, tuple[str, str, Callable[[str], Any]]]:
     """By each name in lower case: the name to show, the field and what parses the text."""
     found = {}
     for each in (each for side in (ServerOptions, *sides) for each in fields(side)):
         if each.metadata:
-            first, *words = each.name.split("_")
-            name = each.metadata["name"] or first + "".join(map(str.capitalize, words))
+            name = _shown(each)
             for every in (name, *each.metadata["aliases"]):
                 found[every.lower()] = name, each.name, each.metadata["parse"]
     return found

@@ -7,12 +7,12 @@ one process, which keeps a connection; `read` runs in the workers of the executo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -24,34 +24,28 @@ from pyspark.sql.types import StructType
 
 from anabranch.spark.client import connect
 from anabranch.spark.columns import Projection
-from anabranch.spark.filters import Stretch
 from anabranch.spark.logs import log_start
-from anabranch.spark.losses import assess
-from anabranch.spark.offsets import Cursor, Logs, Vector, next_id
+from anabranch.spark.losses import DataLossError, assess
+from anabranch.spark.offsets import Logs, Vector
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.planning import Planner, splits
 from anabranch.spark.ranges import read_partition
 from anabranch.spark.survey import Survey
 
-__all__ = ["BatchReader", "FilteringBatchReader", "StreamReader", "batch_reader", "stream_reader"]
+__all__ = ["BatchReader", "StreamReader", "batch_reader", "stream_reader"]
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """A batch read with these options."""
+    """A batch read with these options; raises `OptionError` for those of streaming reads."""
     options = ReadOptions.parse(given)
-    kind = FilteringBatchReader if options.push_down_filters else BatchReader
-    return kind(options, Projection.of(to_arrow_schema(schema, timezone="UTC"), options))
+    options.check_kind("batch")
+    return BatchReader(options, Projection.of(to_arrow_schema(schema, timezone="UTC"), options))
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """A streaming read with these options; raises `OptionError` for those of batch reads."""
     options = ReadOptions.parse(given)
-    for value, name in (
-        (options.ending_offsets, "endingOffsets"),
-        (options.ending_timestamp, "endingTimestamp"),
-    ):
-        if value is not None:
-            raise OptionError(f"{name} is for batch reads: a streaming read has no end")
+    options.check_kind("streaming")
     return StreamReader(options, Projection.of(to_arrow_schema(schema, timezone="UTC"), options))
 
 
@@ -73,8 +67,24 @@ class _Reader:
 # ------------------------------------------------------------------------------------------- batch
 
 
+_PLANNED: Final = (
+    "Spark planned this table at its first action and keeps that plan; to read what is there now, "
+    'load it again: table = spark.read.format("anabranch").options(...).load()'
+)
+
+
 class BatchReader(_Reader, DataSourceReader):
-    """A batch read: its beginning and end are fixed when it is planned."""
+    """A batch read: its beginning and end are fixed when it is planned.
+
+    Spark plans once for each ``load()``, and reads the same partitions at every later action.
+    """
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition; entries may have been trimmed since the plan was made."""
+        try:
+            yield from super().read(partition)
+        except DataLossError as error:
+            raise type(error)(f"{error.args[0]}. {_PLANNED}") from None
 
     def partitions(self) -> list[InputPartition]:
         """Query the streams, and cut the requested range into partitions."""
@@ -90,7 +100,6 @@ class BatchReader(_Reader, DataSourceReader):
             end = survey.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
             if options.fail_on_data_loss:
                 assess(start, logs, survey).refuse(losses=True)
-            start, end = self.narrowed(start, end, logs, survey)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         end = replace(end, splits=splits(options, end.lag(start)))
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
@@ -107,67 +116,6 @@ class BatchReader(_Reader, DataSourceReader):
                     f"no such stream: {', '.join(missing)} (failOnDataLoss=false reads a missing "
                     "stream as an empty one)"
                 )
-
-    def narrowed(
-        self, start: Vector, end: Vector, logs: Logs, survey: Survey
-    ) -> tuple[Vector, Vector]:
-        """The ranges; filters may narrow them."""
-        return start, end
-
-
-class FilteringBatchReader(BatchReader):
-    """A batch read that skips rows which the filters of Spark would drop.
-
-    The filters only narrow the ranges; Spark still applies them, so none needs to be exact. This is
-    a separate class, because Spark refuses readers with `pushFilters` unless
-    ``spark.sql.python.filterPushdown.enabled`` is set.
-    """
-
-    def __init__(self, options: ReadOptions, projection: Projection) -> None:
-        """Nothing is opened yet."""
-        super().__init__(options, projection)
-        self._stretch = Stretch()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Use filters to narrow the ranges; returns all filters, which Spark applies, too."""
-        reserved = {each.name for each in self.projection.payload}.symmetric_difference(
-            self.projection.schema.names
-        )
-        for each in filters:
-            column = getattr(each, "attribute", ("",))
-            if len(column) == 1 and column[0] in reserved:
-                self._stretch.add(column[0], each)
-        return filters
-
-    def narrowed(
-        self, start: Vector, end: Vector, logs: Logs, survey: Survey
-    ) -> tuple[Vector, Vector]:
-        """The ranges without what the filters exclude."""
-        begins: dict[str, dict[str, Cursor]] = {}
-        ends: dict[str, dict[str, Cursor]] = {}
-        asked = self._stretch
-        if asked.is_empty:
-            return Vector(begins), Vector(ends)
-        least, greatest = asked.least_id, asked.greatest_id
-        for stream, region, stop in end.items():
-            log = logs.get(stream, {}).get(region)
-            if log is None or not (asked.has("stream", stream) and asked.has("region", region)):
-                continue
-            begin = start.get(stream, region) or replace(stop, position=stop.incarnation)
-            if least is not None:
-                found = survey.locate(stream, region, log, "{}-{}".format(*least))
-                begin = found if begin.behind(found) else begin
-            if greatest is not None:
-                above = next_id("{}-{}".format(*greatest))
-                found = survey.locate(stream, region, log, above)
-                stop = found if found.behind(stop) else stop
-            if not stop.by_id:
-                low, high = asked.positions(begin.position, stop.position)
-                begin, stop = replace(begin, position=low), replace(stop, position=high)
-            if begin.behind(stop):
-                begins.setdefault(stream, {})[region] = begin
-                ends.setdefault(stream, {})[region] = stop
-        return Vector(begins), Vector(ends)
 
 
 # ------------------------------------------------------------------------------------------ stream

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ConnectMissing", "java_options", "session"]
 
 # Of a session, wherever its driver runs.
-_ALWAYS: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    # Allows readers to use filters; without this Spark refuses such readers.
-    "spark.sql.python.filterPushdown.enabled": "true",
-}
+_ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
 # Of a driver that is started here.
 _DRIVER: Final = {
     "spark.ui.enabled": "false",

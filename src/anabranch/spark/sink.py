@@ -49,7 +49,9 @@ def stream_writer(
     if overwrite:
         raise OptionError(
             'outputMode("complete") rewrites the whole result in every batch, and a stream only '
-            'grows: use outputMode("append") or outputMode("update")'
+            'grows: use outputMode("append"), with withWatermark for aggregates, so that each is '
+            "written once it is complete. Spark offers update to no sink in Python: foreachBatch "
+            'writes what changed, .outputMode("update").foreachBatch(write).start()'
         )
     given = {name.lower(): value for name, value in options.items()}
     waited_s = seconds_since_planned(given.get("checkpointlocation"))

@@ -32,9 +32,11 @@ def test_defaults_are_the_documented_ones():
     [
         ({"subscribe": "a", "failOnDataLos": "false"}, "did you mean failOnDataLoss"),
         ({"subscribe": "a", "maxEntryPerTrigger": "1"}, "did you mean maxEntriesPerTrigger"),
+        ({"subscribe": "a", "pushDownFilters": "true"}, "unknown option 'pushDownFilters'"),
         ({"subscribe": "a", "zzz": "1"}, "known are .*subscribePattern"),
         ({"path": "orders"}, "name it with option subscribe"),
-        ({}, "exactly one of .* none was given"),
+        ({"url": "h"}, "exactly one of .* none was given"),
+        ({}, r"no option came.*options of CREATE TABLE.*SELECT \.\.\. FROM table WITH"),
         ({"subscribe": "a", "subscribePattern": "b*"}, "several were given"),
         ({"subscribe": " , "}, "at least one name"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions: 0 is less than 1"),
@@ -57,6 +59,24 @@ def test_defaults_are_the_documented_ones():
 def test_mistakes_are_named(options, text):
     with pytest.raises(OptionError, match=text):
         ReadOptions.parse(options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("batch", "maxEntriesPerTrigger", "2"), ("batch", "minEntriesPerTrigger", "2"),
+        ("batch", "maxTriggerDelay", "1s"), ("batch", "commitGroup", "g"),
+        ("batch", "allowSubscriptionChange", "true"), ("batch", "pollTimeoutMs", "7"),
+        ("batch", "discoveryIntervalMs", "7"), ("streaming", "endingOffsets", "latest"),
+        ("streaming", "endingTimestamp", "7"),
+    ],
+)  # fmt: skip
+def test_options_of_one_kind_of_read_are_refused_by_the_other(kind, name, value):
+    options = ReadOptions.parse({"subscribe": "a", name: value})
+    other = {"batch": "streaming", "streaming": "batch"}[kind]
+    options.check_kind(other)
+    with pytest.raises(OptionError, match=f"option {name} is for {other} reads"):
+        options.check_kind(kind)
 
 
 def test_writing_knows_its_own_options_only():
