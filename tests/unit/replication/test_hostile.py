@@ -366,7 +366,7 @@ def test_a_frame_for_which_there_is_no_memory_is_refused(monkeypatch: pytest.Mon
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(node.replicator._receiver, "batch", fail)
+    monkeypatch.setattr(node.local, "deliver", fail)
     receive(node, link, framed(FrameType.BATCH, batch_bytes(2, 1)))
     assert link not in node.wire.ends
     assert refusal(node)[0] == Reason.BUSY
