@@ -53,6 +53,12 @@ _PARTIAL_MAX: Final = 64 * 1024
 _MANY_ARGUMENTS: Final = re.compile(rb"\*[0-9]{3}")
 """hiredis makes room for as many arguments as are declared, 8 bytes each, before they come."""
 
+_SHORTEST_ARGUMENT: Final = 6
+"""``$0``, an empty payload, and the two line ends."""
+
+ARGUMENTS_PIECE_BYTES: Final = 4096
+"""So much of a request with many arguments is parsed at a time."""
+
 _LARGE_BULK: Final = re.compile(rb"\r\n\$[0-9]{5,}\r\n")
 _LARGE_BULK_BEFORE: Final = 1024
 """A chunk that has a large bulk string near its beginning is not searched: it is mostly payload."""
@@ -97,7 +103,10 @@ class RequestParser:
 
     @property
     def awaited(self) -> int:
-        """Bytes that the argument being read still lacks; 0 if its length is not known yet."""
+        """Bytes that can be fed at once: no request ends in them, and parsing them is short.
+
+        The rest of a long argument, or a piece of many arguments; 0 if a request may end soon.
+        """
         return 0 if self._careful is None else self._careful.awaited
 
     def feed(self, data: bytes) -> list[list[bytes]]:
@@ -205,32 +214,45 @@ def ordinary_requests(data: bytes) -> tuple[list[list[bytes]], bytes]:
         if at + 1 >= size or data[at] != 0x0D or data[at + 1] != 0x0A:
             break
         at += 2
-        if at + 6 * count > size:  # the shortest argument has six bytes
+        if at + _SHORTEST_ARGUMENT * count > size:
             break
         args: list[bytes] = [b""] * count
-        done: i64 = 0
-        while done < count:
-            if at + 3 >= size or data[at] != 0x24:
-                break
-            length: i64 = data[at + 1] - 0x30
-            at += 2
-            if length < 0 or length > 9:
-                break
-            if length:
-                while at < size and 0x30 <= data[at] <= 0x39 and length < 100_000:
-                    length = length * 10 + (data[at] - 0x30)
-                    at += 1
-            end: i64 = at + 2 + length
-            if end + 2 > size or data[at] != 0x0D or data[at + 1] != 0x0A:
-                break
-            args[done] = data[at + 2 : end]
-            at = end + 2  # as in Redis, the two bytes behind a payload are skipped unread
-            done += 1
+        done, at = _usual_arguments(data, at, args)
         if done < count:
             break
         requests.append(args)
         begin = at
     return requests, data[begin:] if begin else data
+
+
+def _usual_arguments(data: bytes, begin: i64, args: list[bytes]) -> tuple[i64, i64]:
+    """Fill a list with the arguments from an offset on; how many are complete, and their end.
+
+    Stops at an argument that is not complete, or that only the careful parser knows.
+    """
+    size: i64 = len(data)
+    count: i64 = len(args)
+    at: i64 = begin
+    done: i64 = 0
+    while done < count:
+        digit: i64 = at + 1  # the first one of the length
+        if digit + 2 >= size or data[at] != 0x24:
+            break
+        length: i64 = data[digit] - 0x30
+        digit += 1
+        if length < 0 or length > 9:
+            break
+        if length:
+            while digit < size and 0x30 <= data[digit] <= 0x39 and length < 100_000:
+                length = length * 10 + (data[digit] - 0x30)
+                digit += 1
+        end: i64 = digit + 2 + length
+        if end + 2 > size or data[digit] != 0x0D or data[digit + 1] != 0x0A:
+            break
+        args[done] = data[digit + 2 : end]
+        at = end + 2  # as in Redis, the two bytes behind a payload are skipped unread
+        done += 1
+    return done, at
 
 
 def _is_suspicious(data: bytes) -> bool:
@@ -300,8 +322,11 @@ class CarefulParser:
     def awaited(self) -> int:
         """See :attr:`RequestParser.awaited`."""
         if self._bulk < 0:
-            return 0
-        return max(self._bulk + 2 - self._large_bytes - len(self._buffer), 0)
+            missing = self._missing * _SHORTEST_ARGUMENT - len(self._buffer)
+            return max(min(missing, ARGUMENTS_PIECE_BYTES), 0)
+        of_argument = self._bulk + 2 - self._large_bytes - len(self._buffer)
+        of_others = (self._missing - 1) * _SHORTEST_ARGUMENT
+        return max(of_argument, min(of_others, ARGUMENTS_PIECE_BYTES))
 
     @property
     def in_request(self) -> bool:
@@ -326,6 +351,8 @@ class CarefulParser:
         self._buffer += data
         start = 0
         while self.error is None:
+            if self._missing > 1 and self._bulk < 0 and self.limits.is_ordinary:
+                start = self._take_arguments(start)
             stop = self._step(start, requests)
             if stop < 0:
                 break
@@ -334,6 +361,16 @@ class CarefulParser:
             del self._buffer[:start]
             self._scanned = max(self._scanned - start, 0)
         return requests
+
+    def _take_arguments(self, start: int) -> int:
+        """Take the usual arguments from ``start`` on, but not the last one; returns their end."""
+        data = bytes(self._buffer[start:] if start else self._buffer)
+        args = [b""] * min(self._missing - 1, len(data) // _SHORTEST_ARGUMENT)
+        done, end = _usual_arguments(data, 0, args)
+        self._args += args if done == len(args) else args[:done]
+        self._missing -= done
+        self._held += end + ARGUMENT_BYTES * done
+        return start + end
 
     def _step(self, start: int, requests: list[list[bytes]]) -> int:
         """Consume one header, argument or line from ``start``; -1 when more bytes are needed."""

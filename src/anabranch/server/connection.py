@@ -49,8 +49,8 @@ SHORT_BYTES = 4 * 1024
 """A read of no more than this is not measured, unless it has inline requests."""
 
 CAREFUL_PIECE_BYTES = 1024
-"""The same for requests that the careful parser reads, because it has a fiftieth of the speed. Only
-the rest of a long argument is read in pieces of up to ``PIECE_BYTES``: it needs no parsing."""
+"""The same for requests that the careful parser reads, because it has a fiftieth of the speed.
+Within a long request pieces are larger (:attr:`RequestParser.awaited`)."""
 
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 """Held reply bytes above which the server stops reading from the client."""

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 from anabranch.resp.limits import AUTHENTICATED, INLINE_MAX, UNAUTHENTICATED, RequestLimits
-from anabranch.resp.parser import CarefulParser, RequestParser, ordinary_requests
+from anabranch.resp.parser import (
+    ARGUMENTS_PIECE_BYTES,
+    CarefulParser,
+    RequestParser,
+    ordinary_requests,
+)
 
 Outcome = tuple[list[list[bytes]], bytes | None]
 
@@ -105,6 +110,18 @@ def test_both_parsers_agree_wherever_the_bytes_are_cut(data: bytes) -> None:
     single = [data[index : index + 1] for index in range(len(data))]
     assert run(RequestParser(), single) == expected
     assert run(CarefulParser(AUTHENTICATED), single) == expected
+
+
+@settings(max_examples=500, deadline=None)
+@given(data=conversations, places=st.lists(st.integers(0, 2000), max_size=6))
+@example(data=request(*[b"a"] * 300, b"b" * 99_999, b"c" * 100_000, b""), places=[900, 1500])
+def test_arguments_that_are_taken_at_once_are_those_that_are_taken_one_by_one(
+    data: bytes, places: list[int]
+) -> None:
+    """Below a million bytes a limit makes the careful parser look at each argument alone."""
+    one_by_one = RequestLimits(AUTHENTICATED.arguments_max, 999_999)
+    expected = run(CarefulParser(one_by_one), [data])
+    assert run(CarefulParser(AUTHENTICATED), cut(data, places)) == expected
 
 
 @settings(max_examples=500, deadline=None)
@@ -274,6 +291,19 @@ def test_large_arguments_come_whole_wherever_they_are_cut(size: int, step: int) 
     for first in (1, 20, size, size + 25, size + 27, size + 28, size + 29, 2 * size):
         pieces = [data[:first], *(data[at : at + step] for at in range(first, len(data), step))]
         assert run(RequestParser(), pieces) == (requests, None)
+
+
+def test_a_piece_of_many_arguments_never_ends_their_request() -> None:
+    """Behind it may be requests that take longer to parse."""
+    data = b"*5000\r\n" + b"$0\r\n\r\n" * 5000
+    parser = RequestParser()
+    assert parser.feed(data[:20]) == []
+    at = 20
+    while (piece := parser.awaited - 1) > 0:
+        assert piece < ARGUMENTS_PIECE_BYTES
+        assert parser.feed(data[at : at + piece]) == []
+        at += piece
+    assert parser.feed(data[at:]) == [[b""] * 5000]
 
 
 def test_a_large_argument_is_handed_out_without_a_copy() -> None:

@@ -156,6 +156,11 @@ BUDGETS: Final[dict[Callable[[int], str], float]] = {
 }
 
 
+LONG_REQUEST: Final = 100_000
+READ_BYTES: Final = 256 * 1024
+ARGUMENT_MAX: Final = 0.15
+"""For each argument of a long request: they are parsed many at a time."""
+
 WAKING_MAX: Final = 86
 """For each of many readers that one entry wakes."""
 
@@ -168,6 +173,19 @@ def test_calls_of_a_command_in_a_pipeline(client: Client, request_of: Callable[[
         client.send("XREADGROUP GROUP g c COUNT 400 STREAMS read >")
     calls = client.calls(list(map(request_of, range(2 * DEPTH, 3 * DEPTH))))
     assert calls <= BUDGETS[request_of]
+
+
+@pytest.mark.parametrize("name", ["PING", "NOSUCH", "DEL", "XADD s *"])
+def test_calls_of_an_argument_of_a_long_request(client: Client, name: str) -> None:
+    words = " ".join([name, *(f"w{each}" for each in range(LONG_REQUEST))])
+    data = encoded(words)
+
+    def send() -> None:
+        for at in range(0, len(data), READ_BYTES):
+            client.connection.data_received(data[at : at + READ_BYTES])
+
+    assert calls_of(send) <= ARGUMENT_MAX * LONG_REQUEST
+    assert client.sink.replies
 
 
 def test_calls_of_waking_a_reader(client: Client) -> None:
