@@ -360,7 +360,23 @@ def is_sound(data: bytes) -> bool:
     if not data.startswith(MAGIC):
         return False
     (expected,) = _CHECKSUM.unpack_from(data, _CHECKSUM_AT)
-    return xxh3_64_intdigest(data[:_CHECKSUM_AT] + data[HEADER_BYTES:]) == int(expected)
+    return _checksum_of(data[:_CHECKSUM_AT], _body(data, HEADER_BYTES, len(data))) == int(expected)
+
+
+def _checksum_of(header: bytes, body: bytes | memoryview) -> int:
+    """The checksum of a header and a body; a large body is not copied."""
+    if len(body) < _LARGE_BYTES:
+        return int(xxh3_64_intdigest(header + body))
+    state = xxh3_64(header)
+    state.update(body)
+    return int(state.intdigest())
+
+
+def _body(data: bytes | memoryview, at: int, end: int) -> bytes | memoryview:
+    """The body of a batch, from an offset to another; a large one is not copied."""
+    if end - at < _LARGE_BYTES:
+        return bytes(data[at:end])
+    return memoryview(data)[at:end]
 
 
 def batch_size(data: bytes, at: int) -> int | None:
@@ -398,8 +414,8 @@ def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
     if len(data) < end:
         raise BatchError("cut off")
     (expected,) = _CHECKSUM.unpack_from(data, at + _CHECKSUM_AT)
-    body = bytes(data[body_at:end])
-    found = xxh3_64_intdigest(bytes(data[at : at + _CHECKSUM_AT]) + body)
+    body = _body(data, body_at, end)
+    found = _checksum_of(bytes(data[at : at + _CHECKSUM_AT]), body)
     if found != expected:
         raise BatchError(f"checksum {found:016x} instead of {expected:016x}")
     if version != BATCH_VERSION or flags & ~_KNOWN_FLAGS:

@@ -92,7 +92,7 @@ class Compressor:
         return any(self.shorter(body[low : low + _SAMPLE_BYTES]) is not None for low in lows)
 
 
-def expanded_bytes(smaller: bytes) -> int:
+def expanded_bytes(smaller: bytes | memoryview) -> int:
     """The length of :func:`expanded`, from the first bytes; raises :class:`CompressionError`.
 
     -1 if the bytes do not contain the length; those of a :class:`Compressor` always do.
@@ -103,7 +103,7 @@ def expanded_bytes(smaller: bytes) -> int:
 _decompressor = zstandard.ZstdDecompressor()
 
 
-def expanded(smaller: bytes, most: int) -> bytes:
+def expanded(smaller: bytes | memoryview, most: int) -> bytes:
     """The decompressed body; raises :class:`CompressionError`. One thread at a time.
 
     Memory is allocated for the announced length, so a body above ``most`` is refused.

@@ -23,7 +23,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_le
 from xxhash import xxh3_64_digest
 
-__all__ = ["CHECKSUM_BYTES", "FrameType", "checksum", "framed"]
+__all__ = ["CHECKSUM_BYTES", "FrameType", "batch_head", "checksum", "framed"]
 
 CHECKSUM_BYTES: Final = 8
 
@@ -62,13 +62,18 @@ _HIGHEST_OF_32: Final = 1 << 31
 def framed(frame_type: int, body: bytes) -> bytes:
     """A body, or a batch, as a frame."""
     if frame_type == _BATCH:
-        writer = BytesWriter()  # machine code writes the fields of _HEAD without making objects
-        size = len(body) + 1
-        write_i32_le(writer, size - ((size & _HIGHEST_OF_32) << 1))  # it is written with a sign
-        writer.append(frame_type)
-        return writer.getvalue() + body
+        return batch_head(len(body)) + body
     head = _HEAD.pack(len(body) + 1 + CHECKSUM_BYTES, frame_type)
     return b"".join((head, checksum(frame_type, body), body))
+
+
+def batch_head(size: int) -> bytes:
+    """What is in a frame before a batch of so many bytes."""
+    writer = BytesWriter()  # machine code writes the fields of _HEAD without making objects
+    size += 1
+    write_i32_le(writer, size - ((size & _HIGHEST_OF_32) << 1))  # it is written with a sign
+    writer.append(_BATCH)
+    return writer.getvalue()
 
 
 def checksum(frame_type: int, body: bytes) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final
 from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of, region_of
 from anabranch.oplog.batch import saved_bytes
 from anabranch.replication.frames import Message, Reason, Refusal, encode
-from anabranch.replication.framing import FrameType, framed
+from anabranch.replication.framing import FrameType, batch_head, framed
 from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.membership import Membership
 from anabranch.replication.peer import Peer, Session
@@ -75,15 +75,23 @@ class Links:
 
     def send_batch(self, session: Session, data: bytes) -> None:
         """Send a batch."""
-        self._send(session, framed(_BATCH, data), saved_bytes(data))
+        if session.sealing is None:
+            frame = framed(_BATCH, data)
+        else:
+            frame = session.sealing.close(batch_head(len(data)), data)
+        self._pass_on(session, frame, saved_bytes(data))
 
     def send_raw(self, session: Session, frame_type: FrameType, payload: bytes) -> None:
         """Send a message that is encoded already, or a piece of a full sync."""
         self._send(session, framed(frame_type, payload))
 
-    def _send(self, session: Session, frame: bytes, saved: int = 0) -> None:
+    def _send(self, session: Session, frame: bytes) -> None:
         if session.sealing is not None:
             frame = session.sealing.close(frame)
+        self._pass_on(session, frame)
+
+    def _pass_on(self, session: Session, frame: bytes, saved: int = 0) -> None:
+        """Pass a frame, sealed where a secret is set, on to the transport."""
         self.transport.send(session.link, frame)
         if session.region:
             counters = self.peer(session.region).counters

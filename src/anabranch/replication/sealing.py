@@ -53,19 +53,20 @@ class Seal:
         self._keyed = hashlib.blake2b(key=key, digest_size=TAG_BYTES)
         self._count = 0
 
-    def _tag(self, frame_type: int, content: memoryview) -> bytes:
+    def _tag(self, frame_type: int, content: memoryview, more: bytes = b"") -> bytes:
         mac = self._keyed.copy()
         mac.update(_PLACE.pack(self._count, frame_type))
         mac.update(content)
+        mac.update(more)
         self._count += 1
         return mac.digest()
 
-    def close(self, frame: bytes) -> bytes:
-        """The next frame to be sent, sealed."""
+    def close(self, frame: bytes, more: bytes = b"") -> bytes:
+        """The next frame to be sent, sealed; ``more`` is the end of its content, copied once."""
         length, frame_type = _HEAD.unpack_from(frame)
         content = memoryview(frame)[_HEAD.size :]
         head = _HEAD.pack(length + TAG_BYTES, frame_type)
-        return b"".join((head, content, self._tag(frame_type, content)))
+        return b"".join((head, content, more, self._tag(frame_type, content, more)))
 
     def open(self, frame_type: int, payload: bytes) -> bytes:
         """The content of the next received frame; :class:`Refusal` if the seal does not fit."""

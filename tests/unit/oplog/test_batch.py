@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +25,7 @@ from anabranch.oplog.batch import (
     decode_batch,
     effects_in,
     encode_batch,
+    is_sound,
     saved_bytes,
 )
 from anabranch.oplog.compression import Compressor
@@ -46,6 +48,41 @@ def batches(data: bytes) -> list[Batch]:
         found.append(batch)
         at += batch.size
     return found
+
+
+LARGE = 16 << 20
+
+
+@pytest.mark.parametrize("compressor", [None, Compressor()], ids=["as it is", "compressed"])
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_only_the_value_of_a_large_batch_is_copied_when_it_is_read(
+    kind: type[bytes | memoryview], compressor: Compressor | None
+) -> None:
+    value = bytes(LARGE)
+    effects: list[kinds.Effect] = [kinds.SetString(0, b"k", value)]
+    raw = encode_batch(
+        effects, region=1, epoch=1, first=1, wall_ms=1, flags=0, compressor=compressor
+    )
+    data = kind(raw)
+    tracemalloc.start()
+    batch = decode_batch(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert effects_in(batch) == effects
+    assert peak < LARGE * (2 if compressor else 1) + (1 << 20)
+
+
+def test_a_large_batch_is_not_copied_to_be_checked() -> None:
+    data = encode_batch(
+        [kinds.SetString(0, b"k", bytes(LARGE))], region=1, epoch=1, first=1, wall_ms=1, flags=0
+    )
+    damaged = data[:-1] + b"x"
+    tracemalloc.start()
+    assert is_sound(data)
+    assert not is_sound(damaged)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 # -- one batch --------------------------------------------------------------------------------

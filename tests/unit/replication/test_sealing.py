@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from anabranch.keyspace.replica import Member
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason
-from anabranch.replication.framing import FrameType, framed
-from anabranch.replication.sealing import keys_of
+from anabranch.replication.framing import FrameType, batch_head, framed
+from anabranch.replication.sealing import Seal, keys_of
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import NAMES, World
 
@@ -144,3 +145,16 @@ def test_both_directions_of_every_link_have_keys_of_their_own() -> None:
     ]
     assert len(set(keys)) == 16
     assert all(len(key) == 32 for key in keys)
+
+
+def test_a_large_batch_is_copied_once_to_be_sealed() -> None:
+    batch = bytes(16 << 20)
+    whole, in_parts, opening = Seal(b"key"), Seal(b"key"), Seal(b"key")
+    expected = whole.close(framed(FrameType.BATCH, batch))
+    tracemalloc.start()
+    sealed = in_parts.close(batch_head(len(batch)), batch)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sealed == expected
+    assert opening.open(FrameType.BATCH, sealed[5:]) == batch
+    assert peak < len(batch) + (1 << 20)
