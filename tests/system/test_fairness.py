@@ -120,11 +120,7 @@ def logged(
         yield both
 
 
-@pytest.mark.parametrize(
-    "flood",
-    [flood for flood in large_values() if "100 MB" not in flood.name],  # make bench measures it
-    ids=lambda flood: flood.name,
-)
+@pytest.mark.parametrize("flood", large_values(), ids=lambda flood: flood.name)
 def test_a_large_value_keeps_nobody_waiting_longer_than_twice_redis(
     flood: Flood, logged: list[tuple[Server, Door]]
 ) -> None:
