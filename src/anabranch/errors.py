@@ -18,8 +18,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["UNREADABLE", "AnabranchError", "CommandError", "ConfigError", "ProtocolError"]
-
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be."""
 

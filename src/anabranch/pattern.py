@@ -21,8 +21,6 @@ from typing import Any, Final
 
 from anabranch.errors import CommandError
 
-__all__ = ["PATTERN_BYTES_MAX", "Matcher", "compile_glob", "matcher_bytes"]
-
 PATTERN_BYTES_MAX: Final = 4096
 """Longer patterns are refused: a key's name may be longer, a pattern that people mean is not."""
 

@@ -23,17 +23,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-__all__ = [
-    "LEAST_NS",
-    "NEVER",
-    "SLICE_NS",
-    "TURN_NS",
-    "Scheduler",
-    "Steps",
-    "Work",
-    "in_one_go",
-]
-
 _T = TypeVar("_T")
 
 Steps = Generator[None, None, _T]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["share"]
-
 _Place = TypeVar("_Place", tuple[int, bytes], tuple[str, str])
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["IS_COMPILED", "REDIS_VERSION", "__version__"]
-
 __version__ = "0.2.0"
 
 REDIS_VERSION = "8.10.0"

@@ -19,8 +19,6 @@ import click
 
 from anabranch.cli.numbers import FiniteRange
 
-__all__ = ["CONNECT_SECONDS_MAX", "Address", "Refused", "ask", "is_url", "server_options"]
-
 CONNECT_SECONDS_MAX = 10.0
 _SCHEMES = {"redis", "rediss", "unix"}
 _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")

@@ -32,8 +32,6 @@ from anabranch.cli.cluster_view import ClusterView, table
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 
-__all__ = ["command"]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 WATCH_S: Final = 0.2

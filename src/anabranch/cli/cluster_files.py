@@ -23,8 +23,6 @@ import msgspec
 
 from anabranch.config.settings import Settings
 
-__all__ = ["ClusterFailed", "ClusterFiles", "Member"]
-
 HOST: Final = "127.0.0.1"
 _STATE: Final = "cluster.json"
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from anabranch.cli.cluster_files import HOST, ClusterFailed, Member
 
-__all__ = ["HOW_TO_INSTALL", "can_serve", "with_pages"]
-
 FIRST_PAGE_PORT: Final = 8080
 BLOCKS: Final = 20
 BLOCK: Final = 100

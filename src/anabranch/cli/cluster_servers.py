@@ -17,11 +17,6 @@ from anabranch.cli.interrupts import undisturbed
 if TYPE_CHECKING:
     import redis
 
-__all__ = [
-    "Processes", "ask", "cut", "end", "require_free_ports", "restore_links", "start",
-    "wait_entered",
-]  # fmt: skip
-
 START_S: Final = 60.0
 STOP_S: Final = 30.0
 ASK_S: Final = 3.0

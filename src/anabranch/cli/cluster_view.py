@@ -13,8 +13,6 @@ from typing import Any, Final
 from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member
 from anabranch.cli.cluster_servers import ask
 
-__all__ = ["ClusterView", "LinkView", "RegionView", "duration", "table"]
-
 _WORST_FIRST: Final = ("removed", "cut", "unreachable", "alive_via", "catching_up", "in_sync")
 
 _ReplicaId = tuple[int, int]

@@ -13,8 +13,6 @@ from anabranch.config.load import Loaded, load
 from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
 
-__all__ = ["command"]
-
 _SECRET = "(hidden)"  # noqa: S105 - what is shown instead of one
 
 

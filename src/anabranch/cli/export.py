@@ -17,8 +17,6 @@ from anabranch.cli.transfer.scan import ScanSource
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import RDB_VERSION_MIN
 
-__all__ = ["command"]
-
 
 @click.command(
     help="""Read the keys of a running server and write them to TARGET.

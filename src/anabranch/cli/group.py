@@ -12,8 +12,6 @@ import click
 from anabranch.cli.interrupts import ended_by_ctrl_c
 from anabranch.version import __version__
 
-__all__ = ["command"]
-
 _SUBCOMMANDS = {
     "serve": "Run the server.",
     "demo": "See several regions diverge and converge, with live traffic.",

@@ -16,8 +16,6 @@ import click
 from anabranch.cli.address import Address, Refused, ask, server_options
 from anabranch.cli.remedies import message
 
-__all__ = ["command"]
-
 
 @click.command(
     help="""Connect to a server and PING it. Exit 0 if it answers, 1 if not.

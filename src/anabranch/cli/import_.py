@@ -21,8 +21,6 @@ from anabranch.cli.transfer.scan import ScanSource
 from anabranch.cli.transfer.summary import Summary
 from anabranch.cli.transfer.sync import sync_source
 
-__all__ = ["command"]
-
 
 @click.command(
     name="import",

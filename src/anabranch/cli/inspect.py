@@ -45,8 +45,6 @@ from anabranch.resp.inline import UnbalancedQuotes, split_words
 from anabranch.server.disk import Directory
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse
 
-__all__ = ["command"]
-
 _DATABASES = 1024
 """Databases that a recovery in memory has room for, unless --databases says otherwise."""
 

@@ -16,8 +16,6 @@ from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import position_of
 from anabranch.server.disk import Directory
 
-__all__ = ["Failed", "in_use", "lines_of_failure", "locate"]
-
 
 class Failed(AnabranchError):
     """The command cannot continue; the text says why, and what to do."""

@@ -12,8 +12,6 @@ from anabranch.oplog.inspection import Survey
 from anabranch.oplog.repair import RepairImpossible, plan_repair, way_out
 from anabranch.server.disk import Directory
 
-__all__ = ["complaints", "directory_object", "file_object", "report_lines"]
-
 Facts = SegmentFacts | SnapshotFacts
 
 

@@ -24,8 +24,6 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
 
-__all__ = ["recovered", "stream_in", "stream_lines", "stream_object"]
-
 Figures = dict[str, Any]
 
 

@@ -26,18 +26,6 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.frozen import StreamBuilder
 from anabranch.stream.stream import Stream
 
-__all__ = [
-    "as_json",
-    "as_text",
-    "effect_fields",
-    "entries_of",
-    "figures_of",
-    "id_text",
-    "in_pieces",
-    "record_fields",
-    "when",
-]
-
 BYTES_SHOWN: Final = 64
 """The most bytes of one value, without ``full``."""
 

@@ -18,8 +18,6 @@ from anabranch.oplog.inspection import Survey
 from anabranch.oplog.repair import Repair, carry_out, plan_repair
 from anabranch.server.disk import Directory, lock_directory
 
-__all__ = ["locked", "write_log"]
-
 
 def write_log(
     ctx: click.Context, directory: Directory, only: str | None, *, yes: bool, as_objects: bool

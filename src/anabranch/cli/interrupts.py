@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["INTERRUPTED", "end_as_ctrl_c", "ended_by_ctrl_c", "undisturbed"]
-
 INTERRUPTED: Final = 130
 """The exit code of a command that was interrupted before it had done its work."""
 

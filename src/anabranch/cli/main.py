@@ -12,8 +12,6 @@ from io import TextIOWrapper
 
 from anabranch.cli.interrupts import ended_by_ctrl_c
 
-__all__ = ["main", "server_main"]
-
 
 def main() -> None:
     """Entry point of ``anabranch``."""

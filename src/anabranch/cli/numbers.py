@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["FiniteRange"]
-
 
 class FiniteRange(click.FloatRange):
     """As in click, without ``nan``, which is in every range there, and ``inf``."""

@@ -10,8 +10,6 @@ import click
 
 from anabranch.cli.interrupts import end_as_ctrl_c
 
-__all__ = ["Progress"]
-
 _SHOWN_AFTER_S: Final = 1.0
 _LINE_S: Final = 3.0
 _BAR_S: Final = 0.1

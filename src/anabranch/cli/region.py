@@ -16,8 +16,6 @@ from anabranch.cli.remedies import message
 from anabranch.cli.salvage import Cluster, Lost, bring_back, lost_in, noted, remember_done
 from anabranch.errors import AnabranchError
 
-__all__ = ["command"]
-
 
 @click.group(help="What is done about a region of an Active-Active cluster beside running it.")
 def command() -> None:

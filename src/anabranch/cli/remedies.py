@@ -7,8 +7,6 @@ from typing import Final
 
 from anabranch.cli.address import Address
 
-__all__ = ["message"]
-
 _CONNECTING: Final = re.compile(r"^Error -?\d+ connecting to \S+ ")
 """The text that redis-py puts before the reason of the system; the address is named anyway."""
 

@@ -13,8 +13,6 @@ from anabranch.node.epoch_file import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import ManifestFile
 
-__all__ = ["command"]
-
 
 @click.command(epilog="\b\nExample:\n  anabranch restore /var/lib/anabranch/appendonlydir")
 @click.argument("path", metavar="DIR", type=click.Path(exists=True, path_type=Path))

@@ -35,8 +35,6 @@ from anabranch.server.stop import orderly_stop
 from anabranch.stream.numbering import spans_behind
 from anabranch.stream.stream import Stream
 
-__all__ = ["Cluster", "Lost", "bring_back", "lost_in", "noted", "remember_done"]
-
 _DATABASES: Final = 1024
 _NOTE: Final = "salvaged"
 _RUN_ENTRIES: Final = 1000

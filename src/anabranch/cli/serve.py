@@ -20,8 +20,6 @@ from anabranch.version import REDIS_VERSION, __version__
 if TYPE_CHECKING:
     from anabranch.config.rows import Row
 
-__all__ = ["SERVER", "Directives", "command"]
-
 SERVER = "anabranch-server"
 """The program that takes the arguments of redis-server, and whose version has the same form."""
 

@@ -15,8 +15,6 @@ from anabranch.simulator.cases import CASES, meaning
 from anabranch.simulator.faults import FAULTS
 from anabranch.simulator.simulation import Outcome, Simulation, simulate, smallest
 
-__all__ = ["command"]
-
 BAR_S: Final = 0.2
 LINE_S: Final = 3.0
 """Between two lines of progress, on a terminal and elsewhere."""

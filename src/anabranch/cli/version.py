@@ -11,8 +11,6 @@ import click
 from anabranch.server.process import is_compiled
 from anabranch.version import REDIS_VERSION, __version__
 
-__all__ = ["command"]
-
 
 @click.command(help="Show versions: the package, the Redis it follows, Python, the event loop.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

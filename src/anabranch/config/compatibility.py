@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from anabranch.config.kinds import Choice, Integer, Kind, Memory, Text, Words, YesNo
 from anabranch.config.rows import Row
 
-__all__ = ["COMPATIBILITY"]
-
 _NUMBER = Integer()
 _SIGNED = Integer(-(1 << 63))
 _PORT = Integer(0, 65535)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from anabranch.config.kinds import Integer, Secret, Words, YesNo
 from anabranch.config.rows import row
 
-__all__ = ["HttpSettings"]
-
 
 class HttpSettings:
     """The values of these directives, as attributes."""

@@ -14,25 +14,6 @@ from typing import Any, Final
 
 from anabranch.config.words import split_blanks
 
-__all__ = [
-    "Addresses",
-    "Choice",
-    "EventClasses",
-    "FolderName",
-    "Integer",
-    "Kind",
-    "Lines",
-    "Memory",
-    "Name",
-    "Octal",
-    "OutputLimits",
-    "SavePoints",
-    "Secret",
-    "Text",
-    "Words",
-    "YesNo",
-]
-
 LONG_MAX = (1 << 63) - 1
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 _MEMORY = re.compile(r"([0-9]+)(b|k|kb|m|mb|g|gb)?", re.IGNORECASE | re.ASCII)

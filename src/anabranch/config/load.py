@@ -24,8 +24,6 @@ from anabranch.config.words import BLANKS, split_lines
 from anabranch.errors import ConfigError
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 
-__all__ = ["ENVIRONMENT_PREFIX", "Loaded", "load", "read_text"]
-
 ENVIRONMENT_PREFIX: Final = "ANABRANCH_"
 
 _NOT_DIRECTIVES: Final = frozenset({"ANABRANCH_AUTH", "ANABRANCH_OTHER_AUTH", "ANABRANCH_URL"})

@@ -17,8 +17,6 @@ from anabranch.config.kinds import (
 )
 from anabranch.config.rows import row
 
-__all__ = ["GOSSIP_PORT_ABOVE", "RegionSettings"]
-
 GOSSIP_PORT_ABOVE: Final = 10_000
 """How far the gossip port is above the port for clients, unless it is set."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from anabranch.config.kinds import Integer, Kind
 
-__all__ = ["Row", "row"]
-
 
 class Row:
     """One directive.

@@ -12,8 +12,6 @@ from typing import Any, Final
 from anabranch.config.rows import Row
 from anabranch.config.settings import ALIASES, ROWS, Settings
 
-__all__ = ["NAMES", "Refused", "change", "find", "nearest"]
-
 NAMES: Final[dict[str, Row]] = {
     name: ROWS[ALIASES.get(name, name)]
     for name in (*ROWS, *ALIASES)

@@ -33,8 +33,6 @@ from anabranch.config.region_settings import RegionSettings
 from anabranch.config.rows import Row, row
 from anabranch.config.words import split_blanks
 
-__all__ = ["ALIASES", "GROUPS", "ROWS", "Settings"]
-
 GROUPS = {
     "network": "Network",
     "tls": "TLS",

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["BLANKS", "split_blanks", "split_lines"]
-
 BLANKS: Final = " \t\n\v\f\r"
 
 _BLANKS: Final = re.compile(f"[{BLANKS}]+")

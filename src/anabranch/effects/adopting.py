@@ -22,8 +22,6 @@ from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.shared import Dot
 from anabranch.stream.stream import Stream
 
-__all__ = ["groups_again"]
-
 SETTLED_RANGES_MAX: Final = 100_000
 """The most intervals in one effect, about 2 MB: a frame between regions is bounded."""
 

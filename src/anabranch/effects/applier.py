@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
 
-__all__ = ["Applier", "Author", "Publisher"]
-
 
 class Author(Protocol):
     """Who decides changes here: the session of a client."""

@@ -21,8 +21,6 @@ from anabranch.effects import (
 )
 from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["EFFECTS", "Row", "apply", "numbers_of", "total_numbers"]
-
 
 class Row(NamedTuple):
     """The function that applies one kind of effect, and where the kind occurs."""

@@ -14,8 +14,6 @@ from anabranch.keyspace.replica import region_of
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.pending import Consumer
 
-__all__ = ["group_of", "is_beaten"]
-
 
 def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
     """The group of an effect."""

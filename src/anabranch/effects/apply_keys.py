@@ -22,8 +22,6 @@ from anabranch.stream.group import MAX_DELIVERIES, NO_REPLICA_ID
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP
 from anabranch.stream.stream import Stream
 
-__all__ = ["bind", "copy_value"]
-
 
 def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     """See :class:`kinds.Delete`: removes everything that is in its context.

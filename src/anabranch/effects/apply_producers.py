@@ -15,8 +15,6 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.shared import Dot, Limits
 from anabranch.stream.stream import Stream
 
-__all__ = ["record_processed"]
-
 
 def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     """See :class:`kinds.Remember`. Retries are answered with the smallest ID of several entries.

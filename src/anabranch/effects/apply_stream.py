@@ -18,8 +18,6 @@ from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
-__all__ = ["append_entry", "append_run", "log_at", "node_shares"]
-
 
 def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
     """See :class:`kinds.CreateStream`."""

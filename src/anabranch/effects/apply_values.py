@@ -7,18 +7,6 @@ from anabranch.effects.apply_keys import bind
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import PLAIN, RAW, TEXT, ListValue, SetValue, StringValue
 
-__all__ = [
-    "add_members",
-    "overwrite",
-    "pop",
-    "push",
-    "remove_items",
-    "remove_members",
-    "set_string",
-    "set_strings",
-    "splice",
-]
-
 
 def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
     """See :class:`kinds.SetString`."""

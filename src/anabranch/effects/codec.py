@@ -23,21 +23,6 @@ from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.regional_id import MODULUS
 
-__all__ = [
-    "BODY_BYTES_MAX",
-    "SENT_ARGUMENT_BYTES_MAX",
-    "SENT_IDS_MAX",
-    "EffectFormatError",
-    "effect_of",
-    "id_fields",
-    "join_ids",
-    "plain",
-    "plain_effects",
-    "runs_of",
-    "split_id",
-]
-
-
 STEP: Final = MODULUS
 """The distance between the sequence numbers that one region gives in a millisecond."""
 

@@ -20,8 +20,6 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.stream.stream import Stream
 
-__all__ = ["Event", "events_of"]
-
 Event = tuple[str, str, int, bytes]
 """(class letter, event name, database, key)."""
 

@@ -27,9 +27,6 @@ from anabranch.keyspace.version_vectors import covers, covers_dot, raise_to
 from anabranch.stream.joining import join_dots, join_streams, replace_shared
 from anabranch.stream.stream import Stream
 
-__all__ = ["KeyspaceJoin", "take_key"]
-
-
 _SORTED_PIECE: Final = 4096
 """So many numbers of tombstones are sorted together; in the end these runs are merged."""
 

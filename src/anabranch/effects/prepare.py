@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.keyspace.replica import Replica
 
-__all__ = ["Mode", "mode_of", "rewriting"]
-
 _STREAMS_ONLY = (
     "ERR Active-Active keeps streams only: this command would make a value of another type"
 )

@@ -9,8 +9,6 @@ from anabranch.scheduling import Steps
 from anabranch.stream.image import StreamImage
 from anabranch.stream.image_conversion import ImageLoader
 
-__all__ = ["value_of"]
-
 
 def value_of(effect: kinds.Restore, *, is_limited: bool = False) -> Steps[Value]:
     """The value, in short steps; raises :class:`anabranch.rdb.errors.PayloadError`.

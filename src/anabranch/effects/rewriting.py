@@ -32,8 +32,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.effects.prepare import Writer
 
-__all__ = ["Rewriting"]
-
 RUN_ENTRIES_MAX: Final = 3000
 RUN_BYTES_MAX: Final = 1 << 20
 """An effect with at least so many entries ends with the block of the last one."""

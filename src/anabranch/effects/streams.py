@@ -12,15 +12,6 @@ from anabranch.stream.group import Group
 from anabranch.stream.shared import Dot, Tag, drop_covered
 from anabranch.stream.stream import Stream
 
-__all__ = [
-    "begun_stream",
-    "bind_by_state",
-    "free_groups",
-    "known_stream",
-    "renew_producers",
-    "stream_of",
-]
-
 
 def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
     """The stream of a key that must exist; if it does not, the server has a bug."""

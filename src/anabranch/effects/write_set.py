@@ -12,8 +12,6 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
 
-__all__ = ["WriteSet", "is_ageing", "places_of"]
-
 _AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
 _OF_USERS: Final = frozenset({kinds.SetUser, kinds.DropUser})
 _OF_LIBRARIES: Final = frozenset({kinds.SetLibrary, kinds.DropLibrary})

@@ -18,8 +18,6 @@ from anabranch.keyspace.values import StringValue, Value
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.stream import Stream
 
-__all__ = ["Account"]
-
 UNBOUND: Final = -1
 """The counted bytes of a value to which no key is bound."""
 

@@ -25,8 +25,6 @@ from anabranch.stream.group import Group
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
-__all__ = ["agreement_digest", "prepared", "preparing"]
-
 _MODULUS: Final = 1 << 128
 _STEP: Final = 200
 """Entries digested in one step."""

@@ -19,8 +19,6 @@ from anabranch.keyspace.processed import Place as GroupPlace
 from anabranch.keyspace.processed import Processed
 from anabranch.stream.shared import Tag
 
-__all__ = ["Conflicts", "Due", "Resolved"]
-
 RESOLVED_MAX: Final = 1000
 """Conflicts kept for reports; older ones are dropped."""
 

@@ -19,8 +19,6 @@ from anabranch.keyspace.values import Value, string_values
 from anabranch.keyspace.waiter import KeyQueue
 from anabranch.stream.stream import Stream
 
-__all__ = ["Database", "Watcher"]
-
 
 class Watcher(Protocol):
     """A connection with WATCHed keys."""

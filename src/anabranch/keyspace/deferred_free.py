@@ -23,8 +23,6 @@ from anabranch.stream.group import Group
 from anabranch.stream.pending import PendingList
 from anabranch.stream.stream import Stream
 
-__all__ = ["DeferredFree"]
-
 _Thing = Value | Group | list[Block] | list[Value] | dict[bytes, Value] | Iterator[bool]
 
 _PARTS: Final = 50

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["keyspace_digest", "value_digest"]
-
 _DIGEST_BYTES = 20
 
 

@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 from anabranch.stream.shared import Shared
 
-__all__ = ["DisplacedTags", "Place", "Side", "Spans", "join_displaced"]
-
 Dot = tuple[int, int]
 
 Place = tuple[int, bytes]

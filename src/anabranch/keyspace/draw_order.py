@@ -7,8 +7,6 @@ from sys import getsizeof
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["DrawOrder"]
-
 
 @mypyc_attr(acyclic=True)
 class DrawOrder:

@@ -19,8 +19,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["DIGEST_BYTES", "SLICE", "Digests"]
-
 DIGEST_BYTES: Final = 16
 
 SLICE: Final = 1200

@@ -13,8 +13,6 @@ from typing import Final
 
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, OBJECT_BYTES, PAIR_BYTES
 
-__all__ = ["Deadlines"]
-
 _SWEEP_MIN = 64
 """Below this number of leftovers the heap is not rebuilt."""
 

@@ -24,8 +24,6 @@ import msgspec
 
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 
-__all__ = ["CHUNK_TAGS", "HeldTag", "HeldTags", "are_concurrent"]
-
 Dot = tuple[int, int]
 
 CHUNK_TAGS: Final = 1024

@@ -14,8 +14,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.keyspace.values import Value
 
-__all__ = ["Incarnations"]
-
 
 class Incarnations:
     """The next incarnation, for all keys of a server."""

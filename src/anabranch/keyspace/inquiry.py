@@ -6,8 +6,6 @@ from msgspec import Struct, field
 
 from anabranch.keyspace.last_effects import Place
 
-__all__ = ["DIFFERS", "EQUAL", "IN_FLIGHT", "Inquiry", "Verdict"]
-
 EQUAL = "equal"
 DIFFERS = "differs"
 IN_FLIGHT = "in-flight"

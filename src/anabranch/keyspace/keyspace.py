@@ -21,8 +21,6 @@ from anabranch.stream.compression import BlockCache
 from anabranch.stream.shared import Tombstone
 from anabranch.stream.stream import Stream
 
-__all__ = ["Keyspace"]
-
 _MARK_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 
 

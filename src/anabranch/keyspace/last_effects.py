@@ -27,8 +27,6 @@ from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.version_vectors import covers, maximum, raise_to
 from anabranch.scheduling import Steps
 
-__all__ = ["BUCKETS", "LastEffects", "Place", "bucket_of"]
-
 BUCKETS: Final = 1024
 """The count of buckets; the hash of a key decides its bucket."""
 

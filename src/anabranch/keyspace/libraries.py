@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from anabranch.metrics.holdings import bytes_of
 
-__all__ = ["Library"]
-
 LIBRARY_BYTES: Final = 500
 """What a library takes beside its texts."""
 

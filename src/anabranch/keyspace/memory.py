@@ -24,8 +24,6 @@ from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Shared, Tag
 from anabranch.stream.stream import Stream
 
-__all__ = ["KEY_BYTES", "key_bytes", "scaled", "stream_parts", "value_bytes"]
-
 _ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
 _OFFSET_BYTES = getsizeof(1 << 20)
 _TIME_BYTES = getsizeof(1 << 41)

@@ -18,8 +18,6 @@ from typing import Final
 import msgspec
 import zstandard
 
-__all__ = ["ROWS_MAX", "PackedTable", "Rows", "Sweep", "map_of"]
-
 ROWS_MAX: Final = 32
 """The most rows of a chunk."""
 

@@ -8,8 +8,6 @@ from anabranch.keyspace.database import Database
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.values import Value
 
-__all__ = ["Places"]
-
 
 class Places:
     """Keys by database. Who changes a key meanwhile must let it be looked at again."""

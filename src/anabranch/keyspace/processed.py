@@ -12,8 +12,6 @@ from typing import Any
 
 from anabranch.stream.ranges import Ranges
 
-__all__ = ["Place", "Processed"]
-
 Place = tuple[int, bytes, bytes]
 """Database, key, group."""
 

@@ -23,8 +23,6 @@ from anabranch.keyspace.replica import Dot, Replica
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
-__all__ = ["Remembered"]
-
 OBJECTS_MAX = 2000
 """The most streams that are objects, of those that can be packed, except for a batch."""
 

@@ -19,18 +19,6 @@ from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
 from anabranch.keyspace.unstable_tombstones import UnstableTombstones
 
-__all__ = [
-    "ALONE",
-    "EPOCH_STEP_BYTES",
-    "ApplyStats",
-    "Dot",
-    "Member",
-    "Replica",
-    "epoch_of",
-    "region_of",
-    "replica_id_of",
-]
-
 Dot = tuple[int, int]
 """(replica ID, number)."""
 

@@ -17,8 +17,6 @@ from itertools import islice
 
 from xxhash import xxh32_intdigest
 
-__all__ = ["CURSOR_END", "KeyOrder"]
-
 CURSOR_END = 0
 """Starts an iteration and ends it."""
 

@@ -11,8 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from sys import getsizeof
 
-__all__ = ["UnstableTombstones"]
-
 Dot = tuple[int, int]
 
 

@@ -13,18 +13,6 @@ from anabranch.keyspace.draw_order import DrawOrder
 from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
-__all__ = [
-    "PLAIN",
-    "RAW",
-    "TEXT",
-    "ListValue",
-    "SetValue",
-    "StringValue",
-    "Value",
-    "string_values",
-]
-
-
 PLAIN: Final = 0
 TEXT: Final = 1
 RAW: Final = 2

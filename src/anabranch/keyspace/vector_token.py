@@ -15,8 +15,6 @@ import msgspec
 
 from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
 
-__all__ = ["TOKEN_PREFIX", "read_token", "write_token"]
-
 TOKEN_PREFIX: Final = b"v1:"
 _NOTHING: Final = b"0"
 _NUMBERS: Final = msgspec.msgpack.Decoder(list[int])

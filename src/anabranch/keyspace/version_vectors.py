@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["covers", "covers_dot", "maximum", "raise_to"]
-
 
 def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
     """Whether a version vector covers everything that another one covers."""

@@ -15,8 +15,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.keyspace.values import Value
 
-__all__ = ["Condition", "KeyQueue", "Waiter"]
-
 _FEW: Final = 8
 
 Condition = Callable[["Value | None"], bool]

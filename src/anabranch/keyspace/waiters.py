@@ -14,8 +14,6 @@ from typing import Final
 from anabranch.keyspace.waiter import KeyQueue, Waiter
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES, bytes_of
 
-__all__ = ["Waiters"]
-
 STALE_TIMERS: Final = 64
 """Obsolete timers are removed when they outnumber the others by more than this."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["Counters"]
-
 
 @mypyc_attr(acyclic=True)
 class Counters:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["CpuTime"]
-
 _EVERY_NS: Final = 1_000_000
 
 

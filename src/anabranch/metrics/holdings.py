@@ -15,20 +15,6 @@ from collections.abc import Callable
 from sys import getsizeof
 from typing import Final
 
-__all__ = [
-    "CLIENT_HOLDERS",
-    "DICT_BYTES",
-    "DICT_SLOT_BYTES",
-    "HOLDERS",
-    "NAME_BYTES",
-    "OBJECT_BYTES",
-    "PAIR_BYTES",
-    "SET_BYTES",
-    "SET_SLOT_BYTES",
-    "Holdings",
-    "bytes_of",
-]
-
 CLIENT_HOLDERS: Final = (
     "connections",
     "requests",

@@ -14,8 +14,6 @@ from typing import Final
 
 from anabranch.metrics.slowlog import NEVER_NS
 
-__all__ = ["LatencyEvent", "LatencyMonitor", "cumulative_usec", "percentile_usec"]
-
 _SAMPLES_MAX: Final = 160
 
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from anabranch.metrics.counters import Counters
 
-__all__ = ["PeerFigures", "Standing"]
-
 
 class Standing(NamedTuple):
     """How far another region is, by its status row."""

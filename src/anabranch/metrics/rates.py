@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from anabranch.metrics.stats import Stats
 
-__all__ = ["PerSecond", "Rates"]
-
 _SAMPLES_MAX: Final = 17  # 16 intervals, 1.6 seconds at the shortest distance
 _DISTANCE_MS: Final = 100
 

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple, Protocol
 
 from anabranch.metrics.holdings import bytes_of
 
-__all__ = ["NEVER_NS", "SlowLog", "SlowRequest", "shortened"]
-
 NEVER_NS: Final = (1 << 62) - 1
 """A threshold that no request reaches: switched off. The greatest short integer in machine code."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CommandStats", "Stats"]
-
 _ERROR_CODES_MAX: Final = 128
 _ERROR_CODE_BYTES_MAX: Final = 128
 """Scripts may answer with any code."""

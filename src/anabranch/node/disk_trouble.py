@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from anabranch.node.driver import Driver
     from anabranch.region.region import Region
 
-__all__ = ["DiskTrouble"]
-
 LOG_EVERY_S: Final = 60.0
 """The interval between two log lines about trouble that continues."""
 

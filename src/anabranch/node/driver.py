@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
 
-__all__ = ["Client", "Driver", "Job", "Place", "Timer", "Worker"]
-
 
 class Timer(Protocol):
     """A scheduled call."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from anabranch.region.region import Region
     from anabranch.region.turn import Turn
 
-__all__ = ["Durability"]
-
 NO_MEMORY: Final = "not enough memory"
 """Why a write failed that was refused before the system saw it."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.replication.interface import Chance
     from anabranch.replication.local import RegionLocal
 
-__all__ = ["CLEAN", "EpochFile", "continue_or_open_epoch", "forget_epoch"]
-
 _FILE: Final = "lifetime"
 
 CLEAN: Final = "clean"

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from anabranch.region.region import Region
     from anabranch.replication.interface import Chance, Transport
 
-__all__ = ["Exchange"]
-
 TICK_S: Final = 0.05
 
 COMPARE_S: Final = 0.01

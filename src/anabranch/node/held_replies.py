@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     _Reply = tuple[Client, list[bytes]]
 
-__all__ = ["HeldReplies"]
-
 MANY_EFFECTS: Final = 128
 """A turn with so many effects is written at once."""
 

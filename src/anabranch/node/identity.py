@@ -33,22 +33,6 @@ if TYPE_CHECKING:
     from anabranch.config.load import Loaded
     from anabranch.oplog.storage import Storage
 
-__all__ = [
-    "Identity",
-    "addresses_noted",
-    "forget_newcomer",
-    "identity_in",
-    "is_newcomer",
-    "recall",
-    "remember",
-    "removal_noted",
-    "set_back_noted",
-    "write_addresses",
-    "write_newcomer",
-    "write_removal",
-    "write_set_back",
-]
-
 _REMOVAL: Final = "removed"
 _NEWCOMER: Final = "newcomer"
 _SET_BACK: Final = "set-back"

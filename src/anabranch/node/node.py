@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from anabranch.node.driver import Driver, Place, Timer
     from anabranch.node.exchange import Exchange
 
-__all__ = ["Node"]
-
 
 class Node:
     """A process."""

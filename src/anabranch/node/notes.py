@@ -13,8 +13,6 @@ from anabranch.oplog.errors import LogError
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
 
-__all__ = ["NoteError", "read_note", "write_note"]
-
 T = TypeVar("T")
 
 

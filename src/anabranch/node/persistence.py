@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
     from anabranch.region.region import Region
 
-__all__ = ["Persistence"]
-
 PROGRESS_S: Final = 1.0
 """A recovery that takes longer reports its progress this often."""
 

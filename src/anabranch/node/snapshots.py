@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import LogFile, Storage
     from anabranch.region.region import Region
 
-__all__ = ["Snapshots"]
-
 SLICE_NS: Final = 2_000_000
 """The greatest time of a slice, for which clients wait."""
 

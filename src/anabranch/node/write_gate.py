@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from anabranch.region.region import Region
     from anabranch.replication.replicator import Replicator
 
-__all__ = ["WriteGate"]
-
 NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
 IS_NEWCOMER: Final = (
     "READONLY This region is new to its cluster, or has lost its data: it takes writes when it has "

@@ -6,8 +6,6 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
-__all__ = ["Ages"]
-
 NOTED_EVERY_MS: Final = 60_000
 """The resolution: so much more than the limit may be kept."""
 

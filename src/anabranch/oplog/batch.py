@@ -51,38 +51,6 @@ from anabranch.oplog.compression import (
     expanded_bytes,
 )
 
-__all__ = [
-    "BATCH_VERSION",
-    "COMPRESSED",
-    "CONTINUES",
-    "HEADER_BYTES",
-    "LOCAL",
-    "LONG_FIELD_BYTES",
-    "MAGIC",
-    "NUMBER_MAX",
-    "REPLICA_IDS_MAX",
-    "UNIT_CONTINUES",
-    "Batch",
-    "BatchError",
-    "NewerBatchError",
-    "SentBatch",
-    "batch_of",
-    "batch_size",
-    "body_of",
-    "body_parts",
-    "decode_batch",
-    "effects_in",
-    "encode_batch",
-    "fingerprint",
-    "is_local",
-    "is_sound",
-    "kept_form",
-    "pack",
-    "saved_bytes",
-    "sent_batch",
-    "wire_form",
-]
-
 MAGIC: Final = b"AB"
 BATCH_VERSION: Final = 1
 LOCAL: Final = 1

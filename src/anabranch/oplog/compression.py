@@ -10,14 +10,6 @@ from typing import Final
 
 import zstandard
 
-__all__ = [
-    "FRAME_HEADER_BYTES_MAX",
-    "CompressionError",
-    "Compressor",
-    "expanded",
-    "expanded_bytes",
-]
-
 WORTHWHILE_BYTES: Final = 512
 """Below this the frame costs more than it saves."""
 

@@ -7,19 +7,6 @@ from typing import Final
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import Replica
 
-__all__ = [
-    "REGION_FILE",
-    "AbsentFileError",
-    "CorruptLogError",
-    "LogError",
-    "NewerFormatError",
-    "SyncFailedError",
-    "check_mode",
-    "check_region",
-    "too_few_databases",
-]
-
-
 REGION_FILE: Final = "region"
 """The file beside the log that notes which region a directory belongs to."""
 

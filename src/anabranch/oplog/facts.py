@@ -15,9 +15,6 @@ from anabranch.effects import kinds
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, Damage
 
-__all__ = ["Due", "Fate", "SeenBatch", "SeenRecord", "SegmentFacts", "SnapshotFacts"]
-
-
 Due = dict[int, int]
 """By replica ID, the number of the next effect; 1 before the first one."""
 

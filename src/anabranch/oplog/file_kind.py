@@ -18,8 +18,6 @@ from xxhash import xxh3_64_intdigest
 
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 
-__all__ = ["HEADER_BYTES", "FileHeader", "FileKind", "glance"]
-
 _KNOWN_FEATURES: Final = 0
 _HEADER: Final = struct.Struct("<8sHHIQ")
 _CHECKSUM: Final = struct.Struct("<Q")

@@ -40,11 +40,6 @@ from anabranch.oplog.segment import (
 from anabranch.oplog.snapshot import position_of, records_in
 from anabranch.oplog.storage import ReadFile, Storage
 
-__all__ = [
-    "Survey",
-    "width_of",
-]
-
 _LOCK: Final = "lock"
 
 

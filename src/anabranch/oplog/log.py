@@ -17,8 +17,6 @@ from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segmen
 from anabranch.oplog.storage import LogFile, Storage
 from anabranch.oplog.stored import stored_batches
 
-__all__ = ["LOST", "OpLog", "Segment", "Sync"]
-
 _PIECE_BYTES: Final = 64 * 1024
 """Batches that are written together are joined up to this size."""
 

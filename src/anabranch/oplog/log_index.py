@@ -19,8 +19,6 @@ from anabranch.oplog.log import OpLog, Segment
 from anabranch.oplog.storage import Storage
 from anabranch.oplog.stored import stored_batches
 
-__all__ = ["LogIndex"]
-
 NOTED_EVERY_BYTES: Final = 64 * 1024
 """The most bytes of the log that are read in vain to find a batch."""
 

@@ -34,8 +34,6 @@ from anabranch.oplog.snapshot import snapshot_name
 if TYPE_CHECKING:
     from anabranch.oplog.storage import PatchFile, Storage
 
-__all__ = ["MANIFEST", "TAIL_BYTES", "Absence", "Manifest", "ManifestFile", "read_manifest"]
-
 MANIFEST: Final = "manifest"
 """The name of the file."""
 

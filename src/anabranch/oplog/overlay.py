@@ -10,8 +10,6 @@ from io import BytesIO
 
 from anabranch.oplog.storage import Storage, StoredFile
 
-__all__ = ["Overlay"]
-
 
 class _File:
     """A file that is changed in memory only; a write goes to its end."""

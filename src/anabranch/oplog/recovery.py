@@ -46,8 +46,6 @@ from anabranch.oplog.snapshot import load_snapshot, position_of
 from anabranch.oplog.storage import Storage
 from anabranch.scheduling import Steps
 
-__all__ = ["TEMPORARY_SUFFIX", "Cut", "Recovery", "recover"]
-
 TEMPORARY_SUFFIX = ".tmp"
 """The end of the name of an unfinished snapshot."""
 

@@ -17,8 +17,6 @@ from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import Absence, ManifestFile
 from anabranch.oplog.storage import Storage
 
-__all__ = ["Repair", "RepairImpossible", "carry_out", "plan_repair", "way_out"]
-
 
 class RepairImpossible(AnabranchError):
     """A cut would not help; the text says what to do instead."""

@@ -23,23 +23,6 @@ from anabranch.oplog.batch import (
 )
 from anabranch.oplog.errors import CorruptLogError
 
-__all__ = [
-    "DISUSED",
-    "FORMAT_VERSION",
-    "SEGMENT_HEADER_BYTES",
-    "Damage",
-    "batches_behind",
-    "batches_in",
-    "first_position_of",
-    "is_disused",
-    "is_noted",
-    "is_unfinished",
-    "segment_header",
-    "segment_name",
-    "sound_batch_after",
-    "turns_in",
-]
-
 FORMAT_VERSION: Final = 2
 """Files of version 1 may have no manifest beside them (:mod:`anabranch.oplog.manifest`)."""
 

@@ -40,17 +40,6 @@ from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
-__all__ = [
-    "RECORD_BYTES_MAX",
-    "Contents",
-    "Snapshot",
-    "framed",
-    "load_snapshot",
-    "position_of",
-    "records_in",
-    "snapshot_name",
-]
-
 FORMAT_VERSION: Final = 3
 """2: a group may have several records of pending entries for one region; formerly it had one.
 3: there are records with many deleted keys, and with the last effects on many keys."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["LogFile", "PatchFile", "ReadFile", "Storage", "StoredFile"]
-
 
 class LogFile(Protocol):
     """A file that is written at its end."""

@@ -11,8 +11,6 @@ from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_name
 from anabranch.oplog.storage import Storage
 
-__all__ = ["stored_batches"]
-
 READ_BYTES: Final = 1 << 20
 
 

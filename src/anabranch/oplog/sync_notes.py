@@ -21,8 +21,6 @@ from anabranch.effects.kinds import Synced
 if TYPE_CHECKING:
     from anabranch.oplog.log import OpLog
 
-__all__ = ["SyncNotes"]
-
 EVERY_S: Final = 1.0
 
 

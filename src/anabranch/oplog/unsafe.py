@@ -16,8 +16,6 @@ from anabranch.oplog.batch import BatchError, batch_size, decode_batch
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
 
-__all__ = ["UnsafeEffects"]
-
 READ_BYTES_MAX: Final = 8 << 20
 """If more bytes than this are unsafe, every key counts as changed: reading them takes too long."""
 

@@ -13,8 +13,6 @@ from anabranch.rdb.crc64 import crc64
 from anabranch.rdb.errors import PayloadFormatError, RdbFileError
 from anabranch.rdb.lengths import Cursor
 
-__all__ = ["TEXT_BYTES_MAX", "ChunkReader"]
-
 TEXT_BYTES_MAX: Final = 512 << 20
 """The longest string that is read at once: Redis's limit for keys."""
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-__all__ = ["crc64"]
-
 _REFLECTED: Final = 0x95AC9329AC4BC9B5  # 0xAD93D23594C935A9, bits reversed
 _FOLD_BYTES_MIN: Final = 512  # below, the loop over bytes is as fast
 _FOLD_BYTES_MAX: Final = 1 << 16  # above, the integers leave the processor's caches

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from anabranch.errors import AnabranchError
 
-__all__ = [
-    "PayloadChecksumError",
-    "PayloadError",
-    "PayloadFormatError",
-    "PayloadKindError",
-    "PayloadSizeError",
-    "RdbFileError",
-]
-
 
 class PayloadError(AnabranchError):
     """Base of the two."""

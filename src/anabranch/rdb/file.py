@@ -22,8 +22,6 @@ from anabranch.rdb.kinds import KINDS, MODULE, MODULE_PRELIMINARY, SUPPORTED, mo
 from anabranch.rdb.payload import RDB_VERSION
 from anabranch.rdb.walk import WALKS, walk_module
 
-__all__ = ["FileKey", "RdbFile"]
-
 _MAGIC: Final = b"REDIS"
 _FOREIGN_MAGIC: Final = b"VALKE"
 _VERSION_DIGITS: Final = 4

@@ -12,8 +12,6 @@ from typing import Final
 
 from anabranch.rdb.errors import PayloadFormatError
 
-__all__ = ["pieces"]
-
 _HEADER: Final = 8
 _PIECE: Final = 2000  # members
 _LETTERS: Final = {2: "h", 4: "i", 8: "q"}

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KINDS", "MODULE", "MODULE_PRELIMINARY", "SUPPORTED", "module_name"]
-
 MODULE_PRELIMINARY: Final = 6
 """Values of modules before Redis 4.0 was finished: only the module itself knows where one ends."""
 MODULE: Final = 7

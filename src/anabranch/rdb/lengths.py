@@ -14,15 +14,6 @@ from anabranch.rdb import lzf
 from anabranch.rdb.errors import PayloadFormatError, PayloadSizeError
 from anabranch.scheduling import Steps
 
-__all__ = [
-    "EXPANDED_BYTES_MIN",
-    "EXPANDED_RATIO",
-    "ITEM_BYTES",
-    "Cursor",
-    "length_bytes",
-    "string_bytes",
-]
-
 EXPANDED_BYTES_MIN: Final = 256 << 20
 EXPANDED_RATIO: Final = 8
 """By default the LZF strings of one cursor may together expand to 256 MB, or to 8 times the bytes

@@ -26,8 +26,6 @@ from typing import Final
 
 from anabranch.rdb.errors import PayloadFormatError
 
-__all__ = ["Element", "decode", "encode", "pieces", "texts"]
-
 Element = int | bytes
 
 _HEADER: Final = 6

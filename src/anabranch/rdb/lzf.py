@@ -12,8 +12,6 @@ from typing import Final
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.scheduling import Steps, in_one_go
 
-__all__ = ["EXPANSION_MAX", "compress", "decompress", "decompress_steps"]
-
 EXPANSION_MAX: Final = 88  # the densest item: 3 bytes for a copy of 264
 
 _LITERAL_MAX: Final = 32

@@ -15,8 +15,6 @@ from anabranch.rdb.stream_types import StreamType
 from anabranch.stream.image import ConsumerImage, GroupImage, StreamImage
 from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
 
-__all__ = ["NACKED_CONSUMER", "losses", "without_losses"]
-
 NACKED_CONSUMER: Final = b"nacked"
 """The consumer of entries without a consumer, in versions that do not have such entries."""
 

@@ -27,21 +27,6 @@ from anabranch.rdb.values import (
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, PendingImage, StreamImage
 
-__all__ = [
-    "RDB_VERSION",
-    "RDB_VERSION_MIN",
-    "decode_body",
-    "decode_payload",
-    "decode_payload_steps",
-    "encode_body",
-    "encode_payload",
-    "encode_small_payload",
-    "encode_stream_payload",
-    "frame",
-    "stream_type_of",
-    "unframe",
-]
-
 RDB_VERSION: Final = 14
 """The newest known version: that of Redis 8.8."""
 RDB_VERSION_MIN: Final = 10

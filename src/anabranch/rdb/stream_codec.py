@@ -26,8 +26,6 @@ from anabranch.rdb.stream_types import StreamType
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, NodesCheck, PendingImage, StreamImage
 
-__all__ = ["decode_steps", "encode_steps", "encode_stream"]
-
 _NODE_MIN: Final = 19  # bytes: a key of 16 and its length, a listpack
 _KEY_BYTES: Final = 16
 

@@ -27,8 +27,6 @@ from anabranch.stream.image import (
 )
 from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
 
-__all__ = ["decode_groups", "decode_producers", "encode_group", "encode_producers"]
-
 _UNKNOWN: Final = (1 << 64) - 1
 _MAX_COUNT: Final = (1 << 63) - 1
 _SEQ_MASK: Final = (1 << 64) - 1

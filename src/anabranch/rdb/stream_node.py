@@ -20,8 +20,6 @@ from anabranch.rdb import listpack
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.stream.image import NodeImage
 
-__all__ = ["decode_node", "encode_node"]
-
 _DELETED: Final = 1
 _SAME_FIELDS: Final = 2
 _MASK: Final = (1 << 64) - 1

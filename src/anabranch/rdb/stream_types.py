@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["StreamType"]
-
 
 class StreamType(IntEnum):
     """The type byte of a stream value; later ones hold all that earlier ones hold."""

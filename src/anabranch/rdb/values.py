@@ -20,14 +20,6 @@ from anabranch.rdb.stream_types import StreamType
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, StreamImage
 
-__all__ = [
-    "Value",
-    "decode_value",
-    "decode_value_steps",
-    "encode_small_steps",
-    "encode_value",
-]
-
 Value = bytes | list[bytes] | set[bytes] | StreamImage
 
 _STRING: Final = 0

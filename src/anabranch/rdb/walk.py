@@ -12,8 +12,6 @@ from typing import Final
 from anabranch.rdb.chunk_reader import ChunkReader
 from anabranch.rdb.stream_types import StreamType
 
-__all__ = ["WALKS", "walk_module"]
-
 _SCORE_WORDS: Final = range(253, 256)  # not a number, and the two infinities
 
 _PENDING_FIXED: Final = 24  # ID and delivery time

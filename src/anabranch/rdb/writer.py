@@ -12,8 +12,6 @@ from typing import Final
 from anabranch.rdb.crc64 import crc64
 from anabranch.rdb.lengths import length_bytes, string_bytes
 
-__all__ = ["RdbWriter"]
-
 _AUX: Final = b"\xfa"
 _EXPIRE_MS: Final = b"\xfc"
 _SELECT: Final = b"\xfe"

@@ -12,8 +12,6 @@ from typing import Final
 
 from anabranch.rdb.errors import PayloadFormatError
 
-__all__ = ["pieces"]
-
 _HEADER: Final = 10
 _COUNT_UNKNOWN: Final = 0xFFFF
 _END: Final = 0xFF

@@ -18,8 +18,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.region.state import RegionState
 
-__all__ = ["Compressing"]
-
 _KEYS: Final = 100
 """How many are looked at in one step."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from anabranch.region.waking import Waking
     from anabranch.scheduling import Steps
 
-__all__ = ["Exclusive"]
-
 
 class Exclusive(LongRequest):
     """One such transaction. A :class:`anabranch.commands.execution.session.Sliced`."""

@@ -28,8 +28,6 @@ from anabranch.stream.rows import check_fragments
 from anabranch.stream.shared import Limits, Tag
 from anabranch.stream.stream import Stream
 
-__all__ = ["check_full_sync", "check_order"]
-
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
 _ReplicaId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from anabranch.effects.join import KeyspaceJoin
     from anabranch.region.state import RegionState
 
-__all__ = ["FullSyncJoin"]
-
 _OTHER_KEYS: Final = frozenset({"copy", "exec", "move"})
 """Commands that name keys, and read or change others: of another database, or of a transaction."""
 

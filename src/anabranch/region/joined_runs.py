@@ -13,8 +13,6 @@ from typing import Any, Final, cast
 from anabranch.effects import kinds
 from anabranch.oplog.batch import Batch
 
-__all__ = ["joined_runs"]
-
 _TAG: Final = cast(int, kinds.AddRun.__struct_config__.tag)
 _LENGTH: Final = 1 + len(kinds.AddRun.__struct_fields__)
 _RUN: Final = 3

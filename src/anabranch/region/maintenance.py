@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking
 
-__all__ = ["Maintenance"]
-
 PRODUCER_KEYS_MAX = 1000
 """Keys examined for old idempotent IDs per slice; up to ten thousand keys take a second."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking
 
-__all__ = ["Merging"]
-
 PACKED_CHUNKS_MAX: Final = 4
 """Chunks of held tags of a replica ID packed in a slice: some milliseconds."""
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.scheduling import Steps
 
-__all__ = ["Region"]
-
 QUICK_NS: Final = 5_000
 """After a request that took less time the deadline is not checked: one piece of a pipeline
 (``PIECE_BYTES`` in :mod:`anabranch.server.connection`) has some milliseconds of them at most."""

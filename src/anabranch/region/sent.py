@@ -24,8 +24,6 @@ from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.rows import RowError, check_fragments
 from anabranch.stream.stream import Stream
 
-__all__ = ["STAMP_MAX", "SentUnit"]
-
 STAMP_MAX: Final = 1 << 62
 """The limit of settings and positions: the server adds to them."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from anabranch.region.waking import Waking
     from anabranch.scheduling import Steps
 
-__all__ = ["LongRequest", "Sliced"]
-
 
 class LongRequest:
     """One request in progress."""

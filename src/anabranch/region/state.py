@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
 
-__all__ = ["RegionState"]
-
 
 class LongTransaction(Protocol):
     """A transaction that takes several slices of time."""

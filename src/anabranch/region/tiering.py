@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from anabranch.stream.offloading import BlockFile
     from anabranch.stream.region_log import RegionLog
 
-__all__ = ["Tiering"]
-
 BEGIN_PERCENT: Final = 75
 END_PERCENT: Final = 70
 

@@ -19,8 +19,6 @@ from anabranch.oplog.batch import (
 )
 from anabranch.oplog.compression import Compressor
 
-__all__ = ["Turn"]
-
 _ADD_RUN: Final = kinds.AddRun  # a name of an interpreted module is looked up each time
 
 BATCH_EFFECTS_MAX = 10_000  # not Final: tests of the compiled core lower it, too

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.waiter import Waiter
     from anabranch.region.state import RegionState
 
-__all__ = ["Waking"]
-
 
 class Waking:
     """The blocked commands of one region."""

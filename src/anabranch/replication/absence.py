@@ -13,8 +13,6 @@ from typing import Final
 
 from anabranch.replication.links import Links
 
-__all__ = ["Absence"]
-
 HEARD_MS: Final = 10_000.0
 """A member that was heard of within this time is on our side; rows come every second."""
 

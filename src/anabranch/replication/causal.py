@@ -18,8 +18,6 @@ from anabranch.keyspace.memory import scaled
 from anabranch.metrics.holdings import OBJECT_BYTES
 from anabranch.oplog.batch import Batch
 
-__all__ = ["CausalBuffer", "Held", "Missing"]
-
 _SAMPLES: Final = 10
 """Batches, and parts of each, that are measured for an estimate of all."""
 

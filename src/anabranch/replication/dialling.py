@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from anabranch.replication.interface import Address, ReplicationConfig
     from anabranch.replication.links import Links
 
-__all__ = ["Dialler"]
-
 DIAL_TIMEOUT_MS: Final = 10_000.0
 """A dial without an answer is forgotten after this."""
 

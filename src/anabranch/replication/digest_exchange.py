@@ -37,8 +37,6 @@ from anabranch.replication.peer import Session
 if TYPE_CHECKING:
     from anabranch.keyspace.equality import Digests as LocalDigests
 
-__all__ = ["DigestExchange", "comparable"]
-
 RETRY_MS: Final = 100.0
 """The delay of the first repeated request for digests in flight; it doubles each time."""
 

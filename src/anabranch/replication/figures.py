@@ -12,8 +12,6 @@ from anabranch.replication.links import Links
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 
-__all__ = ["Figures"]
-
 ALIVE_MS = 5000.0
 """How long the links in a status row of another region count."""
 

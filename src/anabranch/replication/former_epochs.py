@@ -16,8 +16,6 @@ from anabranch.keyspace.version_vectors import covers
 if TYPE_CHECKING:
     from anabranch.replication.links import Links
 
-__all__ = ["ANSWER_MS", "FormerEpochs"]
-
 ANSWER_MS: Final = 10_000.0
 """For so long a member without a link is waited for; as long as the longest pause of a dialler."""
 

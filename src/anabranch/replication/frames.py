@@ -17,45 +17,6 @@ from anabranch.errors import UNREADABLE, AnabranchError
 from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, REPLICA_IDS_MAX
 from anabranch.replication.framing import CHECKSUM_BYTES, FrameType, checksum, framed
 
-__all__ = [
-    "FRAME_BYTES_MAX",
-    "HANDSHAKE_BYTES_MAX",
-    "MODULUS",
-    "REPLICA_ID_MAX",
-    "TAG_BYTES",
-    "Behind",
-    "Bye",
-    "Credit",
-    "Differing",
-    "DifferingBucket",
-    "Digests",
-    "Fetch",
-    "Fetched",
-    "FullSyncBegin",
-    "FullSyncEnd",
-    "FullSyncGet",
-    "Hello",
-    "KeyDigest",
-    "Keys",
-    "KeysGet",
-    "MemberRecord",
-    "Members",
-    "Message",
-    "Place",
-    "Proof",
-    "Reason",
-    "Refusal",
-    "Row",
-    "Rows",
-    "Sub",
-    "Vector",
-    "Welcome",
-    "body_of",
-    "decode",
-    "encode",
-    "packed",
-]
-
 MODULUS: Final = 256
 """IDs of a region are congruent to its number by this modulus; a cluster has one."""
 

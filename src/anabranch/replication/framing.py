@@ -23,8 +23,6 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_le
 from xxhash import xxh3_64_digest
 
-__all__ = ["CHECKSUM_BYTES", "FrameType", "batch_head", "checksum", "framed"]
-
 CHECKSUM_BYTES: Final = 8
 
 _HEAD: Final = struct.Struct("<IB")

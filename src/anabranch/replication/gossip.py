@@ -16,8 +16,6 @@ from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.receiving import Receiver
 
-__all__ = ["HEARTBEAT_MS", "Gossip"]
-
 ROW_EVERY_MS: Final = 50.0
 """The least time between two rows."""
 

@@ -48,8 +48,6 @@ from anabranch.replication.sealing import Seal, keys_of
 from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.status_table import ALIVE_MS
 
-__all__ = ["Handshaker"]
-
 NONCE_BYTES: Final = 32
 
 ASK_AGAIN_MS: Final = 1000

@@ -19,18 +19,6 @@ from anabranch.replication.frames import MODULUS, Hello, Reason, Refusal
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.membership import Membership
 
-__all__ = [
-    "SEALED_SINCE",
-    "UNKNOWN_RETRY_MS",
-    "check_facts",
-    "check_names",
-    "check_proof",
-    "check_secrets",
-    "check_version",
-    "proof_of",
-    "spoken",
-]
-
 SEALED_SINCE = 2
 """The first protocol version in which the side that dialled proves first, and frames are sealed."""
 

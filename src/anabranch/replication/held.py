@@ -12,8 +12,6 @@ from typing import Final
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.stream.entry_id import text
 
-__all__ = ["HeldTagWatch"]
-
 AGAIN_MS: Final = 60_000.0
 """The interval between two reports of too many tags."""
 

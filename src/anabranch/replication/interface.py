@@ -20,8 +20,6 @@ from anabranch.scheduling import Steps
 if TYPE_CHECKING:
     from anabranch.keyspace.equality import Digests
 
-__all__ = ["Address", "Chance", "Local", "ReplicationConfig", "Transport"]
-
 Address = tuple[str, int]
 """Host and port."""
 

@@ -31,8 +31,6 @@ from anabranch.replication.transfer import WAIT_MS
 if TYPE_CHECKING:
     from anabranch.scheduling import Steps
 
-__all__ = ["Incoming", "Joiner"]
-
 
 class Incoming(Struct):
     """A full sync that is being staged."""

@@ -14,8 +14,6 @@ from typing import Final
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["SAMPLES_PER_LEVEL", "ReceiveLag", "SendLag"]
-
 SAMPLES_PER_LEVEL: Final = 64
 
 

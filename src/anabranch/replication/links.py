@@ -13,8 +13,6 @@ from anabranch.replication.membership import Membership
 from anabranch.replication.peer import Peer, Session
 from anabranch.replication.status_table import StatusTable
 
-__all__ = ["Links"]
-
 # For every batch: Python calls a function for each look at a member of an enumeration.
 _BATCH: Final = int(FrameType.BATCH)
 

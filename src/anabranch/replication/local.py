@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import LogFile, Storage
     from anabranch.region.region import Region
 
-__all__ = ["Journal", "RegionLocal", "joined_at"]
-
 RECENT_SHARE: Final = 16
 """The part of maxmemory that batches kept for other regions may take; the log has them, too."""
 

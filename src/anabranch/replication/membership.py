@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.replication.interface import Address, Local
 
-__all__ = ["Membership"]
-
 
 class Membership:
     """What one region knows of all regions."""

@@ -19,15 +19,6 @@ from anabranch.replication.sealing import Seal
 from anabranch.replication.transfer import Transfer
 from anabranch.scheduling import Steps
 
-__all__ = [
-    "DELAY_MS_MAX",
-    "Backoff",
-    "ClockSamples",
-    "Peer",
-    "Session",
-    "Stage",
-]
-
 DELAY_MS_MIN: Final = 100.0
 DELAY_MS_MAX: Final = 10_000.0
 HEALTHY_MS: Final = 10_000.0

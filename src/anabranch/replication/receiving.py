@@ -45,8 +45,6 @@ from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.sending import FETCH_BYTES_MAX
 
-__all__ = ["Receiver"]
-
 PATIENCE_MS: Final = 200.0
 """How long a link may bring nothing before other regions are asked for its effects."""
 

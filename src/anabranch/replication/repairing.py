@@ -20,8 +20,6 @@ from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.scheduling import in_one_go
 
-__all__ = ["Repair", "Repairs"]
-
 PATIENCE_MS: Final = 10_000.0
 """The deadline of a repair of a key that is written all the time."""
 

@@ -34,8 +34,6 @@ from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 from anabranch.replication.sessions import Sessions
 
-__all__ = ["Replicator"]
-
 FRAME_TYPES: Final = frozenset(FrameType)
 
 # For every frame: Python calls a function for each look at a member of an enumeration.

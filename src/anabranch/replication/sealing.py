@@ -15,8 +15,6 @@ from typing import Final
 
 from anabranch.replication.frames import TAG_BYTES, Reason, Refusal
 
-__all__ = ["Seal", "keys_of", "stretched"]
-
 _HEAD: Final = struct.Struct("<IB")
 _PLACE: Final = struct.Struct("<QB")
 

@@ -35,8 +35,6 @@ from anabranch.replication.peer import Session
 from anabranch.replication.transfer import WAIT_MS, Transfer
 from anabranch.scheduling import Steps
 
-__all__ = ["FETCH_BYTES_MAX", "Sender"]
-
 FRESH_BYTES: Final = 2 << 20
 """Bytes of new own effects that are kept for all peers; more is read again for each."""
 

@@ -22,8 +22,6 @@ from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 
-__all__ = ["Sessions"]
-
 SILENT_MS: Final = 5000.0
 """A link is given up after a silence of this length."""
 

@@ -14,8 +14,6 @@ from anabranch.keyspace.version_vectors import covers
 from anabranch.replication.frames import Row
 from anabranch.replication.membership import Membership
 
-__all__ = ["ALIVE_MS", "StatusTable"]
-
 ALIVE_MS: Final = 3000
 """Three heartbeats: a region that was heard of since then, by whatever way, is alive."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from anabranch.keyspace.unstable_tombstones import UnstableTombstones
 from anabranch.keyspace.version_vectors import covers_dot
 
-__all__ = ["TombstoneWatch"]
-
 AGAIN_MS: Final = 60_000.0
 """The interval between two reports of too many tombstones."""
 

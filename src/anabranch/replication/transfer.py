@@ -13,8 +13,6 @@ from typing import Final
 
 from anabranch.replication.frames import FullSyncBegin
 
-__all__ = ["WAIT_MS", "Transfer"]
-
 WAIT_MS: Final = 15_000.0
 """How long a transfer waits for the next link."""
 

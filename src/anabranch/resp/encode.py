@@ -11,25 +11,6 @@ from typing import Any
 
 from anabranch.resp.values import Map, NullArray, Push, Raw, SetReply, Status, Verbatim
 
-__all__ = [
-    "EMPTY_ARRAY",
-    "NULL_ARRAY_RESP2",
-    "NULL_BULK_RESP2",
-    "NULL_RESP3",
-    "OK",
-    "ONE",
-    "QUEUED",
-    "ZERO",
-    "array_header",
-    "bulk",
-    "encode",
-    "error",
-    "integer",
-    "map_header",
-    "null",
-    "null_array",
-]
-
 OK = b"+OK\r\n"
 QUEUED = b"+QUEUED\r\n"
 ZERO = b":0\r\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["UnbalancedQuotes", "split_words"]
-
 _BLANKS = b" \t\n\v\f\r"
 _ENDS = b" \t\n\r\0"  # of a word without quotes: fewer than what may stand between words
 _ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}

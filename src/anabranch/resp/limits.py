@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = [
-    "ARGUMENT_BYTES",
-    "AUTHENTICATED",
-    "INLINE_MAX",
-    "REQUEST_BYTES",
-    "UNAUTHENTICATED",
-    "RequestLimits",
-]
-
 INLINE_MAX = 64 * 1024
 """Longest inline request and longest length header, in bytes: a line without end costs no more."""
 

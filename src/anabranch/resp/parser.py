@@ -29,9 +29,6 @@ from anabranch.version import IS_COMPILED
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = ["CarefulParser", "RequestParser", "ordinary_requests"]
-
-
 # What hiredis must not see: counts of five digits and more (it would allocate what a hostile
 # header declares) and elements of other types. A payload may look like that too; then the careful
 # parser does the work and finds nothing wrong. Lengths need no look: a hostile one is never

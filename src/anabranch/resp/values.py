@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["NULL_ARRAY", "Map", "NullArray", "Push", "Raw", "SetReply", "Status", "Verbatim"]
-
 
 class Status(str):
     """A simple string (``+OK``)."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from anabranch.scripting.failures import number_of
 
-__all__ = ["FUNCTIONS"]
-
 _MASK: Final = 0xFFFFFFFF
 _INTEGERS: Final = float(2**52 + 2**51)
 """Added to a number this leaves its nearest integer in the low bits, as in LuaBitOp."""

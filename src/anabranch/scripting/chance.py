@@ -7,8 +7,6 @@ from typing import Final
 
 from anabranch.scripting.failures import ArgumentError, number_of
 
-__all__ = ["Drand48"]
-
 _FACTOR: Final = 0x5DEECE66D
 _MASK: Final = (1 << 48) - 1
 _BOUND: Final = (1 << 31) - 1

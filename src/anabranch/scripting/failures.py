@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from lupa import lua51
 
-__all__ = ["ArgumentError", "Failure", "LibraryError", "number_of", "text_in"]
-
 
 class Failure(Exception):
     """An error that a script gets, with its whole text."""

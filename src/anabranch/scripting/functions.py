@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.scripting.interruption import Interruption
     from anabranch.scripting.world import World
 
-__all__ = ["HostFunctions", "text_of"]
-
 _SMALL_BYTES: Final = 1024
 _INTEGER_MAX: Final = 1 << 62
 """Greater whole numbers reach commands in floating point, as in Redis."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.scheduling import Steps
     from anabranch.scripting.world import World
 
-__all__ = ["OUT_OF_MEMORY", "Interruption"]
-
 _T = TypeVar("_T")
 
 INSTRUCTIONS_MAX: Final = 1000

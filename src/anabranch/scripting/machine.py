@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.libraries import Library
     from anabranch.scheduling import Steps
 
-__all__ = ["LuaMachine"]
-
 _T = TypeVar("_T")
 
 COMPILED_MAX: Final = 500

@@ -10,8 +10,6 @@ from typing import Final, Literal
 
 from anabranch.scripting.failures import ArgumentError, number_of, text_in
 
-__all__ = ["FUNCTIONS", "pack", "unpack"]
-
 _SIZES: Final = {"b": 1, "h": 2, "l": 8, "T": 8, "f": 4, "d": 8}
 _FLOATS: Final = {"f": "f", "d": "d"}
 _INTEGER_BYTES_MAX: Final = 32

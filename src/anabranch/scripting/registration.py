@@ -9,8 +9,6 @@ from lupa import lua51
 from anabranch.commands.scripting.shebang import FLAGS, NAME_RULE, is_name
 from anabranch.scripting.failures import Failure
 
-__all__ = ["read_registration"]
-
 
 def read_registration(args: tuple[object, ...]) -> tuple[bytes, tuple[Any, bytes, list[bytes]]]:
     """What redis.register_function() was called with: name, and function, description, flags."""

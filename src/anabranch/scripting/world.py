@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from lupa import lua51
 
-__all__ = ["ROOM_BYTES", "World"]
-
 ROOM_BYTES: Final = 1 << 20
 """Left for what is copied into the runtime while a script runs."""
 

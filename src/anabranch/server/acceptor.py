@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from anabranch.server.admission import Admission, Kind, Place
 
-__all__ = ["Acceptor"]
-
 ACCEPTS_PER_TURN: Final = 32
 """Connections accepted from a socket in one turn of the event loop."""
 

@@ -16,8 +16,6 @@ from collections import Counter
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["FILES_MIN", "SPARE_FILES", "Admission", "Kind", "Place", "spare_files"]
-
 SPARE_FILES: Final = 192
 """Descriptors reserved for the server, where the system allows enough."""
 

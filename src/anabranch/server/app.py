@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from anabranch.region.region import Region
     from anabranch.server.admission import Place as Seat
 
-__all__ = ["Server", "run_server"]
-
 HZ_MAX: Final = 500
 """The greatest rate of background turns; more would cost time without use."""
 

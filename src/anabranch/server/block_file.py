@@ -18,8 +18,6 @@ from anabranch.server.logs import emit_sparingly
 from anabranch.stream.extents import Extents
 from anabranch.stream.offloading import BlockLostError, Offloaded
 
-__all__ = ["DiskBlockFile"]
-
 _CHECKSUM_BYTES: Final = 8
 
 _CUT_BYTES: Final = 16 << 20

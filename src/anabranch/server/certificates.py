@@ -15,8 +15,6 @@ from anabranch.server.tls import RegionTls, files_of
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
-__all__ = ["Certificates"]
-
 LOOK_EVERY_MS: Final = 1000.0
 
 DAY_S: Final = 86400

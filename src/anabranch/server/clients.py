@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.node.node import Node
 
-__all__ = ["Clients", "Connection", "OutputLimits", "Strangers", "idle", "refusal"]
-
 STRANGERS_PER_LOOK: Final = 1000
 """Clients that are checked at a time: less than a millisecond."""
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["RealClock"]
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RealClock:

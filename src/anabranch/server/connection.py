@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from anabranch.server.clients import Clients
     from anabranch.server.tls import HalfClosingTls
 
-__all__ = ["ClientConnection"]
-
 _LARGE_REPLY_BYTES = 4096
 
 BACKLOG_MAX = 10_000

@@ -17,8 +17,6 @@ from anabranch.oplog.storage import LogFile, PatchFile
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
-__all__ = ["DataDirectory", "Directory", "has_name", "lock_directory"]
-
 _LOCK: Final = "lock"
 _PID_BYTES: Final = 32
 """The greatest length of a process ID with end of line."""

@@ -14,8 +14,6 @@ from anabranch.compiling import mypyc_attr
 if TYPE_CHECKING:
     from anabranch.node.driver import Job, Worker
 
-__all__ = ["LoopDriver"]
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LoopDriver:

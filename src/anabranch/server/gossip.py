@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from anabranch.server.admission import Place
     from anabranch.server.tls import RegionTls
 
-__all__ = ["Fault", "Gossip", "bound"]
-
 _LENGTH: Final = struct.Struct("<I")
 DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20

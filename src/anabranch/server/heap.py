@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Heap"]
-
 _LOOK_EVERY_S: Final = 5.0
 _REST_SHARE: Final = 0.05
 """The server rests while it uses less than this share of a core."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
 
-__all__ = ["ServerHost"]
-
 GARBAGE_BYTES: Final = 1 << 20
 """What scripts must have left behind before it is worth a collection."""
 

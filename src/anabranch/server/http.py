@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.server.admission import Admission, Place
     from anabranch.web.application import Web
 
-__all__ = ["HttpServer"]
-
 AVAILABILITY_PORT: Final = 9443
 """Where the availability API is found unless ``http-port`` is set: where official clients ask."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.server.admission import Admission, Place
 
-__all__ = ["Listeners"]
-
 _FORGIVEN: Final = {
     errno.EADDRNOTAVAIL,
     errno.EAFNOSUPPORT,

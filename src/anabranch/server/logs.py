@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from anabranch.config.settings import Settings
 
-__all__ = ["LOGGER", "announce", "close_logs", "emit", "emit_sparingly", "open_logs", "set_levels"]
-
 LOGGER: Final = logging.getLogger("anabranch")
 
 _LEVELS: Final = {

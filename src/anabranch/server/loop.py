@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["loop_factory"]
-
 
 def loop_factory() -> tuple[Callable[[], asyncio.AbstractEventLoop], str]:
     """The factory of the event loop, and its name for INFO."""

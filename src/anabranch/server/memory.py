@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["calm_collector", "keep_freed_memory"]
-
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
 _M_MMAP_THRESHOLD = -3

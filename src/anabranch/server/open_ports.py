@@ -5,8 +5,6 @@ from __future__ import annotations
 from anabranch.config.settings import Settings
 from anabranch.server.logs import emit
 
-__all__ = ["warn_of_clients", "warn_of_gossip"]
-
 
 def warn_of_clients(settings: Settings) -> None:
     """Clients of other machines need no password."""

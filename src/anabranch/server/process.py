@@ -19,19 +19,6 @@ from anabranch.errors import ConfigError
 from anabranch.server.admission import FILES_MIN, SPARE_FILES, spare_files
 from anabranch.version import IS_COMPILED, __version__
 
-__all__ = [
-    "enter_directory",
-    "is_compiled",
-    "is_supervised",
-    "notify_systemd",
-    "process_facts",
-    "raise_file_limit",
-    "remove_pid_file",
-    "rss_bytes",
-    "volume_facts",
-    "write_pid_file",
-]
-
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from anabranch.server.admission import Admission
     from anabranch.server.tls import RegionTls
 
-__all__ = ["Regions"]
-
 PORT_MAX: Final = 65_535
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from anabranch.server.listener import Listeners
     from anabranch.server.regions import Regions
 
-__all__ = ["abandon", "install_signal_handlers", "orderly_stop"]
-
 
 class Running(Protocol):
     """The parts of a server that are stopped."""

@@ -17,17 +17,6 @@ from anabranch.errors import ConfigError
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
-__all__ = [
-    "HalfClosingTls",
-    "RegionTls",
-    "client_facing",
-    "expires_in",
-    "expiry_of",
-    "files_of",
-    "names_in",
-    "sentence",
-]
-
 _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which Python has no name."""
 

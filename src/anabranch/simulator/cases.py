@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CASES", "RARE_CASES", "meaning"]
-
 CASES: Final = (
     "acknowledgement that travels",
     "acknowledgement held back",

@@ -54,8 +54,6 @@ from anabranch.simulator.record import Dot, Record, Violation
 from anabranch.simulator.workload import Workload, parsed_id
 from anabranch.stream.stream import Stream
 
-__all__ = ["Checks"]
-
 SCAN_EVERY: Final = 12
 """Changes of a region between two complete checks of it."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from anabranch.node.durability import Durability
     from anabranch.region.region import Region
 
-__all__ = ["SimulatedClient", "SlicedClient", "run_at_once"]
-
 
 def run_at_once(region: Region, session: Session, words: list[bytes]) -> None:
     """Run a command to its end without slices: the caller needs the reply now."""

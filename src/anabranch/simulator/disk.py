@@ -14,8 +14,6 @@ import os
 import random
 from dataclasses import dataclass
 
-__all__ = ["Fault", "MemoryPlace", "MemoryStorage"]
-
 
 @dataclass
 class Fault:

@@ -10,8 +10,6 @@ from typing import Any
 from anabranch.node.driver import Job
 from anabranch.simulator.timeline import Timeline
 
-__all__ = ["Later", "SimulatedDriver", "SimulatedWorker"]
-
 
 class Later:
     """Work that is done at its time, or earlier if the process waits for it."""

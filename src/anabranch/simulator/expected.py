@@ -8,8 +8,6 @@ from anabranch.simulator import looking
 from anabranch.simulator.facts import NEVER
 from anabranch.simulator.formulas import Shown
 
-__all__ = ["difference", "due_of"]
-
 
 def due_of(shown: Shown) -> dict[str, Any]:
     """The data by the formulas, in the form of :func:`looking.visible`."""

@@ -7,28 +7,6 @@ from dataclasses import dataclass
 
 from anabranch.effects import kinds
 
-__all__ = [
-    "NEVER",
-    "Acknowledged",
-    "Added",
-    "Cleared",
-    "Configured",
-    "Created",
-    "Deadline",
-    "Destroyed",
-    "Dot",
-    "Fact",
-    "Key",
-    "Raised",
-    "Removed",
-    "Resolved",
-    "Tagged",
-    "Vector",
-    "fact_of",
-    "facts_of_resolution",
-    "facts_of_run",
-]
-
 Dot = tuple[int, int]
 """A replica ID and an effect number."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from anabranch.simulator.process import Process
     from anabranch.simulator.simulation import Simulation
 
-__all__ = ["FAULTS", "drawn", "heal"]
-
 SHARE: Final = 0.6
 """The probability that a requested kind of fault is part of a run."""
 

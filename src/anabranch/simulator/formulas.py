@@ -41,8 +41,6 @@ from anabranch.simulator.facts import (
     facts_of_run,
 )
 
-__all__ = ["History", "Shown"]
-
 ANSWERS_KEPT: Final = 12
 """Cached results of each key: one for each region, and some for regions that lag."""
 

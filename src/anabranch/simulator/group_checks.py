@@ -18,8 +18,6 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
 
-__all__ = ["GroupChecks"]
-
 
 @dataclass
 class _Delivered:

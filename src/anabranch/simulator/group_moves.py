@@ -15,8 +15,6 @@ from anabranch.simulator.process import Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.workload import Workload
 
-__all__ = ["MoveChecks"]
-
 _Row = tuple[bytes, bytes, int]  # ID, consumer, delivery count
 
 

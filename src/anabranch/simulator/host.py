@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
     from anabranch.commands.scripting.machine import Machine
 
-__all__ = ["SimulatedHost"]
-
 
 class SimulatedHost:
     """See :class:`anabranch.commands.execution.host.Host`. A mistake of a command ends the run."""

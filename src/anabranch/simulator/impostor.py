@@ -12,8 +12,6 @@ from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline
 
-__all__ = ["impersonate"]
-
 PLACE: Final = 100
 """The distance of its place in the network from the place of the region with that number."""
 

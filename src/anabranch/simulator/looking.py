@@ -14,18 +14,6 @@ from anabranch.stream.group import Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.stream import Stream
 
-__all__ = [
-    "Entry",
-    "acknowledged",
-    "entries",
-    "everything",
-    "groups",
-    "is_over",
-    "streams",
-    "visible",
-    "visible_stream",
-]
-
 Dot = tuple[int, int]
 
 

@@ -25,8 +25,6 @@ from anabranch.simulator.process import NEW_LEVEL, TICK_MS, Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline, WallClock
 
-__all__ = ["RESTART_MS", "Machine"]
-
 RESTART_MS: Final = 500.0
 
 

@@ -17,8 +17,6 @@ from anabranch.oplog.batch import sent_batch
 from anabranch.replication.framing import FrameType
 from anabranch.simulator.timeline import Timeline
 
-__all__ = ["End", "Line", "Network", "Peer", "Wire"]
-
 HEAD_BYTES = 5
 
 PART_MS = 1000

@@ -37,8 +37,6 @@ from anabranch.simulator.record import Violation
 if TYPE_CHECKING:
     from anabranch.simulator.machine import Machine
 
-__all__ = ["DIGEST_INTERVAL_MS", "HOST", "NEW_LEVEL", "TICK_MS", "Process"]
-
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
 NEW_LEVEL: Final = 2

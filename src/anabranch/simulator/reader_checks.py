@@ -15,8 +15,6 @@ from anabranch.simulator.process import Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.workload import Workload, parsed_entries
 
-__all__ = ["Reader", "ReaderChecks"]
-
 
 @dataclass
 class Reader:

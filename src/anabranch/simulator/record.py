@@ -16,8 +16,6 @@ from anabranch.oplog.batch import Batch, decode_batch, effects_in, is_local, sen
 from anabranch.simulator.formulas import History
 from anabranch.simulator.timeline import Timeline
 
-__all__ = ["Dot", "Record", "Violation"]
-
 Dot = tuple[int, int]
 
 _TRAVELLING = {

@@ -34,8 +34,6 @@ from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
 
-__all__ = ["Outcome", "Simulation", "simulate", "smallest"]
-
 BEGIN_MS: Final = 30_000.0
 HEAL_MS: Final = 60_000.0
 IDLE_MS: Final = 5_000.0

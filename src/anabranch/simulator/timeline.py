@@ -6,8 +6,6 @@ import heapq
 import random
 from collections.abc import Callable
 
-__all__ = ["Timeline", "WallClock"]
-
 BEGIN_MS = 1_700_000_000_000
 
 

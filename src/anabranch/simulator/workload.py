@@ -15,8 +15,6 @@ from anabranch.simulator.process import Process
 from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
 
-__all__ = ["Workload", "id_text", "parsed_entries", "parsed_id"]
-
 MOVING_SHARE: Final = 0.2
 """The share of runs in which streams are copied, dumped and restored continuously."""
 

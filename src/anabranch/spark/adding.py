@@ -33,8 +33,6 @@ from anabranch.spark.client import (
 from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
 from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed
 
-__all__ = ["Adder", "ByColumn", "ByContent", "ByPosition", "Unmarked", "require_window"]
-
 ROWS_PER_PRODUCER: Final = 8_000
 """Rows per producer ID of one batch: a server that remembers 10,000 remembers them all."""
 

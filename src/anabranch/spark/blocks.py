@@ -31,8 +31,6 @@ import pyarrow.compute as pc
 
 from anabranch.spark.exports import Alike, Export, Ints, PayloadError
 
-__all__ = ["Block"]
-
 _FEW: Final = 32
 """So few entries with more than `_STEPS` fields are parsed, because a step costs too much."""
 _STEPS: Final = 16

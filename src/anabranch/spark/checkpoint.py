@@ -10,8 +10,6 @@ from urllib.parse import unquote, urlsplit
 
 from anabranch.spark.offsets import Vector
 
-__all__ = ["VERSION", "ends_of_batch", "facts_of_batch", "newest_batch", "seconds_since_planned"]
-
 VERSION: Final = "v1"
 """Of the files, their first line."""
 

@@ -35,11 +35,6 @@ from redis.retry import Retry
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import ServerOptions
 
-__all__ = [
-    "Client", "ServerRefused", "ServerUnreachable", "connect", "explained", "facts_of", "now_ms",
-    "shown", "stream_key", "text_of",
-]  # fmt: skip
-
 Word = bytes | str | int
 _Receive = Callable[["Client"], list[Any]]
 

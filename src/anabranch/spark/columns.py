@@ -27,8 +27,6 @@ from anabranch.spark.entries import Entries
 from anabranch.spark.layout import RESERVED
 from anabranch.spark.options import ReadOptions
 
-__all__ = ["DEFAULT_SCHEMA", "RESERVED", "ColumnError", "Projection"]
-
 DEFAULT_SCHEMA: Final = (
     "stream string, region string, id string, ts timestamp, seq bigint, position bigint, "
     "fields array<struct<field:binary,value:binary>>"

@@ -27,8 +27,6 @@ from anabranch.spark.rounds import in_rounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Bucket", "Id", "Piece", "Place", "digests", "entries_between", "summary", "tasks_of"]
-
 Id = tuple[int, int]
 """Milliseconds and sequence number."""
 

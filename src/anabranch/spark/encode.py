@@ -21,8 +21,6 @@ import pyarrow.compute as pc
 
 from anabranch.spark.layout import EncodeError, Layout
 
-__all__ = ["Parts", "Rows", "bulk", "encode", "runs_by_lane", "runs_by_stream"]
-
 _CRLF: Final = pa.scalar(b"\r\n", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from anabranch.spark.exports import Ints
 
-__all__ = ["Entries", "Parsed"]
-
 
 class Entries(Protocol):
     """A run of entries of one region, in the order of that region."""

@@ -17,8 +17,6 @@ import zstandard
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Alike", "Export", "Ints", "PayloadError", "parse_export"]
-
 _VERSION: Final = 2
 _NONE, _ZSTD = 0, 1
 _HEADER: Final = struct.Struct("<BBHIQ")

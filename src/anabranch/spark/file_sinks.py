@@ -20,8 +20,6 @@ from anabranch.spark.lake import Draft, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.lake_files import draft_in, sync_names, write_synced
 from anabranch.spark.options import OptionError
 
-__all__ = ["LakeSink", "PartsSink"]
-
 _COLUMNS: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 
 

@@ -11,8 +11,6 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.client import connect, stream_key
 from anabranch.spark.options import ServerOptions
 
-__all__ = ["growth_reported"]
-
 
 @contextmanager
 def growth_reported(

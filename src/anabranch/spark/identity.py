@@ -15,8 +15,6 @@ from pyspark import TaskContext
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import WriteOptions
 
-__all__ = ["CONTENT_ROWS_MAX", "Identity", "Task", "WriteFailed", "needs_identity"]
-
 CONTENT_ROWS_MAX: Final = 960_000
 """Rows of one batch whose contents servers remember."""
 

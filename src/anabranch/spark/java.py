@@ -27,11 +27,6 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 
-__all__ = [
-    "Java", "JavaMissing", "cache_directory", "current_java_home", "find_java", "java_home",
-    "log_settings", "spark_home",
-]  # fmt: skip
-
 OLDEST: Final = 17
 """The oldest Java that Spark 4.2 runs on."""
 

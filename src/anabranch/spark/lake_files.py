@@ -26,11 +26,6 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import AnabranchError
 
-__all__ = [
-    "SCHEMA", "Examined", "LakeError", "LakeFile", "Run", "draft_in", "examine",
-    "has_own_name", "runs_of", "sync_names", "write", "write_synced",
-]  # fmt: skip
-
 _FIELD: Final = pa.struct([pa.field("field", pa.binary()), pa.field("value", pa.binary())])
 SCHEMA: Final = pa.schema(
     [

@@ -13,8 +13,6 @@ from typing import Final, Self
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import WriteOptions
 
-__all__ = ["PACE", "RESERVED", "EncodeError", "Layout"]
-
 RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 """Columns that a read makes; with a column ``fields`` they are no payload."""
 

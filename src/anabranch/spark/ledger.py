@@ -25,8 +25,6 @@ from anabranch.spark.client import Client, ServerUnreachable, explained, shown
 from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
 from anabranch.spark.identity import WriteFailed
 
-__all__ = ["ChangedReplay", "Ledger", "Superseded"]
-
 CHUNK_BYTES: Final = 1 << 20
 """Bytes of one AB.IMPORT, small enough not to delay other clients."""
 

@@ -9,8 +9,6 @@ from typing import Final
 from anabranch.spark.offsets import Cursor, Vector, next_id
 from anabranch.spark.options import ReadOptions
 
-__all__ = ["audible", "log_start"]
-
 _log = logging.getLogger(__name__)
 _PLACES_MAX: Final = 8
 

@@ -21,10 +21,6 @@ from anabranch.spark.offsets import (
 if TYPE_CHECKING:
     from anabranch.spark.survey import Survey
 
-__all__ = [
-    "DataLossError", "Found", "LogTooShort", "ServerBehindError", "assess", "unsubscribed",
-]  # fmt: skip
-
 
 class _Missing(AnabranchError):
     """Says what is missing, and what a user can do about it."""

@@ -27,9 +27,6 @@ from anabranch.spark.options import ReadOptions
 from anabranch.spark.planning import Planner
 from anabranch.spark.ranges import read_partition
 
-__all__ = ["Batch", "CheckpointInUse", "read_all"]
-
-
 _KEPT: Final = 100  # batches, as many as Spark keeps
 
 

@@ -22,11 +22,6 @@ from typing import Any, Final, Self, TypeVar
 
 from anabranch.errors import AnabranchError
 
-__all__ = [
-    "BY_ID", "Begin", "Cursor", "LogBounds", "Logs", "OffsetError", "Range", "Vector", "known_log",
-    "next_id", "parse_id", "place_of", "previous_id",
-]  # fmt: skip
-
 BY_ID: Final = -1
 """Incarnation of a cursor on a server without positions."""
 

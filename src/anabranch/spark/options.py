@@ -17,8 +17,6 @@ from typing import Any, Final, Self
 
 from anabranch.errors import ConfigError
 
-__all__ = ["OptionError", "ReadOptions", "ServerOptions", "WriteOptions", "check_names"]
-
 
 class OptionError(ConfigError):
     """An option that is unknown, malformed or contradicts another; the text says what to do."""

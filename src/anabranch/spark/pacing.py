@@ -19,8 +19,6 @@ from anabranch.spark.client import connect
 from anabranch.spark.layout import PACE
 from anabranch.spark.options import WriteOptions
 
-__all__ = ["Present", "paced", "present_rows"]
-
 _TICK_S: Final = 0.01  # rows that are due within this time are written together
 
 

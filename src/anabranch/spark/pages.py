@@ -21,8 +21,6 @@ from anabranch.spark.client import Client
 from anabranch.spark.entries import Entries, Parsed
 from anabranch.spark.exports import PayloadError
 
-__all__ = ["FIRST_PAGE", "begin_page", "next_page", "received"]
-
 FIRST_PAGE: Final = 100
 """Entries of the first XRANGE; values may be large."""
 

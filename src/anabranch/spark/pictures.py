@@ -13,8 +13,6 @@ import pyarrow.dataset as ds
 
 from anabranch.spark.plotting import Line, Panel, colours_of, draw, span
 
-__all__ = ["Sample", "draw_lag", "draw_windows"]
-
 _LINES_MAX: Final = 21
 _STYLES: Final = ("-", "--", ":", "-.")
 _KEYS_MAX: Final = 7

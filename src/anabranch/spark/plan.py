@@ -15,8 +15,6 @@ from anabranch.spark.options import OptionError, WriteOptions
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["Plan", "Written"]
-
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):

@@ -15,8 +15,6 @@ from anabranch.spark.offsets import Cursor, Logs, Range, Vector
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.survey import Survey
 
-__all__ = ["Planner", "splits"]
-
 _log = logging.getLogger(__name__)
 _TELL_S: Final = 5.0  # between two lines while a server is waited for
 

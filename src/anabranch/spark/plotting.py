@@ -15,11 +15,6 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "SUFFIXES", "Line", "Panel", "PlotError", "check_matplotlib", "check_plot", "colours_of",
-    "draw", "span",
-]  # fmt: skip
-
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 
 # Distinguishable with colour blindness (Okabe and Ito), without the yellow.

@@ -25,8 +25,6 @@ from anabranch.spark.offsets import OffsetError, Vector
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Lag", "LagListener", "QueryWatch", "lags"]
-
 _Result = TypeVar("_Result")
 _LISTENER_S: Final = 10.0
 _log = logging.getLogger(__name__)

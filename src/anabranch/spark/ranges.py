@@ -32,8 +32,6 @@ from anabranch.spark.pages import FIRST_PAGE, begin_page, next_page
 from anabranch.spark.region_names import is_over
 from anabranch.spark.survey import bounds_of
 
-__all__ = ["read_partition"]
-
 _EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
 _LOOK_S: Final = 0.2  # between two looks at a log that may still grow
 _log = logging.getLogger(__name__)

@@ -32,8 +32,6 @@ from anabranch.spark.planning import Planner, splits
 from anabranch.spark.ranges import read_partition
 from anabranch.spark.survey import Survey
 
-__all__ = ["BatchReader", "StreamReader", "batch_reader", "stream_reader"]
-
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """A batch read with these options; raises `OptionError` for those of streaming reads."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 from anabranch.spark.client import Client, facts_of, shown
 from anabranch.spark.identity import Identity, WriteFailed
 
-__all__ = ["require_same_producer"]
-
 _OF_QUERY: Final = re.compile(r"spark/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
 _same: set[tuple[str, bytes, str, str, str | None]] = set()  # what this process has checked
 

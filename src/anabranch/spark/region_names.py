@@ -13,8 +13,6 @@ from typing import Any, Final
 from anabranch.spark.client import Client, ServerRefused, facts_of
 from anabranch.spark.options import OptionError
 
-__all__ = ["RegionNames", "is_over"]
-
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["committed_offsets", "read_by_region", "regions_of"]
-
 _POLL_MS = 200
 
 

@@ -20,8 +20,6 @@ from anabranch.spark.client import Client, connect, facts_of, stream_key
 from anabranch.spark.offsets import LogBounds
 from anabranch.spark.options import OptionError, ServerOptions
 
-__all__ = ["Replica", "ReplicaError", "Replicas"]
-
 _AT_ONCE: Final = 500  # streams asked for in one command
 
 

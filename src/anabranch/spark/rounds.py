@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, InputPartition
     from pyspark.sql.types import StructType
 
-__all__ = ["ROUND", "in_rounds"]
-
 ROUND: Final = 64
 """Items between two reports of progress."""
 

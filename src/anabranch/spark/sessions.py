@@ -21,8 +21,6 @@ from anabranch.spark.java import cache_directory, current_java_home, log_setting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ConnectMissing", "java_options", "session"]
-
 # Of a session, wherever its driver runs.
 _ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
 # Of a driver that is started here.

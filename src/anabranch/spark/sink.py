@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "batch_writer", "stream_writer"]
-
 _log = logging.getLogger(__name__)
 
 

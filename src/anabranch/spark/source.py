@@ -13,8 +13,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["AnabranchSource"]
-
 
 class AnabranchSource(DataSource):
     """``format("anabranch")``: streams as tables, tables as streams."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from anabranch.spark.progress import QueryWatch
 
-__all__ = ["GaveUp", "Supervised", "reason_of", "run_query", "supervise"]
-
 _log = logging.getLogger(__name__)
 _JITTER: Final = 0.2  # queries that failed together should not restart together
 

@@ -30,8 +30,6 @@ from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.pages import FIRST_PAGE, next_page
 from anabranch.spark.region_names import RegionNames, is_over
 
-__all__ = ["Survey", "bounds_of"]
-
 _log = logging.getLogger(__name__)
 _TRIES: Final = 10
 _BEHIND_ALL: Final = (1 << 63) - 1

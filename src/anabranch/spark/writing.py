@@ -23,8 +23,6 @@ from anabranch.spark.pacing import paced, present_rows
 from anabranch.spark.plan import Plan, Written
 from anabranch.spark.recognition import require_same_producer
 
-__all__ = ["write"]
-
 _BATCH_BYTES_MAX: Final = 128 << 20  # Arrow's offsets have 31 bits, and fields add to every row
 _SORTED_ROWS: Final = 10_000
 

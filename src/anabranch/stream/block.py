@@ -42,8 +42,6 @@ from anabranch.stream.compression import BlockCache, expanded, opened
 from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds, index_of
 
-__all__ = ["Block", "full_block"]
-
 _NONE: Final[frozenset[int]] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_IDS: Final[list[int]] = []  # of a block that is not open
 _ID_BYTES: Final = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated

@@ -13,8 +13,6 @@ from typing import Final
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["BlockNumbers"]
-
 _NO_SHIFT: Final = -(1 << 62)  # of a block that stores its numbers; no difference is below 0
 
 

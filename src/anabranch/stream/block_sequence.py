@@ -17,8 +17,6 @@ from anabranch.stream.block import Block, full_block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.packed_ids import PackedIds
 
-__all__ = ["BlockSequence", "Span"]
-
 Span = tuple[Block, int, int]
 """Live entries ``[low, high)`` of one block."""
 

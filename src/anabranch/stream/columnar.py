@@ -28,8 +28,6 @@ from anabranch.stream.scanning import CR, LF, ScanError, behind, number_at
 if TYPE_CHECKING:
     from mypy_extensions import i64, u8  # an int in a register of the processor, once compiled
 
-__all__ = ["Columns", "to_columns"]
-
 _BYTES_END: Final = 1 << 16
 """Fragments and values are smaller, so that sizes and offsets fit into two bytes."""
 

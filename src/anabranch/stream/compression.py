@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from anabranch.stream.block import Block
     from anabranch.stream.offloading import BlockFile, Offloaded
 
-__all__ = ["BlockCache", "compressed", "expanded", "opened"]
-
 _HEAD: Final = Struct("=QQI1sB")
 """First millisecond, first word, how many entries, form, which bytes of the words are written.
 

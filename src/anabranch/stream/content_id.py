@@ -18,8 +18,6 @@ from anabranch.version import IS_COMPILED
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = ["content_id"]
-
 _MASK: Final = (1 << 64) - 1
 _LENGTHS: Final = [length.to_bytes(8, "little") for length in range(256)]
 _halves: Final = Struct(">qq").unpack

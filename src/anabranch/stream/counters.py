@@ -14,8 +14,6 @@ from typing import Final
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.region_log import RegionLog
 
-__all__ = ["MAX_ENTRIES_ADDED", "Counted", "entries_read_after", "estimate", "lag"]
-
 MAX_ENTRIES_ADDED: Final = (1 << 63) - 1
 
 

@@ -18,20 +18,6 @@ from anabranch.version import IS_COMPILED
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = [
-    "MAX_ID",
-    "MAX_SEQ",
-    "MIN_ID",
-    "SEQ_BITS",
-    "InvalidId",
-    "equal_id_rank",
-    "make",
-    "parse",
-    "parse_all",
-    "split",
-    "text",
-]
-
 SEQ_BITS: Final = 64
 MAX_SEQ: Final = (1 << 64) - 1
 MIN_ID: Final = 0

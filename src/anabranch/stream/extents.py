@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Extents"]
-
 UNIT: Final = 256
 """Bytes."""
 

@@ -37,8 +37,6 @@ from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
-__all__ = ["FrozenStream", "StreamBuilder"]
-
 BLOCKS_A_RECORD: Final = 32
 """Some 3,000 entries."""
 

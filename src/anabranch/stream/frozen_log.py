@@ -14,9 +14,6 @@ from typing import Final
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import RegionLog, Span
 
-__all__ = ["FrozenLog"]
-
-
 _first_id = attrgetter("first_id")
 
 _BLOCKS: Final = 200

@@ -17,8 +17,6 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.pending import PendingList
 from anabranch.stream.pending_entry import PendingEntry
 
-__all__ = ["FrozenEntries", "FrozenPending"]
-
 _PIECE: Final = 1000
 """The size of a piece: at most so many entries that stayed, and so many that changed."""
 

@@ -20,8 +20,6 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.pending import Consumer, PendingList, walk
 from anabranch.stream.pending_entry import PendingEntry
 
-__all__ = ["MAX_DELIVERIES", "GroupPending"]
-
 MAX_DELIVERIES = (1 << 63) - 1
 """Delivery counts saturate here; XNACK FATAL sets it."""
 

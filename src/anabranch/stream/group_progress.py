@@ -19,8 +19,6 @@ from anabranch.stream.ranges import Ranges, gaps
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 
-__all__ = ["Creation", "GroupProgress", "Logs", "Place", "Vector"]
-
 Logs = Mapping[int, RegionLog]
 """The logs of a stream, by replica ID."""
 

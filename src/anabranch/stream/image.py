@@ -17,17 +17,6 @@ from msgspec import Struct, field
 
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 
-__all__ = [
-    "ConsumerImage",
-    "GroupImage",
-    "NodeImage",
-    "NodesCheck",
-    "PendingCheck",
-    "PendingImage",
-    "ProducerImage",
-    "StreamImage",
-]
-
 _MAX_ID: Final = (1 << 128) - 1
 _MAX_COUNT: Final = (1 << 63) - 1  # every counter ends up as a signed 64-bit RESP integer
 

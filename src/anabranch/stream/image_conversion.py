@@ -35,8 +35,6 @@ from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream
 from anabranch.stream.weight import entry_weight
 
-__all__ = ["ImageBuilder", "ImageLoader"]
-
 _MERGED_NODE_ENTRIES = 100
 """Redis's default for ``stream-node-max-entries``."""
 

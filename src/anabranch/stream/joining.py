@@ -25,8 +25,6 @@ from anabranch.stream.shared import (
 )
 from anabranch.stream.stream import Stream
 
-__all__ = ["join_dots", "join_streams", "replace_shared"]
-
 _T = TypeVar("_T")
 
 Vector = Mapping[int, int]

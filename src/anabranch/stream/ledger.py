@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["Accepted", "Ledger"]
-
 
 class Accepted(NamedTuple):
     """The newest batch of one producer."""

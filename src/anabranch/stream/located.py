@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from anabranch.scheduling import Steps
     from anabranch.stream.stream import Stream
 
-__all__ = ["LOCATED_AT_ONCE", "LocatedEntries", "Share"]
-
 LOCATED_AT_ONCE: Final = 100
 """IDs that are looked up in one step: opening as many blocks takes one or two milliseconds."""
 

@@ -16,8 +16,6 @@ from anabranch.stream.pending import Consumer
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 
-__all__ = ["LoneGroup"]
-
 
 class LoneGroup(Group):
     """A group of a stream that only this server writes; the stream makes it."""

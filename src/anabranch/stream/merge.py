@@ -13,14 +13,6 @@ from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import Span
 
-__all__ = [
-    "limited",
-    "limited_labelled",
-    "merge_labelled",
-    "merge_spans",
-    "merge_spans_reversed",
-]
-
 
 @mypyc_attr(acyclic=True)
 class _Source:

@@ -19,8 +19,6 @@ from anabranch.stream.merge import merge_labelled
 from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
 
-__all__ = ["newest_position_number", "number_of", "spans_behind"]
-
 
 def number_of(stream: Stream, block: Block, index: int) -> int:
     """The number of an entry of a block; numbers begin at 1."""

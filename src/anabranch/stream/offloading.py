@@ -11,8 +11,6 @@ from typing import Protocol
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["BlockFile", "BlockLostError", "Offloaded", "frame_of"]
-
 
 class BlockLostError(Exception):
     """A block cannot be read back; only the log and the snapshots contain its entries."""

@@ -22,8 +22,6 @@ from anabranch.version import IS_COMPILED
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = ["WORD_BYTES", "WORD_SEQ_BITS", "PackedIds", "between", "index_of"]
-
 WORD_BYTES: Final = 8
 
 WORD_SEQ_BITS: Final = 24

@@ -20,8 +20,6 @@ from anabranch.stream.entry_id import MAX_ID, equal_id_rank
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 
-__all__ = ["Consumer", "PendingList", "View", "first_of", "ranked", "walk"]
-
 _SWEEP_MIN = 64
 _SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
 _PIECE = 256  # IDs looked up together

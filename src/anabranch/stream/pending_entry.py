@@ -9,8 +9,6 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from anabranch.stream.pending import Consumer
 
-__all__ = ["PendingEntry"]
-
 
 class PendingEntry(Struct, eq=False, gc=False):
     """One delivered and not yet acknowledged entry.

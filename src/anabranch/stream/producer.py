@@ -10,14 +10,6 @@ from __future__ import annotations
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = [
-    "DURATION_DEFAULT_S",
-    "DURATION_MAX_S",
-    "MAXSIZE_DEFAULT",
-    "MAXSIZE_MAX",
-    "Producers",
-]
-
 DURATION_DEFAULT_S = 100
 DURATION_MAX_S = 86_400
 MAXSIZE_DEFAULT = 100

@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from anabranch.compiling import mypyc_attr
 
-__all__ = ["Ranges", "gaps"]
-
 
 @mypyc_attr(acyclic=True)
 class Ranges:

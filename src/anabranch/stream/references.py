@@ -13,8 +13,6 @@ from anabranch.compiling import mypyc_attr
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.stream import Stream
 
-__all__ = ["ACKED", "DELREF", "KEEPREF", "Policy", "References"]
-
 
 class Policy(Enum):
     """What happens to references of groups when an entry is removed."""

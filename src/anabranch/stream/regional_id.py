@@ -14,8 +14,6 @@ from typing import Final
 
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 
-__all__ = ["MODULUS", "automatic_id", "next_sequence", "sequence_in", "steps_below"]
-
 MODULUS: Final = 256
 """Fixed for a cluster: region numbers are below it."""
 

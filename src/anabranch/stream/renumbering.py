@@ -17,8 +17,6 @@ from anabranch.stream.frozen_log import FrozenLog
 from anabranch.stream.merge import merge_labelled
 from anabranch.stream.stream import Stream
 
-__all__ = ["Renumbering", "check_ids", "counted", "renamed"]
-
 _NONE_LEFT = "ERR Entries with equal IDs cannot get different IDs: no greater ID is left"
 
 _STEP = 100

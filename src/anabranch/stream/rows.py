@@ -30,8 +30,6 @@ from anabranch.version import IS_COMPILED
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = ["RowError", "Rows", "check_fragments", "rows_in"]
-
 _LINE_END: Final = b"\r\n"
 _HEAD: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
 _SIZE: Final = re.compile(rb"\$(0|[1-9][0-9]{0,9})\r\n")

@@ -13,8 +13,6 @@ from librt.strings import read_i64_le
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = ["CR", "LF", "ScanError", "behind", "number_at", "pairs_at"]
-
 CR: Final = 13
 LF: Final = 10
 _DOLLAR: Final = 36

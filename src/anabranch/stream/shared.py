@@ -16,24 +16,6 @@ from anabranch.stream.entry_id import make, split
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.producer import Producers
 
-__all__ = [
-    "ALL_GROUPS",
-    "NOTHING_SHARED",
-    "NO_GROUP",
-    "Dot",
-    "Limits",
-    "Removals",
-    "Shared",
-    "Tag",
-    "Tombstone",
-    "age_rank",
-    "drop_covered",
-    "newest_removals",
-    "removals_of",
-    "winner",
-    "with_row",
-]
-
 Tombstone = bytes | bool
 """The groups that a removal beats although they were created concurrently."""
 

@@ -31,8 +31,6 @@ from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, drop_covered, winner
 
-__all__ = ["Stream"]
-
 
 def _newest_ms(dots: dict[Dot, Tag]) -> int:
     return max([tag.at_ms for tag in dots.values()])

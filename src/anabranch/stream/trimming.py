@@ -15,8 +15,6 @@ from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.references import ACKED, KEEPREF, Policy, References
 from anabranch.stream.stream import Stream
 
-__all__ = ["TrimPlan", "TrimRule", "limit_default", "plan_trim"]
-
 
 @mypyc_attr(acyclic=True)
 class TrimRule:

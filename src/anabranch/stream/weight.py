@@ -6,8 +6,6 @@ from itertools import repeat
 from operator import add, rshift
 from typing import Final
 
-__all__ = ["entry_weight", "entry_weights", "fragments_bytes"]
-
 _ID_BYTES: Final = 40  # of a fragment: the ID and the framing
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from anabranch.server.clock import RealClock
 
-__all__ = ["Clock"]
-
 
 class Clock(RealClock):
     """A clock that follows the system's clock until a test moves or stops it.

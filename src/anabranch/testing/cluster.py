@@ -16,8 +16,6 @@ from anabranch.testing.server import Server
 from anabranch.testing.startable import Startable
 from anabranch.testing.worker import Worker
 
-__all__ = ["Cluster", "NotConvergedError"]
-
 _POLL_S: Final = 0.002
 _SHOWN_MAX: Final = 20
 

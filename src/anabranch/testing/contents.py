@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["contents", "differences"]
-
 Ask = Callable[..., Any]
 
 

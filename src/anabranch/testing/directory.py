@@ -8,8 +8,6 @@ import tempfile
 import weakref
 from pathlib import Path
 
-__all__ = ["OwnDirectory"]
-
 
 class OwnDirectory:
     """A new directory; `remove` deletes it, or else the end of this object or of the process.

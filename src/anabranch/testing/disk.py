@@ -10,8 +10,6 @@ from pathlib import Path
 from anabranch.oplog.storage import LogFile
 from anabranch.server.disk import Directory
 
-__all__ = ["Disk"]
-
 
 class Disk:
     """What a test can do to the disk of a server that keeps its data."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from anabranch.testing.cluster import Cluster
     from anabranch.testing.server import Server
 
-__all__ = ["anabranch_client", "anabranch_proc"]
-
 _COMMANDS_SHOWN: Final = 30
 _LINES_SHOWN: Final = 60
 _CHARACTERS_SHOWN: Final = 200

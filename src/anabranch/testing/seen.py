@@ -11,8 +11,6 @@ from anabranch.commands.execution.session import Session
 if TYPE_CHECKING:
     from anabranch.server.app import Server as LiveServer
 
-__all__ = ["Seen", "our_session"]
-
 OURSELVES: Final = "anabranch.testing"
 """The address of who asks without a connection."""
 

@@ -32,8 +32,6 @@ from anabranch.testing.seen import Seen, our_session
 from anabranch.testing.startable import Startable
 from anabranch.testing.worker import Worker
 
-__all__ = ["RUNNING", "CommandFailedError", "Server"]
-
 HOST: Final = "127.0.0.1"
 
 Word = bytes | str | int | float

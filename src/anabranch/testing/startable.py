@@ -6,8 +6,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Self
 
-__all__ = ["Startable"]
-
 
 class Startable(ABC):
     """Started in a ``with`` or ``async with`` statement, closed at its end."""

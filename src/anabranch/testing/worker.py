@@ -14,8 +14,6 @@ from typing import Any, Final, TypeVar
 
 from anabranch.server.loop import loop_factory
 
-__all__ = ["Worker"]
-
 _Result = TypeVar("_Result")
 _PATIENCE_S: Final = 60.0
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
 
-__all__ = ["Problem", "as_json", "http_problem", "problem"]
-
 
 class Problem(Exception):
     """An answer with an error status: ``code`` is for programs, the text for people."""

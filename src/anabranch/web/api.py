@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from anabranch.web.rows import Row
     from anabranch.web.survey import Survey
 
-__all__ = ["Api"]
-
 BODY_BYTES_MAX: Final = 1024 * 1024
 ANSWER_S: Final = 10.0
 """Seconds after which a blocking command is cancelled."""

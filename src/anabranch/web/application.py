@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from anabranch.node.node import Node
 
-__all__ = ["Web"]
-
 
 class Web:
     """The HTTP side of one server."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from anabranch.metrics.peers import PeerFigures
     from anabranch.region.region import Region
 
-__all__ = ["Availability", "why_not_available"]
-
 TOLERANCE_MS: Final = 100
 TOLERANCE_MAX_MS: Final = 10**12
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.node.node import Node
 
-__all__ = ["REPLY_BYTES_MAX", "Conversation", "Refused", "TooLarge"]
-
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 """A larger reply is dropped, and the caller gets an error instead."""
 

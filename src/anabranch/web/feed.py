@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from anabranch.web.health import Health
     from anabranch.web.identity import Viewer
 
-__all__ = ["Feed"]
-
 BEAT_S: Final = 0.25
 BEATS_PER_STATUS: Final = 4
 STREAMS_SHOWN: Final = 12

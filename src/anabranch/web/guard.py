@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from anabranch.config.settings import Settings
 
-__all__ = ["ACT_HEADER", "Guard", "OnlyHealth"]
-
 ACT_HEADER: Final = "x-anabranch-act"
 """A header of every request of the page, without which nothing is changed.
 

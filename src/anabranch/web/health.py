@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from anabranch.node.node import Node
 
-__all__ = ["Health"]
-
 SILENT_S: Final = 5.0
 """Seconds. If background work has not run for longer, the process does not work."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.node.node import Node
 
-__all__ = ["Viewer", "client_address", "identify"]
-
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="anabranch", charset="UTF-8"'}
 _DEFAULT_USER = b"default"
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["METRICS", "Metric"]
-
 
 class Metric(NamedTuple):
     """One family of series; ``name`` is without the prefix."""

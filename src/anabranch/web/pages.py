@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = ["page_routes"]
-
 _FILES: Final = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from anabranch.scheduling import Steps
 
-__all__ = ["plain", "shown_bytes", "shown_name", "words_of"]
-
 NAME_BYTES_MAX: Final = 1024
 """A longer name is cut where many names are shown."""
 

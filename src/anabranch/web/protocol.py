@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from anabranch.scheduling import Scheduler
 
-__all__ = ["Connections", "HttpConnection"]
-
 HEAD_BYTES_MAX = 16 * 1024
 
 HEAD_LINES_MAX = 256

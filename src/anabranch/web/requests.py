@@ -11,8 +11,6 @@ from anabranch.web.answers import Problem
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["bad", "number_of", "place_of"]
-
 DIGITS_MAX: Final = 18
 """Longer numbers are not read: very long ones raise an error of the interpreter."""
 

@@ -10,8 +10,6 @@ import msgspec
 from anabranch.scheduling import Steps
 from anabranch.web.plain import shown_name
 
-__all__ = ["Row", "Rows"]
-
 SHARDS: Final = 256
 """With a million streams a shard has 4,000: to copy it takes a fraction of a millisecond."""
 

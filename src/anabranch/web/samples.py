@@ -16,8 +16,6 @@ from prometheus_client.exposition import generate_latest
 from anabranch.scheduling import Steps
 from anabranch.web.metric_rows import METRICS, Metric
 
-__all__ = ["PREFIX", "Samples"]
-
 PREFIX: Final = "anabranch_"
 
 SAMPLES_PER_STEP: Final = 50

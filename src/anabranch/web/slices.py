@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from anabranch.scheduling import SLICE_NS, Steps
 
-__all__ = ["Spent", "in_slices"]
-
 _T = TypeVar("_T")
 
 

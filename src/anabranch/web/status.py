@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from anabranch.node.exchange import Exchange
     from anabranch.node.node import Node
 
-__all__ = ["applied", "status"]
-
 
 def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
     """All figures except those of streams; takes a fraction of a millisecond."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from anabranch.stream.group import Group
     from anabranch.stream.producer import Producers
 
-__all__ = ["Add", "collect", "largest", "oldest_pending_ms", "pages", "real_window_ms", "shown"]
-
 GROUPS_MAX: Final = 100
 """Groups of one stream with series of their own."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Streamed"]
-
 
 class Streamed(Response):
     """Pieces until there are no more, or until the reader is gone.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from anabranch.stream.group import Group
     from anabranch.stream.stream import Stream
 
-__all__ = ["AGES_S", "Survey", "keep"]
-
 EVERY_S: Final = 2.0
 SHARE: Final = 200
 """A survey that took one second is followed by a pause of so many."""

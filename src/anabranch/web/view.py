@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.region.region import Region
 
-__all__ = ["may_run", "may_see", "require"]
-
 
 def may_see(region: Region, user: User) -> Callable[[bytes], bool]:
     """Whether a user may see a stream's figures: whether ``XINFO STREAM key`` is allowed."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from anabranch.stream.group import Group
     from anabranch.web.identity import Viewer
 
-__all__ = ["Watch"]
-
 FIRST: Final = 150
 """Entries that are shown at first."""
 

@@ -13,8 +13,6 @@ from anabranch.cli.demo.world import STREAM, World
 if TYPE_CHECKING:
     from anabranch.cli.demo.traffic import Traffic
 
-__all__ = ["FailOver", "LateEntry"]
-
 PRODUCER: Final = "shop-roaming"
 MESSAGES: Final = 3
 

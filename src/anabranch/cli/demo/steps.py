@@ -12,8 +12,6 @@ from anabranch.cli.demo.story import Claim, Step
 from anabranch.cli.demo.traffic import Traffic
 from anabranch.cli.demo.world import STREAM, World, names
 
-__all__ = ["Begin", "Cut", "Diverge", "WriteEverywhere"]
-
 ENTRIES_MIN: Final = 10
 """A step waits until there are so many entries to show."""
 

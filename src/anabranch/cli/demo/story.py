@@ -19,8 +19,6 @@ from rich.table import Table
 
 from anabranch.cli.cluster_files import ClusterFailed
 
-__all__ = ["Claim", "Late", "Skipped", "Step", "Story"]
-
 _MARKS: Final = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("skipped", "yellow")}
 
 

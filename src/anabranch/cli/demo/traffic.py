@@ -21,8 +21,6 @@ from anabranch.cli.demo.world import STREAM, World, connect
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Consumer", "Order", "Producer", "Traffic", "order_of", "some"]
-
 ANSWER_S: Final = 2.0
 BLOCK_MS: Final = 200
 BATCH: Final = 100

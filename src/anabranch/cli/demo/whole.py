@@ -17,8 +17,6 @@ from anabranch.cli.demo.world import STREAM, World
 if TYPE_CHECKING:
     from anabranch.cli.demo.apart import FailOver, LateEntry
 
-__all__ = ["Archive", "Heal", "KillAndReturn", "NothingLost"]
-
 ARCHIVE_S: Final = 240.0
 ORDERS_MIN: Final = 5
 

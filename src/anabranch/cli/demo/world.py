@@ -32,8 +32,6 @@ from anabranch.cli.cluster_servers import (
 from anabranch.cli.demo.story import Late
 from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 
-__all__ = ["NAMES", "STREAM", "World", "connect", "names"]
-
 NAMES: Final = ("eu", "us", "ap", "sa", "af")
 STREAM: Final = "orders"
 """The stream that every region writes."""

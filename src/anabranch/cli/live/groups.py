@@ -20,8 +20,6 @@ from anabranch.cli.live.shared import (
     streams_of,
 )
 
-__all__ = ["command", "groups_of"]
-
 
 @click.command(
     help="""Show the consumer groups of streams: lag, pending entries, and the age of the oldest.

@@ -18,8 +18,6 @@ from anabranch.cli.live.shared import BYTES, json_option, on_server, print_json,
 from anabranch.cli.numbers import FiniteRange
 from anabranch.cli.transfer.client import connect
 
-__all__ = ["command"]
-
 LINE_S: Final = 1.0
 GROUP: Final = "load"
 BLOCK_MS: Final = 500

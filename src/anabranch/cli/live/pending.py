@@ -18,8 +18,6 @@ from anabranch.cli.live.shared import (
 )
 from anabranch.cli.numbers import FiniteRange
 
-__all__ = ["command"]
-
 
 @click.command(
     help="""Show the pending entries of a group: consumer, idle time, number of deliveries.

@@ -19,11 +19,6 @@ from anabranch.cli.address import Address, server_options
 from anabranch.cli.remedies import message
 from anabranch.cli.transfer.client import connect
 
-__all__ = [
-    "BYTES", "Regions", "age", "fields_of", "fitting", "json_option", "on_server", "print_json",
-    "print_table", "running", "shown", "streams_of",
-]  # fmt: skip
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 COLOURS: Final = ("bright_blue", "dark_orange", "green", "magenta", "yellow", "cyan")

@@ -33,8 +33,6 @@ from anabranch.keyspace.replica import ALONE, region_of
 from anabranch.keyspace.vector_token import read_token
 from anabranch.stream.entry_id import parse
 
-__all__ = ["command"]
-
 BLOCK_MS: Final = 1000
 PAGE: Final = 500
 AGAIN_S: Final = 1.0

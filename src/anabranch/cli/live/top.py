@@ -33,8 +33,6 @@ from anabranch.cli.live.shared import (
 )
 from anabranch.cli.numbers import FiniteRange
 
-__all__ = ["command"]
-
 PIPELINE: Final = 200
 
 

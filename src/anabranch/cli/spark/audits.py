@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from anabranch.spark.jobs.audit import Audited
     from anabranch.spark.jobs.idmp_audit import Double, IdmpAudited, ProducerMemory
 
-__all__ = ["audit", "idmp_audit"]
-
 
 @click.command(
     cls=Job,

@@ -7,8 +7,6 @@ from dataclasses import asdict
 
 import click
 
-__all__ = ["doctor"]
-
 
 @click.command(help="Find out whether Spark works here; exit 0 or 1.")
 @click.option("-u", "url", envvar="ANABRANCH_URL", help="Ask this server what it can do.")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from anabranch.spark.jobs.ingest import Ingested
     from anabranch.spark.options import ServerOptions
 
-__all__ = ["ingest"]
-
 
 @click.command(
     cls=Job,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.spark.jobs.lag import GroupLag, Lagged
     from anabranch.spark.pictures import Sample
 
-__all__ = ["lag"]
-
 
 @click.command(
     cls=Job,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from anabranch.spark.lake import Gap
     from anabranch.spark.options import ServerOptions
 
-__all__ = ["archive", "compact", "migrate_lake", "replay", "verify"]
-
 _lake = click.argument("lake", type=click.Path(path_type=Path))
 
 

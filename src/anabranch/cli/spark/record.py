@@ -14,8 +14,6 @@ import click
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Check", "Job", "Picture", "Record", "Step", "Words", "checks_of"]
-
 _STEPS_MAX: Final = 1_000
 
 

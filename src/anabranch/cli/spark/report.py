@@ -19,8 +19,6 @@ from anabranch.version import __version__
 if TYPE_CHECKING:
     from anabranch.cli.spark.record import Check, Record
 
-__all__ = ["page_of"]
-
 _PAGE: Final = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>

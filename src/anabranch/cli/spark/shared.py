@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     from anabranch.spark.options import ServerOptions
 
-__all__ = [
-    "as_time", "check_regions", "checked", "common", "counted", "names_option", "once_option",
-    "plot_option", "region_options", "run", "run_alone", "run_on_lake", "session_options",
-]  # fmt: skip
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
 _PROBLEM_CHARS_MAX = 2000

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from anabranch.spark.jobs.windows import Step, Windowed
     from anabranch.spark.options import ServerOptions
 
-__all__ = ["windows"]
-
 _GROUPING = ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
 
 

@@ -36,8 +36,6 @@ from anabranch.rdb.payload import (
 from anabranch.rdb.values import Value
 from anabranch.stream.image import StreamImage
 
-__all__ = ["carry", "conclude", "select", "transfer_options"]
-
 _FRAME_BYTES = 10
 
 

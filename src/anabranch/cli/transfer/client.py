@@ -16,8 +16,6 @@ from anabranch.cli.remedies import message
 from anabranch.cli.transfer.record import TransferFailed
 from anabranch.rdb.payload import RDB_VERSION
 
-__all__ = ["connect", "payload_bytes_max", "rdb_version_of", "require_databases"]
-
 _BULK_BYTES_DEFAULT = 512 << 20
 
 _RDB_VERSIONS = (((8, 8), 14), ((8, 6), 13), ((7, 4), 12), ((7, 2), 11), ((7, 0), 10))

@@ -13,8 +13,6 @@ from anabranch.cli.transfer.record import Record, TransferFailed
 from anabranch.rdb.errors import RdbFileError
 from anabranch.rdb.file import RdbFile
 
-__all__ = ["FileSource", "file_source", "verified"]
-
 _CHUNK_BYTES = 1 << 20
 _NO_LIMIT = 1 << 62
 

@@ -13,8 +13,6 @@ from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.writer import RdbWriter
 from anabranch.version import __version__
 
-__all__ = ["FileTarget"]
-
 _NO_LIMIT = 1 << 62
 
 

@@ -13,8 +13,6 @@ from anabranch.cli.transfer.record import Item, TransferFailed
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import frame
 
-__all__ = ["LiveTarget"]
-
 _BATCH_KEYS: Final = 500
 _BATCH_BYTES: Final = 8 << 20
 _EXISTS: Final = "the key exists; --replace overwrites it"

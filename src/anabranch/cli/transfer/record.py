@@ -8,8 +8,6 @@ from typing import Protocol
 
 from anabranch.pattern import Matcher
 
-__all__ = ["Counts", "Item", "Record", "Selection", "Source", "Target", "TransferFailed"]
-
 
 class TransferFailed(Exception):
     """The transfer cannot continue; the text is for people, on one line."""

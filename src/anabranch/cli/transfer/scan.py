@@ -21,8 +21,6 @@ from anabranch.rdb.errors import PayloadChecksumError
 from anabranch.rdb.kinds import SUPPORTED
 from anabranch.rdb.payload import unframe
 
-__all__ = ["ScanSource"]
-
 _SCAN_COUNT = 500
 _BATCH_KEYS = 200
 _BATCH_BYTES = 16 << 20

@@ -7,8 +7,6 @@ from typing import Any
 
 from anabranch.cli.transfer.record import Counts, Item
 
-__all__ = ["Summary", "safe", "shown"]
-
 _EXAMPLES_MAX = 3
 _LISTED_MAX = 20
 _SHOWN_MAX = 60

@@ -21,8 +21,6 @@ from anabranch.cli.remedies import message
 from anabranch.cli.transfer.file_source import FileSource, verified
 from anabranch.cli.transfer.record import TransferFailed
 
-__all__ = ["sync_source"]
-
 _CHUNK_BYTES = 1 << 18
 _MARK = "$EOF:"
 _MARK_BYTES = 40

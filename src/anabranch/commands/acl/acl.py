@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from anabranch.commands.acl.users import User
     from anabranch.commands.execution.context import Context
 
-__all__ = [
-    "cat",
-    "deluser",
-    "dryrun",
-    "genpass",
-    "getuser",
-    "list_",
-    "load",
-    "log",
-    "save",
-    "setuser",
-    "users",
-    "whoami",
-]
-
 _NO_FILE = (
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
     "via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "

@@ -11,8 +11,6 @@ from sys import getsizeof
 from anabranch.metrics.slowlog import shortened
 from anabranch.resp.values import Map
 
-__all__ = ["AclLog"]
-
 _GROUPING_MS = 60_000
 _GROUPING_DEPTH = 10  # how many of the newest entries are compared
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.metrics.stats import Stats
 
-__all__ = ["DEFAULT_USER", "UNCHANGED", "AclRegistry", "Asked", "User"]
-
 DEFAULT_USER = b"default"
 
 _EVERYTHING = (b"on", b"nopass", b"allkeys", b"allchannels", b"allcommands")

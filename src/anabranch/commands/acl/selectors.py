@@ -24,8 +24,6 @@ from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob, matcher_
 if TYPE_CHECKING:
     from anabranch.commands.request.spec import Command
 
-__all__ = ["CATEGORIES", "CommandIndex", "Denial", "Draft", "RuleError", "Selector", "index_of"]
-
 # fmt: off
 CATEGORIES = (
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "array", "bitmap",

@@ -18,8 +18,6 @@ from anabranch.commands.request.key_extraction import key_places
 from anabranch.commands.request.spec import Command
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, NAME_BYTES
 
-__all__ = ["UnmatchedParenthesis", "User", "denial_text", "merged_rules"]
-
 _HASH_SIZE = 64
 _BAD_HASH = (
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "

@@ -20,25 +20,6 @@ from anabranch.resp.values import Map, SetReply, Verbatim
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = [
-    "caching",
-    "client_id",
-    "getname",
-    "getredir",
-    "info",
-    "list_",
-    "no_evict",
-    "no_touch",
-    "pause",
-    "reply",
-    "setinfo",
-    "setname",
-    "tracking",
-    "trackinginfo",
-    "unblock",
-    "unpause",
-]
-
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_TRACKING = "ERR Client tracking is not supported by this server"
 _NOT_TRACKED = (

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.commands.execution.session import Session
 
-__all__ = ["kill"]
-
 _Filter = Callable[[list["Session"]], list["Session"]]
 """Leaves those that pass."""
 

@@ -15,8 +15,6 @@ from anabranch.errors import CommandError
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
 
-__all__ = ["client_type", "client_type_argument", "describe", "describe_briefly"]
-
 _LOGGED_MAX: Final = 128
 
 _TYPES = {

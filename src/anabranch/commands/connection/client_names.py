@@ -6,8 +6,6 @@ from typing import Final
 
 from anabranch.errors import CommandError
 
-__all__ = ["checked_name"]
-
 _PRINTABLE: Final = bytes(range(0x21, 0x7F))
 
 

@@ -22,8 +22,6 @@ from anabranch.version import REDIS_VERSION
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["auth", "echo", "hello", "no_cluster", "ping", "quit_", "reset", "select"]
-
 _WRONGPASS = "WRONGPASS invalid username-password pair or user is disabled."
 _WITHOUT_NEED = (
     "ERR AUTH <password> called without any password configured for the default user. "

@@ -9,8 +9,6 @@ from anabranch.metrics.stats import CommandStats
 if TYPE_CHECKING:
     from anabranch.commands.request.spec import Command, CommandFunction
 
-__all__ = ["Entry"]
-
 
 class Entry(CommandStats):
     """A command of this server: its row, its function, its statistics."""

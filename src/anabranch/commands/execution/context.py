@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.replica import Replica
     from anabranch.metrics.stats import Stats
 
-__all__ = ["Context"]
-
 _I = TypeVar("_I", bound="Inquiry")
 
 _VALUES_AT_ONCE = 1000

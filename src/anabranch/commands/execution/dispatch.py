@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
 
-__all__ = ["Dispatcher", "RequestRefused", "RunningScript"]
-
 _SUBSCRIBER_COMMANDS = frozenset(
     "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()
 )

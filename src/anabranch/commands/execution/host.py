@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.replica import Dot
     from anabranch.metrics.peers import PeerFigures
 
-__all__ = ["Clock", "Host", "LinkFault", "Regions"]
-
 
 class Clock(Protocol):
     """The only source of time."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.replica import Replica
     from anabranch.stream.stream import Stream
 
-__all__ = ["IdRules", "RegionalIdRules"]
-
 _NOT_ABOVE = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 _EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
 _FULL_ID = "ERR Full IDs are not accepted while xadd-id-uniqueness-mode is strict; use * or <ms>"

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.context import Context
 
-__all__ = ["Inside"]
-
 
 class Inside:
     """Runs the requests within one request of a client."""

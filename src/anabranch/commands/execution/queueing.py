@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["end_transaction", "forget_watches", "queue", "watch_keys"]
-
 _PLACE_BYTES: Final = NAME_BYTES + PAIR_BYTES + SET_SLOT_BYTES + OBJECT_BYTES
 """What a watched key takes for each client beside its name."""
 

@@ -13,8 +13,6 @@ from anabranch.config.settings import ROWS
 if TYPE_CHECKING:
     from anabranch.commands.request.spec import Command
 
-__all__ = ["HIDDEN", "hidden", "redacted"]
-
 HIDDEN: Final = b"(redacted)"
 
 _SECRET_SETTINGS: Final = frozenset(

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.metrics.slowlog import SlowLog
     from anabranch.scheduling import Steps
 
-__all__ = ["Blocked", "Runner", "Services"]
-
 
 class Blocked(Protocol):
     """The commands that wait."""

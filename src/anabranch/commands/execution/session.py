@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiter import Waiter
 
-__all__ = ["Session", "Sliced"]
-
 
 class Sliced(Protocol):
     """A request that takes several slices of time and is running."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.inquiry import Inquiry
     from anabranch.keyspace.waiter import Waiter
 
-__all__ = ["Waits"]
-
 
 class Waits:
     """The waiters, by their condition; a waiter is removed when its wait ends."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from anabranch.effects.write_set import WriteSet
     from anabranch.keyspace.database import Database
 
-__all__ = ["Withheld"]
-
 _OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})
 """Commands that show all keys, in addition to reading commands that name no key."""
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.keyspace.values import Value
 
-__all__ = ["export", "import_", "ledger", "offsets"]
-
 EXPORT_BYTES_DEFAULT: Final = 1 << 20
 """The most bytes that one AB.EXPORT copies at once: about a millisecond."""
 

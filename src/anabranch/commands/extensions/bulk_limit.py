@@ -16,8 +16,6 @@ from anabranch.errors import CommandError
 from anabranch.sharing import share
 from anabranch.stream.region_log import RegionLog
 
-__all__ = ["Limit", "Reach"]
-
 _NO_VECTOR: Final = (
     'ERR Invalid vector: it is JSON, [{"region": position, ...}, ...] with an object for each key'
 )

@@ -19,8 +19,6 @@ from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.rows import RowError, Rows, rows_in
 from anabranch.stream.weight import entry_weights
 
-__all__ = ["added", "content_of", "rows_of"]
-
 _COUNT: Final = struct.Struct("<I")
 _SWAP: Final = sys.byteorder != "little"
 _INVALID: Final = "ERR invalid payload"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.commands.execution.host import Regions
 
-__all__ = ["cluster", "member", "once_other", "other"]
-
 _ALONE = (
     "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
     "from its start on"

@@ -16,8 +16,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["producers"]
-
 _ALONE: Dot = (0, 0)
 
 

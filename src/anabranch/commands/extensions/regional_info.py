@@ -25,8 +25,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["digest", "equal_ids", "info", "lag"]
-
 
 def _replica_id(replica_id: int) -> list[int]:
     """A replica ID as region and epoch; with one region both are 0."""

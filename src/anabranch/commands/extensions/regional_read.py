@@ -33,8 +33,6 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["count_", "read", "token", "waitfor"]
-
 _NO_CURSOR = "ERR Invalid cursor: it is 0, $, or what an earlier reply gave"
 _NO_TOKEN = "ERR Invalid token: it is what AB.TOKEN or AB.READ gave"  # noqa: S105
 _ALIEN = "ERR This cursor or token is from a server {} regions, and means nothing here"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.host import LinkFault
     from anabranch.metrics.peers import PeerFigures
 
-__all__ = ["link", "peers", "region_features", "region_list", "region_remove"]
-
 _NOT_ITSELF = "ERR A region cannot remove itself: ask another one"
 
 

@@ -16,8 +16,6 @@ from anabranch.resp.values import Map
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["repair", "verify"]
-
 _SHOWN_MAX = 100
 """The most differing keys that are listed when all keys were compared."""
 

@@ -14,8 +14,6 @@ from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK, bulk, integer, null
 from anabranch.scheduling import Steps
 
-__all__ = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb"]
-
 _REAPED_MAX = 1000
 """Keys past their deadline that DBSIZE removes before it counts; more wait for the background."""
 

@@ -22,8 +22,6 @@ from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image_conversion import ImageBuilder
 from anabranch.stream.stream import Stream
 
-__all__ = ["dump", "payload_of", "restore"]
-
 _BUSY = "BUSYKEY Target key name already exists."
 _BAD_CHECKSUM = "ERR DUMP payload version or checksum are wrong"
 _BAD_FORMAT = "ERR Bad data format"

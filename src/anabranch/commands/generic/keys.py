@@ -17,24 +17,6 @@ from anabranch.keyspace.values import PLAIN, RAW, ListValue, SetValue, StringVal
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
 from anabranch.scheduling import Steps
 
-__all__ = [
-    "copy",
-    "database_index",
-    "delete",
-    "encoding_of",
-    "exists",
-    "move",
-    "object_encoding",
-    "object_freq",
-    "object_idletime",
-    "object_refcount",
-    "peek",
-    "rename",
-    "renamenx",
-    "touch",
-    "type_of",
-]
-
 _SAME_OBJECTS = "ERR source and destination objects are the same"
 _NO_LFU = (
     "ERR An LFU maxmemory policy is not selected, access frequency not tracked. "

@@ -12,8 +12,6 @@ from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 
-__all__ = ["peek_as", "read_as", "write_as"]
-
 Small = TypeVar("Small", StringValue, ListValue, SetValue)
 
 

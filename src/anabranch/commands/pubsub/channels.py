@@ -18,8 +18,6 @@ from anabranch.resp.values import Push
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
 
-__all__ = ["Channels", "event_flags"]
-
 _SUBSCRIPTION_BYTES: Final = NAME_BYTES + SET_SLOT_BYTES + DICT_SLOT_BYTES // 2
 """What a subscription takes for each connection beside its name."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from anabranch.commands.pubsub.channels import Channels
     from anabranch.effects.events import Event
 
-__all__ = ["KeyspaceEvents"]
-
 
 class KeyspaceEvents(Publisher):
     """Publishes keyspace events; events of changes that are not safe wait until they are."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ABSENT", "ABSENT_CONTAINERS", "ABSENT_NAMES"]
-
 _FAMILIES: Final = {
     "hashes": """
         hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex himport hincrby

@@ -17,18 +17,6 @@ from anabranch.version import IS_COMPILED
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = [
-    "IDS_AT_ONCE",
-    "id_argument",
-    "id_list",
-    "id_list_steps",
-    "int32",
-    "integer",
-    "integer_or_none",
-    "natural",
-    "symmetric",
-]
-
 IDS_AT_ONCE = 1000
 """Entry IDs that are read in one step: under a millisecond."""
 

@@ -15,8 +15,6 @@ from anabranch.resp.values import Status
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["help_lines", "help_row", "wrong_subcommand"]
-
 
 def help_lines(container: Command) -> list[Status]:
     """A head line, then two lines for each sub-command."""

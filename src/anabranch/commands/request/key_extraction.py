@@ -13,8 +13,6 @@ from anabranch.commands.request.arguments import integer_or_none
 from anabranch.commands.request.spec import Command, KeySpec
 from anabranch.commands.request.stream_keys import streams_at
 
-__all__ = ["has_keys", "key_places", "keys_of"]
-
 _CHANNEL = "not_key"  # a shard channel: it stands where a key does, for routing
 
 

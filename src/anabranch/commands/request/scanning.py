@@ -10,8 +10,6 @@ from anabranch.commands.request.arguments import integer
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 
-__all__ = ["ScanOptions", "cursor", "scan_options"]
-
 _INVALID_CURSOR = "ERR invalid cursor"
 _CURSOR_MAX = (1 << 64) - 1
 _CURSOR_DIGITS_MAX = 20

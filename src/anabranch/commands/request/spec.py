@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-__all__ = ["Command", "CommandFunction", "KeySpec"]
-
 CommandFunction = Callable[[Any, list[bytes]], "bytes | None"]
 """Gets the context (:mod:`anabranch.commands.execution.context`) and the whole request, name first;
 gives the reply's bytes. The context has sessions, and sessions have rows: a row cannot name it.

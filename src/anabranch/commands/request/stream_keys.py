@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["OPTION_WIDTH", "streams_at"]
-
 OPTION_WIDTH: Final = {
     b"COUNT": 2,
     b"MAXCOUNT": 2,

@@ -7,18 +7,6 @@ from __future__ import annotations
 
 from anabranch.errors import CommandError
 
-__all__ = [
-    "INVALID_ID",
-    "NOT_INTEGER",
-    "NOT_POSITIVE",
-    "NOT_SYMMETRIC",
-    "NO_SUCH_KEY",
-    "SYNTAX",
-    "WRONGTYPE",
-    "shown",
-    "wrong_arity",
-]
-
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 NO_SUCH_KEY = "ERR no such key"
 NOT_INTEGER = "ERR value is not an integer or out of range"

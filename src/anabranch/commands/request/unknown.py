@@ -6,8 +6,6 @@ from anabranch.commands.request import texts
 from anabranch.commands.request.absent import ABSENT
 from anabranch.errors import CommandError
 
-__all__ = ["hint", "unknown_command"]
-
 _SHOWN_BYTES = 128
 
 _PAGE = "docs/commands.md lists its commands"

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.commands.scripting.machine import Machine
 
-__all__ = ["Calls"]
-
 _LEVELS: Final = ("debug", "verbose", "info", "warning")
 
 

@@ -14,14 +14,6 @@ from anabranch.errors import CommandError
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = [
-    "compile_script",
-    "count_keys",
-    "evaluate",
-    "evaluate_by_hash",
-    "run_as_transaction",
-]
-
 _NOSCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 _SOURCE = b"@user_script"
 _SHA1_LENGTH = 40

@@ -24,17 +24,6 @@ from anabranch.resp.values import Map, SetReply, Status
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = [
-    "fcall",
-    "function_delete",
-    "function_dump",
-    "function_flush",
-    "function_list",
-    "function_load",
-    "function_restore",
-    "function_stats",
-]
-
 _OPCODE: Final = 0xF5
 """The field with the source of a library in a dump, as in RDB files."""
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from anabranch.keyspace.libraries import Library
     from anabranch.scheduling import Steps
 
-__all__ = ["KILLED", "Machine", "Registered", "ScriptCalls", "ScriptError"]
-
 _T = TypeVar("_T")
 
 KILLED: Final = b"Script killed by user with SCRIPT KILL..."

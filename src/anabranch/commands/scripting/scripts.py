@@ -11,8 +11,6 @@ from anabranch.resp.encode import OK, bulk
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["script_exists", "script_flush", "script_kill", "script_load"]
-
 
 def script_load(ctx: Context, args: list[bytes]) -> bytes:
     """SCRIPT LOAD script."""

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 
-__all__ = ["FLAGS", "NAME_RULE", "Shebang", "is_name", "parse_library", "parse_script"]
-
 NAME_RULE: Final = (
     "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least "
     "one character long"

@@ -8,8 +8,6 @@ from typing import Final
 
 from anabranch.metrics.holdings import NAME_BYTES
 
-__all__ = ["EVALUATED_MAX", "Scripts", "sha1_of"]
-
 EVALUATED_MAX: Final = 500
 """The most scripts that were only evaluated; those of SCRIPT LOAD are kept until SCRIPT FLUSH."""
 

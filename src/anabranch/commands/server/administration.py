@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.keyspace.values import Value
 
-__all__ = [
-    "lolwut",
-    "module_list",
-    "monitor",
-    "no_replicas",
-    "no_sync",
-    "replicaof",
-    "role",
-    "shutdown",
-    "time",
-    "wait",
-    "waitaof",
-]
-
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_AOF = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
 _NO_REPLICAS = (

@@ -22,8 +22,6 @@ from anabranch.resp.values import Map, SetReply, Status
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["command", "count", "docs", "getkeys", "getkeysandflags", "info", "list_"]
-
 
 def _rows(ctx: Context) -> Iterator[Command]:
     """Commands without their sub-commands."""

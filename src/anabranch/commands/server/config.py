@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.config.rows import Row
 
-__all__ = ["apply", "apply_all", "config_get", "config_resetstat", "config_rewrite", "config_set"]
-
 _has_signs = re.compile(rb"[*?\[]").search
 _ROWS: dict[bytes, Row] = {name.encode(): row for name, row in NAMES.items()}
 

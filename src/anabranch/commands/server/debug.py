@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from anabranch.commands.execution.context import Context
 
-__all__ = ["check_allowed", "debug"]
-
 _NOT_ALLOWED = (
     'ERR {} command not allowed. If the enable-debug-command option is set to "local", you '
     "can run it from a local connection, otherwise you need to set this option in the "

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.metrics.stats import Stats
 
-__all__ = ["human_bytes", "info"]
-
 _DEADLINES_SAMPLED_MAX = 1000
 """Deadlines looked at for avg_ttl, per database."""
 

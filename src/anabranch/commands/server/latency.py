@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.command_entry import Entry
     from anabranch.commands.execution.context import Context
 
-__all__ = ["doctor", "graph", "histogram", "history", "latest", "reset"]
-
 _GRAPH_WIDTH = 80
 _GRAPH_STEPS = "_.-`"
 _GRAPH_ROWS = 4

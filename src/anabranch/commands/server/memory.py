@@ -19,8 +19,6 @@ from anabranch.resp.values import Map, Verbatim
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["doctor", "malloc_stats", "purge", "stats", "usage"]
-
 _SAMPLES_DEFAULT = 5
 _NEAR_LIMIT = 0.9
 

@@ -16,8 +16,6 @@ from anabranch.resp.values import Status
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["bgrewriteaof", "bgsave", "lastsave", "save"]
-
 
 def save(ctx: Context, args: list[bytes]) -> bytes | None:
     """SAVE: this client waits for the snapshot, others are served meanwhile."""

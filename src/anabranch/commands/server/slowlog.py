@@ -13,8 +13,6 @@ from anabranch.resp.encode import OK, integer
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = ["get", "length", "reset"]
-
 _COUNT_DEFAULT = 10
 
 

@@ -18,8 +18,6 @@ import re
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-__all__ = ["Argument", "parse_syntax"]
-
 _LEXEME = re.compile(r"\.\.\.|[\[\]<>|]|[^\s\[\]<>|]+")
 _TOKEN = re.compile(r"[A-Z][A-Z0-9_-]*|[^A-Za-z]+")
 _SIGNS = {"*": "auto-id", "=": "equal", "~": "approximately", "$": "last-id"}

@@ -32,8 +32,6 @@ from anabranch.version import IS_COMPILED
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
-__all__ = ["xadd"]
-
 ENTRY_BYTES_MAX: Final = 1 << 30
 """Redis's limit on the payload of one entry."""
 

@@ -11,8 +11,6 @@ from anabranch.stream.region_log import Span
 if TYPE_CHECKING:
     from anabranch.stream.stream import Stream
 
-__all__ = ["entries_ascending", "entries_descending", "read_into"]
-
 
 def read_into(parts: list[bytes], stream: Stream, start: int, end: int, limit: int) -> int:
     """Append the bytes of entries, ascending, to the parts of a reply; returns how many entries."""

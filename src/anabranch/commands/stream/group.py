@@ -13,8 +13,6 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
 
-__all__ = ["create", "create_consumer", "delete_consumer", "destroy", "set_id"]
-
 _KEY_NEEDED = (
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to "
     "use the MKSTREAM option to create an empty stream automatically."

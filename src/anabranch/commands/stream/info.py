@@ -19,8 +19,6 @@ from anabranch.stream.pending import PendingList, walk
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
-__all__ = ["consumers_info", "groups_info", "stream_info"]
-
 FULL_COUNT = 10
 """Entries and pending entries that XINFO STREAM FULL lists without COUNT."""
 

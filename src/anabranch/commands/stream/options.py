@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.stream.stream import Stream
 
-__all__ = [
-    "POLICIES",
-    "check_trim",
-    "ids_block",
-    "interval_end",
-    "interval_start",
-    "limit_argument",
-    "no_group",
-    "stream_and_group",
-    "trim_stream",
-    "trim_threshold",
-]
-
 POLICIES: Final = {b"KEEPREF": KEEPREF, b"DELREF": DELREF, b"ACKED": ACKED}
 
 _LIMIT_NEGATIVE = "ERR The LIMIT argument must be >= 0."

@@ -30,8 +30,6 @@ from anabranch.stream.group import MAX_DELIVERIES, Group
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
-__all__ = ["xack", "xautoclaim", "xclaim", "xnack"]
-
 _ACKNOWLEDGE: Final = kinds.Acknowledge  # a name of an interpreted module is looked up each time
 
 AUTOCLAIM_COUNT = 100

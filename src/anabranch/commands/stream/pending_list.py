@@ -18,8 +18,6 @@ from anabranch.stream.group import Group
 from anabranch.stream.pending import Consumer, first_of, ranked
 from anabranch.stream.pending_entry import PendingEntry
 
-__all__ = ["xpending"]
-
 ROWS_AT_ONCE = 1000
 """More rows than this are written in several steps."""
 

@@ -11,8 +11,6 @@ from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.pending_entry import PendingEntry
 
-__all__ = ["pending_rows", "pending_rows_steps"]
-
 _PIECE: Final = 1000
 """Rows joined at a time, while the processor still has them at hand."""
 

@@ -13,8 +13,6 @@ from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.stream import Stream
 
-__all__ = ["xcfgset", "xidmp_cfgget", "xidmp_cfgset", "xidmprecord"]
-
 
 def _existing(ctx: Context, key: bytes) -> Stream:
     stream = ctx.stream(key)

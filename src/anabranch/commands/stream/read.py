@@ -27,8 +27,6 @@ from anabranch.stream.numbering import spans_behind
 from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
 
-__all__ = ["xrange_", "xread", "xrevrange"]
-
 _ONLY_WITH_GROUP = (
     "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
     "<consumer> option."

@@ -18,15 +18,6 @@ from anabranch.stream.region_log import Span
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
-__all__ = [
-    "ReadRequest",
-    "ReplyBudget",
-    "parse_read",
-    "read_head",
-    "read_reply",
-    "timeout_argument",
-]
-
 _TIME_MAX = (1 << 63) - 1
 
 _NAME_FRAME_BYTES = 16

@@ -24,8 +24,6 @@ from anabranch.stream.packed_ids import between
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
-__all__ = ["xreadgroup"]
-
 _MEANINGLESS = (
     "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
     "this consumer by specifying a proper ID, or use the > ID to get new messages. The {0} ID "

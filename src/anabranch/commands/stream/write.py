@@ -30,8 +30,6 @@ from anabranch.stream.references import ACKED, DELREF, KEEPREF, Policy, Referenc
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 
-__all__ = ["xackdel", "xdel", "xdelex", "xlen", "xsetid", "xtrim"]
-
 
 def xtrim(ctx: Context, args: list[bytes]) -> bytes:
     """Remove the oldest entries by length or ID."""

@@ -11,8 +11,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-__all__ = ["parse", "shown", "total"]
-
 _BITS: Final = 64
 _EXPONENT_MAX: Final = 16384  # the greatest number lies below 2 to that power
 _EXPONENT_MIN: Final = -16445  # of the smallest number above 0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.commands.execution.session import Session
 
-__all__ = ["discard", "execute", "multi", "unwatch", "watch"]
-
 _OUT_OF_MEMORY = (
     "EXECABORT Transaction discarded because of: "
     "OOM command not allowed when used memory > 'maxmemory'."

@@ -7,9 +7,6 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-__all__ = ["Effect", "EntryId", "EntryIds", "GroupEffect", "KeyEffect"]
-
-
 EntryId = Annotated[int, Meta(title="entry ID")]
 """An ID as one integer of 128 bits (``stream/entry_id.py``); the codec treats it in a special way.
 """

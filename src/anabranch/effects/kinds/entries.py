@@ -11,17 +11,6 @@ if TYPE_CHECKING:
     from anabranch.stream.block import Block
     from anabranch.stream.located import Share
 
-__all__ = [
-    "Add",
-    "AddRun",
-    "CreateStream",
-    "Dereference",
-    "Remove",
-    "RemoveNumbers",
-    "SetLastId",
-    "Trim",
-]
-
 
 class CreateStream(KeyEffect, tag=1):
     """A new empty stream with its idempotency limits; its positions begin at ``incarnation``."""

@@ -6,21 +6,6 @@ from msgspec import field
 
 from anabranch.effects.kinds.base import Effect, EntryId, EntryIds, GroupEffect
 
-__all__ = [
-    "Acknowledge",
-    "AcknowledgeRuns",
-    "AdoptGroup",
-    "AdvanceGroup",
-    "Assign",
-    "CreateConsumer",
-    "CreateGroup",
-    "DeleteConsumer",
-    "Deliver",
-    "DestroyGroup",
-    "SeeConsumer",
-    "SetGroup",
-]
-
 
 class CreateGroup(GroupEffect, tag=20):
     """XGROUP CREATE; entries_read None is unknown.

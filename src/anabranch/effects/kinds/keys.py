@@ -6,17 +6,6 @@ from msgspec import field
 
 from anabranch.effects.kinds.base import Effect, KeyEffect
 
-__all__ = [
-    "Copy",
-    "Delete",
-    "DeleteKeys",
-    "Expire",
-    "Flush",
-    "Rename",
-    "Restore",
-    "Swap",
-]
-
 
 class Delete(KeyEffect, tag=40):
     """Removes a key; ``expired`` selects the keyspace event.

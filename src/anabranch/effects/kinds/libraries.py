@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from anabranch.effects.kinds.base import Effect
 
-__all__ = [
-    "DropLibrary",
-    "SetLibrary",
-]
-
 
 class SetLibrary(Effect, tag=63):
     """A library was loaded or replaced: its name, its source, and what it has registered.

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from anabranch.effects.kinds.base import EntryId, KeyEffect
 
-__all__ = [
-    "Accept",
-    "ConfigureProducers",
-    "CountDuplicate",
-    "DropRecords",
-    "ForgetProducers",
-    "Remember",
-    "ResolveConflict",
-]
-
 
 class Remember(KeyEffect, tag=10):
     """An idempotent ID of a producer stands for an entry from now on.

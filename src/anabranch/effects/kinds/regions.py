@@ -6,16 +6,6 @@ from msgspec import field
 
 from anabranch.effects.kinds.base import Effect, KeyEffect
 
-__all__ = [
-    "AddRegion",
-    "EnterCluster",
-    "JoinFullSync",
-    "OpenEpoch",
-    "RemoveRegion",
-    "Synced",
-    "TakeKey",
-]
-
 
 class AddRegion(Effect, tag=70):
     """Admits a region to the cluster, with its address."""

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from anabranch.effects.kinds.base import Effect
 
-__all__ = [
-    "DropUser",
-    "SetUser",
-]
-
 
 class SetUser(Effect, tag=60):
     """An ACL user was created or changed: its name, and its line as ACL LIST writes it."""

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from anabranch.effects.kinds.base import Effect, KeyEffect
 
-__all__ = [
-    "AddMembers",
-    "Overwrite",
-    "Pop",
-    "Push",
-    "RemoveItems",
-    "RemoveMembers",
-    "SetString",
-    "SetStrings",
-    "Splice",
-]
-
 
 class SetString(KeyEffect, tag=50):
     """Binds a key to a string and replaces its value.

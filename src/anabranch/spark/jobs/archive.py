@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["ALONE_MAX", "Archived", "Part", "Step", "archive", "waiting"]
-
 ALONE_MAX: Final = 2_000_000
 """Up to so many entries are copied here, by Arrow; more of them by Spark."""
 

@@ -28,8 +28,6 @@ from anabranch.spark.replicas import Replica, Replicas
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ALONE_MAX", "Audited", "Finding", "TooLarge", "audit"]
-
 ALONE_MAX: Final = 5_000_000
 """Entries of all regions together that are compared without Spark in a few seconds."""
 

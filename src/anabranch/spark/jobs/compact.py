@@ -20,8 +20,6 @@ from anabranch.spark.rounds import in_rounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["RETAIN_HOURS", "Compacted", "compact"]
-
 TARGET_BYTES: Final = 128 << 20
 RETAIN_HOURS: Final = 168
 _UNCOMMITTED_HOURS: Final = 168  # what no version has may belong to a batch that is repeated

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 
-__all__ = ["Finding", "doctor"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

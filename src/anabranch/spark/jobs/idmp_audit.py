@@ -16,8 +16,6 @@ from anabranch.spark.client import facts_of, now_ms, stream_key, text_of
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.replicas import Replicas
 
-__all__ = ["Double", "IdmpAudited", "Memory", "ProducerMemory", "idmp_audit"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Double:

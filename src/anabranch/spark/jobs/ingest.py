@@ -17,8 +17,6 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["IngestError", "Ingested", "files_of", "ingest"]
-
 _FORMATS: Final = {
     ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet",
 }  # fmt: skip

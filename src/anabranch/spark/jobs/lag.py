@@ -23,8 +23,6 @@ from anabranch.spark.pictures import Sample, draw_lag
 from anabranch.spark.plotting import check_plot
 from anabranch.spark.survey import Survey
 
-__all__ = ["GroupLag", "Lagged", "lag", "table_of"]
-
 _SCHEMA: Final = pa.schema(
     [
         ("at", pa.timestamp("us", "UTC")),

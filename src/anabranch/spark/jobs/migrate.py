@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 from anabranch.spark.lake import PARTITIONS, Draft, Lake, LakeError, added
 from anabranch.spark.lake_files import SCHEMA
 
-__all__ = ["Migrated", "migrate"]
-
 _FORMATS: Final = (1, 2)  # 1 knew neither digests nor replacements
 
 

@@ -18,8 +18,6 @@ from anabranch.spark.options import WriteOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Replayed", "replay", "table_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Replayed:

@@ -14,8 +14,6 @@ from anabranch.spark.rounds import ROUND, in_rounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Finding", "Verified", "verify"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

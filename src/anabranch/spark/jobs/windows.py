@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Step", "Windowed", "Windowing", "WindowsError", "windows"]
-
 _DEFINITION: Final = "windows.json"
 _ENTRIES_MAX: Final = 1_000_000  # of each region in a batch: what is in one batch is in memory
 _RESERVED: Final = {"ts": "timestamp", "seq": "bigint", "position": "bigint"}
