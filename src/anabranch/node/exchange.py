@@ -165,6 +165,7 @@ class Exchange(RegionLocal):
             port=me.port,
             run_id=run_id,
             wall_ms=self.wall_ms,
+            databases=len(self._region.keyspace.databases),
         )
         if feature_level is not None:
             self._config.feature_level = feature_level

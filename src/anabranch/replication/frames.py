@@ -83,6 +83,8 @@ class Reason(IntEnum):
     """A seal does not fit: a frame was changed, left out or repeated."""
     HEARD = 19
     """Another server with that number was heard of a moment ago: ask again later."""
+    DATABASES = 20
+    """The number of databases differs, so one side would refuse what the other one accepts."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -111,6 +113,8 @@ class Hello(_Message, frozen=True):
     """The sender's cluster has removed the receiver."""
     has_secret: bool = False
     """The sender requires a proof and seals its frames; since protocol version 2."""
+    databases: int = 0
+    """How many databases the sender has; 0: it does not say."""
 
     @property
     def replica_id(self) -> int:

@@ -33,6 +33,7 @@ from anabranch.replication.framing import FrameType
 from anabranch.replication.handshake_checks import (
     SEALED_SINCE,
     UNKNOWN_RETRY_MS,
+    check_databases,
     check_facts,
     check_names,
     check_proof,
@@ -94,7 +95,7 @@ class Handshaker:
             *spoken(config), self._local.cluster_id, self._links.region, config.name,
             epoch_of(self._links.replica_id), config.run_id, config.feature_level, MODULUS,
             config.host, config.port, known_epoch, self._links.chance.randbytes(NONCE_BYTES),
-            removed_you, bool(config.secret),
+            removed_you, bool(config.secret), config.databases,
         )  # fmt: skip
 
     def hello(self, session: Session, body: bytes, now_ms: float) -> None:
@@ -163,6 +164,7 @@ class Handshaker:
         membership = self._links.membership
         is_used = self._is_used_by_another(theirs, now_ms)
         try:
+            check_databases(theirs, self._config)
             check_facts(theirs, self._local.cluster_id, membership, expected)
         except Refusal as refusal:
             if refusal.reason == Reason.EPOCH and is_used:

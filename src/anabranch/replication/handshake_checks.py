@@ -42,6 +42,16 @@ def check_proof(proof: bytes, secret: bytes, side: bytes, hello: bytes, facts: b
     raise Refusal(Reason.SECRET, "the secrets differ")
 
 
+def check_databases(theirs: Hello, config: ReplicationConfig) -> None:
+    """Refuse a side with more or fewer databases: what one accepts the other could not keep."""
+    if theirs.databases and config.databases and theirs.databases != config.databases:
+        raise Refusal(
+            Reason.DATABASES,
+            f"there are {config.databases} databases here and {theirs.databases} there: set "
+            "databases alike in all regions, and start them again",
+        )
+
+
 def check_secrets(*, theirs: bool, ours: bool) -> None:
     """Refuse a side if only one of both has a secret."""
     if theirs and not ours:

@@ -245,6 +245,8 @@ class ReplicationConfig(Struct):
     """Members to ask for admission, as long as this region belongs to no cluster."""
     secret: bytes = b""
     """The secret that every member must prove to know; empty: no proof is required."""
+    databases: int = 0
+    """How many databases this region has; 0: any number fits. It cannot change at run time."""
     feature_level: int = 1
     protocol: tuple[int, int] = (1, 2)
     """The lowest and the highest supported protocol version."""

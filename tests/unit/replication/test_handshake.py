@@ -74,6 +74,23 @@ def test_who_does_not_know_the_secret_is_refused(one: bytes, two: bytes, text: s
     assert not any(name == "SUB" for _, _, name in nodes[0].world.frames)
 
 
+def test_regions_with_different_counts_of_databases_do_not_link() -> None:
+    nodes = pair({"databases": 16}, {"databases": 32})
+    nodes[0].world.run(3000)
+    told = {text for node in nodes for reason, text in refusals(node) if reason == Reason.DATABASES}
+    here = {f"there are {one} databases here and {two} there" for one, two in ((16, 32), (32, 16))}
+    assert {text.split(":")[0] for text in told} & here
+    for node in nodes:
+        assert not list(node.replicator._links.up())
+        assert not any(name == "BATCH" for _, _, name in node.world.frames)
+
+
+def test_a_region_that_does_not_say_how_many_databases_it_has_is_let_in() -> None:
+    nodes = pair({"databases": 16}, {})
+    nodes[0].world.run(1000)
+    assert nodes[0].peer(2).state == "in_sync"
+
+
 def test_the_secret_is_never_sent() -> None:
     nodes = pair({"secret": b"top secret"}, {"secret": b"top secret"})
     sent: list[bytes] = []
@@ -100,7 +117,7 @@ def test_a_proof_depends_on_the_side_and_on_both_halves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame_type", "at"), [(FrameType.HELLO, -3), (FrameType.WELCOME, -5), (FrameType.PROOF, -1)]
+    ("frame_type", "at"), [(FrameType.HELLO, -4), (FrameType.WELCOME, -6), (FrameType.PROOF, -1)]
 )
 def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: int) -> None:
     """Somebody in between who can make checksums, but does not know the secret."""
