@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from benchmarks.shared.figures import Figure, of_rounds
-from benchmarks.versus_redis.load import Connection
+from benchmarks.versus_redis.load import Connection, request, windows
 from benchmarks.versus_redis.servers import Server, redis_recipe
+from benchmarks.versus_redis.workloads import ADD_LINES
 
-from .data import SCHEMA, WARM_UP, fill, fill_by_xadd
+from .data import DEPTH, ROWS, SCHEMA, WARM_UP, fill, fill_by_xadd
 from .local import counted, cpu_below, drained, jvm, serving, spark, url
 from .loop import PAGE, looped
 from .plain import PlainSpark
@@ -132,6 +133,48 @@ def fallback(*, quick: bool) -> list[Figure]:
     return [of_rounds("batch read of Redis", ratios, "x redis-py", note, is_less=quick)]
 
 
+def casts(*, quick: bool) -> list[Figure]:
+    """The processor time of a read with impossible dates beside one of possible ones."""
+    entries = (QUICK_ENTRIES if quick else ENTRIES) // ROWS * ROWS
+    ratios = []
+    with serving() as server:
+        with Connection(server.port) as connection:
+            for key, bad in ((KEY, 0), (f"{KEY}:bad", ROWS // 10)):
+                adds = [
+                    request(
+                        "XADD",
+                        key,
+                        "*",
+                        b"at",
+                        b"2024-%02d-%02dT10:00:00.%06dZ" % each,
+                        lines=ADD_LINES,
+                    )
+                    for each in _days(bad)
+                ]
+                script = windows(adds, DEPTH)
+                for _ in range(entries // ROWS):
+                    connection.replay(script)
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
+            good, bad = (
+                _read(_source(server, 1, key).schema("at timestamp").load())[1]
+                for key in (KEY, f"{KEY}:bad")
+            )
+            if turn >= WARM_UP:
+                ratios.append(bad / good)
+    note = f"{entries:,} entries of one timestamp; February 30 in 10 % of them"
+    return [of_rounds("processor time, 10 % bad values", ratios, "x good values", note)]
+
+
+def _days(bad: int) -> list[tuple[int, int, int]]:
+    """Month, day, microsecond of each row; `bad` of them, evenly spread, are no days."""
+    return [
+        (2, 30, row)
+        if row * bad // ROWS < (row + 1) * bad // ROWS
+        else (row % 12 + 1, row % 28 + 1, row)
+        for row in range(ROWS)
+    ]
+
+
 def _read(frame: DataFrame) -> tuple[float, float]:
     """Read all and drop it; return the seconds that it took, and the processor's."""
     before = cpu_below(jvm())
@@ -139,11 +182,11 @@ def _read(frame: DataFrame) -> tuple[float, float]:
     return seconds, cpu_below(jvm()) - before
 
 
-def _source(server: Server, parts: int) -> DataFrameReader:
+def _source(server: Server, parts: int, key: str = KEY) -> DataFrameReader:
     return (
         spark()
         .read.format("anabranch")
         .option("url", url(server))
-        .option("subscribe", KEY)
+        .option("subscribe", key)
         .option("minPartitions", parts)
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.servers import AnabranchServer
+from tests.unit.spark.test_casting import RECORDED
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 WHOLE = """
     5 +5 -5 05 -0 +0 + - +-5 --5 0x10 -0x10 +0x10 0X1f 1.0 1.5 1e2 5L 1_0 127 128 +127 32768
@@ -44,3 +45,33 @@ def test_numbers_are_what_sparks_csv_reader_makes_of_them(
     made = rows.selectExpr("n", f"from_csv(text, 'x {kind}', map('sep', '|')).x as x")
     wanted = [row.x for row in made.orderBy("n").collect()]
     assert list(zip(texts, found, strict=True)) == list(zip(texts, wanted, strict=True))
+
+
+NUMBERS = {
+    "date": "unix_date({})",
+    "timestamp": "unix_micros({})",
+    "timestamp_ntz": "unix_micros(cast({} as timestamp))",
+}
+"""How to take from Spark what Python has no type for."""
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_odd_texts_are_what_sparks_own_cast_makes_of_them(
+    spark: SparkSession, ours: AnabranchServer, kind: str
+) -> None:
+    texts = [text for text, _ in RECORDED[kind]]
+    number = NUMBERS.get(kind, "string({})")
+    with ours.client() as client:
+        client.pipeline([("XADD", "s", "*", "x", text) for text in texts])
+    reader = spark.read.format("anabranch").option("url", f"redis://127.0.0.1:{ours.port}")
+    table = reader.option("subscribe", "s").schema(f"x {kind}, position bigint").load()
+    rows = spark.createDataFrame(list(enumerate(texts)), "position int, text string").coalesce(1)
+
+    def answers(frame: DataFrame, expression: str) -> list[Any]:
+        made = frame.selectExpr("position", f"{number.format(expression)} as x")
+        return [row.x for row in made.orderBy("position").collect()]
+
+    found = answers(table, "x")
+    wanted = answers(rows, f"try_cast(text as {kind})")
+    assert list(zip(texts, found, strict=True)) == list(zip(texts, wanted, strict=True))
+    assert wanted == [answer for _, answer in RECORDED[kind]]

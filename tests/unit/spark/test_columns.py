@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from anabranch.spark import columns
 from anabranch.spark.columns import ColumnError, Projection
 from anabranch.spark.entries import Parsed
 
@@ -213,30 +211,3 @@ def test_a_value_that_must_be_there_and_is_not_is_named():
     projection = Projection(pa.schema([pa.field("x", pa.string(), nullable=False)]))
     with pytest.raises(ColumnError, match="NOT NULL, but entry 1001-1 has no value"):
         projection.batch(entries([(b"x", b"")], [(b"y", b"")]), "s", "")
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        (pa.int32(), b"%d.5"), (pa.int32(), b"1700000%06d"), (pa.float64(), b"%d,5"),
-        (pa.decimal128(9, 2), b"x%d"), (pa.decimal128(5, 2), b"1%03d.5"), (pa.bool_(), b"%d%%"),
-        (pa.date32(), b"%d/1/2024"), (pa.timestamp("us", "UTC"), b"17%08d"),
-    ],
-)  # fmt: skip
-def test_many_values_that_do_not_fit_are_found_at_once(
-    monkeypatch: pytest.MonkeyPatch, kind: pa.DataType, text: bytes
-) -> None:
-    tries = 0
-    halving = columns._cast_what_can_be
-
-    def counted(*given: Any) -> Any:
-        nonlocal tries
-        tries += 1
-        return halving(*given)
-
-    monkeypatch.setattr(columns, "_cast_what_can_be", counted)
-    values = pa.array([*(text % number for number in range(1000)), None], pa.binary())
-    cast = columns._caster(kind)
-    assert cast is not None
-    found, wrong = columns._cast(values, kind, cast)
-    assert (found.null_count, int(wrong.sum()), tries) == (1001, 1000, 1)
