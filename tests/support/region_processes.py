@@ -149,13 +149,19 @@ class Caller:
         self._clients: dict[int, RespClient] = {}
 
     def call(self, region: int, *words: str | int | bytes) -> Reply:
-        """Ask the region with this index; :class:`Unreachable` if no answer comes."""
+        """Ask the region with this index.
+
+        Raises :class:`Unreachable` if no answer comes, or if the region is loading its data.
+        """
         try:
             client = self._clients.get(region)
             if client is None:
                 port = self._servers[region].fixed_port
                 client = self._clients[region] = RespClient(port, timeout=self._timeout)
-            return client.call(*words)
+            reply = client.call(*words)
+            if reply[0] == "-" and reply[1].startswith(b"LOADING"):
+                raise Unreachable("it is loading its data")
+            return reply
         except (OSError, ConnectionLost) as problem:
             self.forget(region)
             raise Unreachable(str(problem)) from None

@@ -32,6 +32,7 @@ BY_INFO = frozenset(
     {
         *("sync_full_total", "effects_filtered_total", "divergences_total", "differing_keys"),
         *("peer_receive_lag_seconds", "peer_receive_lag_effects", "oplog_delayed_fsync_total"),
+        "peer_refusals_total",
     }
 )
 """Metrics of rare faults. tests/unit/web/test_metrics.py gives each of their sources a value."""

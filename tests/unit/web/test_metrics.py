@@ -269,6 +269,7 @@ def test_figures_of_regions_and_of_the_log_are_those_of_info(process: Process) -
         "peer_received_bytes_total": counted["received_bytes"],
         "peer_sent_bytes_uncompressed_total": counted["sent_raw_bytes"],
         "peer_received_bytes_uncompressed_total": counted["received_raw_bytes"],
+        "peer_refusals_total": counted["refusals"],
         "peer_round_trip_seconds": peer["round_trip_ms"] / 1000,
         "clock_skew_seconds": peer["skew_ms"] / 1000,
         "sync_full_total": told["full_catch_ups"],

@@ -27,7 +27,7 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import facts_of_batch, newest_batch
 from anabranch.spark.file_sinks import PartsSink
 from anabranch.spark.lake_files import draft_in
-from anabranch.spark.options import ReadOptions
+from anabranch.spark.options import ReadOptions, for_batch_reads
 from anabranch.spark.progress import QueryWatch
 from anabranch.spark.regions import read_by_region, regions_of
 from anabranch.spark.supervise import run_query
@@ -320,7 +320,8 @@ def _dry_run(
     after_ms: int | None,
     given: Mapping[str, str],
 ) -> Windowed:
-    reader = spark.read.format("anabranch").options(**given).schema(windowing.schema)
+    kept = for_batch_reads(given)
+    reader = spark.read.format("anabranch").options(**kept).schema(windowing.schema)
     table = reader.options(subscribe=streams, regions=",".join(names)).load()
     read = Observation()
     table = _observed(table, windowing, read)

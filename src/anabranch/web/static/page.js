@@ -61,7 +61,6 @@ const clock = (ms) => new Date(ms).toLocaleTimeString([], {hour12: false});
 const ROOT = document.documentElement;
 const css = (name) => getComputedStyle(ROOT).getPropertyValue(name).trim();
 const say = (text) => { $("spoken").textContent = text; };
-
 /* -- who asks -- */
 let credentials = sessionStorage.getItem("anabranch") || "";
 if (location.hash.startsWith("#token=")) {
@@ -88,7 +87,6 @@ on("theme", "click", () => {
   $("dark").media = matchMedia($("dark").media).matches ? "not all" : "all";
   makeCharts(); soon(); drawAll();
 });
-
 /* -- the feed -- */
 let state = null, running = null, heardAt = 0, watched = null, paused = false;
 const placeQuery = (place) => "db=" + place.db + "&" + (typeof place.key === "object" ? "key64=" + encodeURIComponent(place.key.b64) : "key=" + encodeURIComponent(place.key));
@@ -104,11 +102,11 @@ async function connect() {
       if (!answer.ok) {
         const problem = await answer.json().catch(() => ({description: answer.statusText}));
         offline(why = problem.description, answer.status === 401);
-        if (answer.status === 401) { running = null; return; } /* each try counts as a failure of AUTH */
+        if (answer.status === 401) { running = null; return; } /* a try counts as failed AUTH */
       } else await read(answer.body.getReader());
     } catch (problem) {
       if (mine.signal.aborted) return;
-      why = "the server does not answer";
+      why = "no answer";
     }
     if (running === mine) { offline(why); await new Promise((done) => setTimeout(done, 1000)); }
   }
@@ -138,7 +136,7 @@ function offline(why, sign) {
   $("converged").hidden = true;
   if (sign) $("who").textContent = "not signed in";
 }
-/* A browser has six connections to a server: a page that is hidden for a minute gives its own back. */
+/* A browser has six connections to a server: a page hidden for a minute gives its own back. */
 let unseen = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(unseen);
@@ -147,7 +145,6 @@ document.addEventListener("visibilitychange", () => {
 });
 setInterval(() => { if (heardAt && Date.now() - heardAt > 4000 && !isOff()) offline("nothing heard of this region for " + span(Date.now() - heardAt)); }, 1000);
 const badge = (at, kind, text) => { at.className = "badge " + kind; if (at.textContent !== text) at.textContent = text; at.hidden = false; };
-
 /* -- regions -- */
 const SHAPES = ["circle", "square", "triangle", "diamond", "cross"];
 const indexOf = (region) => Math.max(0, (state?.regions || []).findIndex((each) => each.region === region));
@@ -200,7 +197,7 @@ function showRegions() {
     const width = peer ? Math.min(7, 2 + Math.log10(1 + (traffic.get(peer.region) || 0))) : 2;
     parts.push(svg("line", {x1: x, y1: y, x2: u, y2: v, stroke, "stroke-width": width, "stroke-dasharray": kind === "bad" ? "2 9" : kind === "wait" ? "3 6" : kind === "warn" ? "9 5" : "none"}));
     if (flow) parts.push(svg("line", {x1: x, y1: y, x2: u, y2: v, stroke: css("--card"), "stroke-width": 1.5, class: "flow"}));
-    if (!peer && count > 3) [label, sub] = [label.slice(0, 1), ""]; /* there is no room for more */
+    if (!peer && count > 3) [label, sub] = [label.slice(0, 1), ""]; /* no room for more */
     const mx = (x + u) / 2, my = (y + v) / 2, wide = 14 + Math.max(label.length * 8, sub.length * 6.5);
     parts.push(svg("rect", {x: mx - wide / 2, y: my - 19, width: wide, height: sub ? 38 : 24, rx: 6, fill: css("--card"), stroke}));
     parts.push(svg("text", {x: mx, y: my - 2, "text-anchor": "middle"}, label));
@@ -216,7 +213,7 @@ function showRegions() {
   fill("links", state.peers.map((peer) => {
     const [kind, label] = worded(peer), cut = peer.state === "cut";
     const link = (text, label, words) => button({disabled: !acts, "data-k": text + peer.region, "aria-label": label + " the link with " + peer.name, onclick: () => run(["AB.LINK", peer.name, ...words])}, text);
-    return el("tr", {"data-region": peer.name, "data-state": peer.state}, named(mark(peer.region), " ", peer.name), td(el("span", {class: "badge " + kind}, label), peer.refusal && kind !== "good" ? el("div", {class: "why"}, "Last refusal: " + peer.refusal) : null),
+    return el("tr", {"data-region": peer.name, "data-state": peer.state}, named(mark(peer.region), " ", peer.name), td(el("span", {class: "badge " + kind}, label), peer.refusal && kind !== "good" ? el("div", {class: "why"}, "Refused: " + peer.refusal) : null),
       td(el("span", {class: "acts in"}, cut || peer.delay_ms ? link("Heal", "Heal", ["RESUME"]) : link("Cut", "Cut", ["PAUSE"]), cut || peer.delay_ms ? null : link("Slow", "Slow down by 300 ms", ["DELAY", "300", "100"]))),
       figure(peer.lag_effects), figure(peer.receive_lag_effects), figure(peer.lag_s == null ? "–" : span(peer.lag_s * 1000)),
       figure(peer.round_trip_ms == null ? "–" : peer.round_trip_ms.toFixed(1) + " ms"), figure(peer.heard_ms == null ? "never" : span(peer.heard_ms)));
@@ -233,7 +230,6 @@ function showRegions() {
 const mark = (region) => svg("svg", {width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false"}, svg("path", {d: shapePath(shapeOf(region), 8, 8, 5.5), fill: colour(region)}));
 const each = (what) => (id) => on(id, "click", async () => { for (const peer of state.peers) await run(["AB.LINK", peer.name, what]); });
 each("PAUSE")("isolate"); each("RESUME")("heal");
-
 let wholeSince = 0, wasWhole = null;
 function showMatrix(peers) {
   const regions = state.regions, ages = new Map(state.matrix.map((row) => [row.holder, row.age_ms]));
@@ -260,7 +256,6 @@ function showMatrix(peers) {
   else badge($("converged"), "warn", "? " + (fault ? fault.name + " is " + worded(fault)[1].slice(2) : "nothing heard for " + (stale === Infinity ? "ever" : span(stale))));
   $("matrix-say").textContent = whole ? missing ? "Every region has everything but what is under way now." : "Every region has everything that any region has." : missing ? "Equal effects make equal data: regions differ until these have arrived." : `What ${silent.size ? [...silent].map(nameOf).join(" and ") : "the others"} may lack is not known at present.`;
 }
-
 /* -- figures -- */
 const samples = [[], [], [], [], [], []];
 const sparks = new Map(), traffic = new Map();
@@ -381,11 +376,10 @@ function showMemory() {
   $("memory-say").textContent = `${size(m.used_bytes)} in data and buffers` + (m.max_bytes ? ` of ${size(m.max_bytes)} allowed` : "") + (beside ? ", beside it " + beside : "") + `; the process has ${size(m.rss_bytes)}. Causes are estimated from the largest streams.`;
   fill("memory", rows.map(([cause, n]) => tr(named(cause), td(bar(n / Math.max(1, m.used_bytes))), figure(size(n)))));
 }
-
 /* -- the timeline -- */
 let points = [], arrivals = new Map(), about = {groups: []}, fresh = [], tailedAt = 0;
 const KEPT = 4000, ROWS = 100;
-/* Drawn once in a frame at most, and only where it can be seen: layout is asked for once, too. */
+/* Drawn once a frame at most, where it can be seen: layout is asked for once, too. */
 let canvasWidth = 0, inView = true, frame = 0, drawnAt = 0;
 const soon = () => { if (inView && !frame) frame = requestAnimationFrame(() => { frame = 0; draw(); }); };
 new ResizeObserver((seen) => { canvasWidth = Math.round(seen[seen.length - 1].contentRect.width); soon(); }).observe($("timeline"));
@@ -498,7 +492,6 @@ setInterval(() => {
   showFresh();
   if (watched && !paused && performance.now() - drawnAt > 450) soon();
 }, 500);
-
 /* -- browsing -- */
 let offset = 0;
 const PAGE = 20, DEEPEST = 2000;
@@ -515,7 +508,6 @@ on("sort", "change", () => { offset = 0; list(); });
 on("more", "click", () => { offset += PAGE; list(); });
 on("earlier", "click", () => { offset = Math.max(0, offset - PAGE); list(); });
 setInterval(() => { if (state && !document.hidden && !isOff() && document.activeElement !== $("search")) list(); }, 5000);
-
 let tailing = true, group = null;
 function openStream() {
   $("s-stream").hidden = false;
@@ -595,7 +587,6 @@ async function bury(key, name, id) {
   if (await run(add, {sure: `Moves the entry to the stream ${brief(dead)} and acknowledges it.`}) != null) await run(["XACK", key, name, id]);
 }
 setInterval(() => { if (watched && !$("s-stream").hidden && !document.hidden && !isOff()) { groups(); if (group != null) inGroup(); } }, 3000);
-
 /* -- acting -- */
 /* As redis-cli reads and writes words: what cannot be seen, and what is no text, as \xff. */
 const HIDDEN = /[\0-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
@@ -626,7 +617,7 @@ async function run(command, {quiet = false, sure = "", db = watched ? watched.db
   try {
     const response = await fetch("/api/command", {method: "POST", headers: {...headers(), "Content-Type": "application/json"}, body: JSON.stringify({command, db})});
     answer = await response.json();
-  } catch { answer = {error: "the server does not answer"}; }
+  } catch { answer = {error: "no answer"}; }
   const error = answer.error || answer.description;
   if (counts.length && /too large/.test(error)) return run([...command.slice(0, -1), String(counts[0])], {quiet, db, counts: counts.slice(1)});
   if (!quiet || (error && !/no such key/.test(error))) note(command, error, answer.reply, quiet);
@@ -659,6 +650,5 @@ function confirmed(command, what) {
 on("type", "submit", async () => { const found = words("line"); if (found.length) await run(found); });
 on("add", "submit", async () => { const found = words("pairs"); if (watched && found.length) { if (await run(["XADD", watched.key, "*", ...found]) != null) $("pairs").value = ""; } });
 on("trim", "submit", async () => { if (watched && $("keep").value !== "") await run(["XTRIM", watched.key, "MAXLEN", $("keep").value], {sure: `Deletes all but the newest ${$("keep").value} entries, in all regions.`}); });
-
 connect();
 })();
