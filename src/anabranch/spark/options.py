@@ -296,7 +296,9 @@ _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"}
 
 def for_batch_reads(given: Mapping[str, str]) -> dict[str, str]:
     """Return options of a streaming read without those that a batch read refuses."""
-    refused = {each.name for each in fields(ReadOptions) if each.metadata["only"] == "streaming"}
+    refused = {
+        each.name for each in fields(ReadOptions) if each.metadata.get("only") == "streaming"
+    }
     known = _known(ReadOptions)
     return {
         name: value
