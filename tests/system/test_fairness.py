@@ -120,6 +120,8 @@ def logged(
         yield both
 
 
+# Copies of 50 MB depend on what else uses the memory: three test processes at once are too much.
+@pytest.mark.long
 @pytest.mark.parametrize("flood", large_values(), ids=lambda flood: flood.name)
 def test_a_large_value_keeps_nobody_waiting_longer_than_twice_redis(
     flood: Flood, logged: list[tuple[Server, Door]]
