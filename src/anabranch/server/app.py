@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
@@ -106,6 +107,8 @@ class Server:
         self.region.tiering.open_file = self._open_block_file
         self.crash: Callable[[str], None] = self.request_stop
         """Ends the server when its memory is not as it should be; called with the reason."""
+        self.ready: Callable[[], None] = lambda: None
+        """Called in the turn in which the data are complete, before a client can see that."""
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -132,10 +135,10 @@ class Server:
         self.http.open()
         self._tick()
 
-    async def load(self) -> bool:
+    async def load(self) -> None:
         """Recover the data while clients are answered, then link to other regions.
 
-        Returns False if the server was asked to stop before the end. Raises :class:`LogError` and
+        It ends early if the server is asked to stop. Raises :class:`LogError` and
         :class:`ConfigError`.
         """
         assert self._stop_requested is not None
@@ -161,9 +164,8 @@ class Server:
         scheduler.remove(go_on)
         if not finished.done():
             steps.close()
-            return False
+            return
         finished.result()
-        return True
 
     def _loaded(self) -> None:
         """The data are complete: take over what depends on them, in the same turn."""
@@ -171,6 +173,7 @@ class Server:
         self.clients.users_known()
         if self.regions is not None:
             self.regions.start()
+        self.ready()
         self.node.end_turn()
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
@@ -329,8 +332,8 @@ async def _serve(loaded: Loaded, loop_name: str) -> int:
         install_signal_handlers(server, settings.pidfile)
         if settings.pidfile:
             process.write_pid_file(settings.pidfile)
-        if await server.load():
-            _ready(server)
+        server.ready = partial(_ready, server)
+        await server.load()
         patient = await server.stop_requested()
         process.notify_systemd(settings.supervised, "STOPPING=1", os.environ)
         await orderly_stop(server, patient=patient)
@@ -388,6 +391,9 @@ def _ready(server: Server) -> None:
         "addresses": server.listeners.addresses,
         "region": settings.region_id,
     }
+    note = process.interpreted_note()
+    if note:
+        facts["note"] = note
     is_for_people = settings.log_format == "auto" and sys.stdout.isatty()
     if settings.logfile or not is_for_people:
         announce("server.ready", **facts)
@@ -395,8 +401,8 @@ def _ready(server: Server) -> None:
         # Scripts wait for it on standard output, wherever the log goes.
         is_json = settings.log_format in {"auto", "json"} and not is_for_people
         text = json.dumps({"event": "server.ready", **facts}) if is_json else line
+        if note and not is_json:
+            text = f"{text}\nNote: {note}"
         with suppress(OSError):  # nobody need read it
             os.write(sys.stdout.fileno(), f"{text}\n".encode("utf-8", "backslashreplace"))
-    if note := process.interpreted_note():
-        emit("info", "server.interpreted", note=note)
     process.notify_systemd(settings.supervised, "READY=1", os.environ)
