@@ -98,18 +98,24 @@ class Channels:
         self, registry: dict[bytes, dict[Session, None]], names: Iterable[bytes], session: Session
     ) -> None:
         """A connection unsubscribes from names; it may not have subscribed to all of them."""
+        own_bytes = shared_bytes = 0
+        are_patterns = registry is self.patterns
         for name in names:
             listeners = registry.get(name)
             if listeners is None or session not in listeners:
                 continue
-            session.hold("subscriptions", -_SUBSCRIPTION_BYTES - len(name))
+            own_bytes += _SUBSCRIPTION_BYTES + len(name)
             if len(listeners) > 1:
                 del listeners[session]
                 continue
-            session.holdings.change("subscriptions", -self._shared_bytes(registry, name))
             del registry[name]
-            if registry is self.patterns:
+            if are_patterns:
+                shared_bytes += self._shared_bytes(registry, name)
                 del self._matchers[name]
+            else:
+                shared_bytes += _NAME_ONCE_BYTES
+        session.hold("subscriptions", -own_bytes)
+        session.holdings.change("subscriptions", -shared_bytes)
 
     def _shared_bytes(self, registry: dict[bytes, dict[Session, None]], name: bytes) -> int:
         """What a name takes once, however many connections subscribe to it."""
