@@ -135,10 +135,10 @@ class Server:
         self.http.open()
         self._tick()
 
-    async def load(self) -> None:
+    async def load(self) -> bool:
         """Recover the data while clients are answered, then link to other regions.
 
-        It ends early if the server is asked to stop. Raises :class:`LogError` and
+        Returns False if the server was asked to stop before the end. Raises :class:`LogError` and
         :class:`ConfigError`.
         """
         assert self._stop_requested is not None
@@ -164,8 +164,9 @@ class Server:
         scheduler.remove(go_on)
         if not finished.done():
             steps.close()
-            return
+            return False
         finished.result()
+        return True
 
     def _loaded(self) -> None:
         """The data are complete: take over what depends on them, in the same turn."""
