@@ -10,6 +10,7 @@ VENV := .venv-dev
 BIN := $(VENV)/bin
 EDITABLE := $(VENV)/.server
 LINTING := $(VENV)/.lint
+QUICK := $(VENV)/.quick
 STAMP := $(VENV)/.installed
 DOCUMENTING := $(VENV)/.docs
 SOURCES := pyproject.toml constraints.txt hatch_build.py $(shell find src -type f -not -name '*.pyc')
@@ -26,7 +27,7 @@ REWRITTEN := build/.rewritten
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test rewritten compile test-compiled wheel histories check fmt docs dist compose-up bench clean redis onlookers
+.PHONY: help setup run demo test announced test-quick test-pythons rewritten compile test-compiled wheel histories check fmt docs dist compose-up bench clean redis onlookers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,8 +72,13 @@ $(LINTING): $(EDITABLE)
 
 $(STAMP): $(LINTING)
 	@echo "installing what tests and benchmarks need, some 1.4 GB with Spark and Java"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+	$(BIN)/python -m pip install --constraint constraints.txt \
 	  --group test --group compat --group bench
+	@touch $@
+
+$(QUICK): $(EDITABLE)
+	@echo "installing what the quick tests need in $(VENV), some 60 MB"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group quick
 	@touch $@
 
 $(DOCUMENTING): $(EDITABLE)
@@ -86,9 +92,25 @@ run: $(RUNNING) ## a server on 127.0.0.1:6379, data in data/
 demo: $(PAGE) ## see three regions diverge and converge, with live traffic
 	$(INSTALLED)/bin/anabranch demo $(ARGS)
 
-test: setup redis onlookers $(REWRITTEN) ## all tests, fast ones first
+test: announced setup redis onlookers $(REWRITTEN) ## all tests, fast ones first
 	@$(BIN)/python -m compileall -q src tests benchmarks
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
+
+announced:
+	@test -f $(STAMP) || { \
+	  echo "make test first installs 2 GB in $(CURDIR)/$(VENV): Spark, Java, client libraries."; \
+	  if $(IS_DEBIAN_ROOT); then echo "As root on Debian it installs these packages where they" \
+	    "are missing: redis-server redis-tools $(WANTED)."; fi; \
+	  echo "Installing and testing take 20 to 40 minutes; 'make test-quick' takes two to four."; }
+
+# No Spark, no browser, no packages of the system.
+QUICK_TESTS := $(filter-out tests/unit/spark/ tests/unit/benchmarks/ tests/unit/__pycache__/, \
+  $(wildcard tests/unit/*/)) tests/kit tests/recorded tests/system/test_serve.py
+test-quick: $(QUICK) ## the tests of the server and the kit: minutes, nothing outside .venv-dev
+	$(BIN)/python -m pytest --numprocesses auto -m 'not slow and not long' $(QUICK_TESTS) $(ARGS)
+
+test-pythons: ## the core of the tests on the other Pythons of this machine, if there are any
+	$(PYTHON) -m tests.house.other_pythons --numprocesses auto $(ARGS)
 
 # The first time one process compiles everything, because all of them begin at the same time.
 $(REWRITTEN): $(STAMP)
@@ -173,29 +195,27 @@ clean: ## remove what was built or cached; .venv and .venv-dev stay
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests compare with a real redis-server; without one they say so and skip that part.
+IS_DEBIAN_ROOT := test "$$(id -u)" = 0 && grep -qsE '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release
 redis:
 	@command -v redis-server >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends \
-	      redis-server redis-tools; \
-	  else \
-	    echo "redis-server is not installed: what compares with it is skipped" >&2; \
-	  fi; }
+	  $(IS_DEBIAN_ROOT) && $(PYTHON) -m tests.house.debian redis-server redis-tools; \
+	  command -v redis-server >/dev/null || \
+	    echo "redis-server is not installed: what compares with it is skipped" >&2; }
 
 # A browser for the page, Prometheus (unpacked, without its service) for the dashboard, clients for Go,
 # PHP and Ruby, and what builds the container image. Where they cannot be had the tests that use them
-# say so and are skipped.
+# say so and are skipped. Nothing that is installed is upgraded.
 ONLOOKERS := $(CURDIR)/$(VENV)/prometheus
 WANTED := chromium golang-go golang-github-gomodule-redigo-dev php-cli php-redis ruby ruby-redis \
   buildah mmdebstrap
 onlookers:
-	@if [ "$$(id -u)" = 0 ] && grep -qs '^ID=debian' /etc/os-release; then \
-	  dpkg --status $(WANTED) >/dev/null 2>&1 && { command -v prometheus >/dev/null || \
-	    test -d $(ONLOOKERS); } && exit 0; \
-	  apt-get update -qq; \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends $(WANTED); \
+	@if $(IS_DEBIAN_ROOT); then \
+	  $(PYTHON) -m tests.house.debian $(WANTED); \
 	  command -v prometheus >/dev/null || test -d $(ONLOOKERS) || { \
-	    directory=$$(mktemp -d) && cd "$$directory" && apt-get download -qq prometheus && \
+	    directory=$$(mktemp -d) && chmod 755 "$$directory" && cd "$$directory" && \
+	    apt-get download -qq prometheus && \
 	    dpkg-deb -x prometheus_*.deb $(ONLOOKERS); rm -rf "$$directory"; }; \
-	fi || echo "no browser, Prometheus, Go, PHP, Ruby or buildah: the tests that use them are skipped" >&2
+	else \
+	  echo "not root on Debian: the tests that use a browser, Prometheus, Go, PHP, Ruby or buildah" \
+	    "are skipped where these are missing" >&2; \
+	fi

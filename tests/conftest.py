@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.servers import AnabranchServer, RedisServer, redis_server_path
@@ -49,7 +49,9 @@ class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without type
 
 
 # An example takes as long as the machine is slow: its time says nothing about the code.
-settings.register_profile("any machine", deadline=None)
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 

@@ -51,7 +51,9 @@ def archive(request: pytest.FixtureRequest) -> Path:
             if problem:
                 missing(f"ITS TESTS ARE NOT RUN: {problem}", forgiven=False)
             with tarfile.open(Path(fresh) / f"redis-{VERSION}.tar.gz") as packed:
-                packed.extractall(fresh, filter="data")
+                # Python 3.11.4 brought filters.
+                packed.extraction_filter = getattr(tarfile, "data_filter", None)
+                packed.extractall(fresh)
             with suppress(OSError):  # another worker may have been faster
                 os.rename(Path(fresh) / place.name, place)
     return place

@@ -1,15 +1,13 @@
 """Replies recorded from real Redis servers, replayed against ours.
 
-The recordings and their player lie beside the repository, in `../shared/recorded`, or where
-the environment variable ANABRANCH_RECORDED says. What differs on purpose is listed, with its
-reason, in `known.tsv`.
+The recordings and their player are in `replies`, whose README.md describes them. What differs on
+purpose is listed, with its reason, in `known.tsv`.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,10 +18,10 @@ from typing import Any
 import pytest
 
 from tests.differential.counters import wrong_lag
-from tests.support.servers import REPOSITORY, AnabranchServer
+from tests.support.servers import AnabranchServer
 from tests.support.wire import Reply
 
-RECORDED = Path(os.environ.get("ANABRANCH_RECORDED") or REPOSITORY.parent / "shared" / "recorded")
+RECORDED = Path(__file__).with_name("replies")
 KNOWN = Path(__file__).with_name("known.tsv")
 REPLAY_SECONDS = 600
 TRIES = 3
@@ -45,16 +43,9 @@ def recorded_files() -> list[str]:
     return files
 
 
-def require_recordings() -> None:
-    """Skip, loudly, without the recordings."""
-    if not (RECORDED / "replay.py").is_file():
-        pytest.skip(f"no recordings at {RECORDED}: NOTHING IS COMPARED WITH RECORDED REPLIES")
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[AnabranchServer]:
     """A server of its own: replaying empties it and changes its settings."""
-    require_recordings()
     # Recorded with appendonly no; WAITAOF answers differently with a log.
     with AnabranchServer(extra=["--enable-debug-command", "yes", "--appendonly", "no"]) as one:
         yield one
@@ -112,7 +103,6 @@ def test_recorded_payloads_are_restored(server: AnabranchServer, tmp_path: Path)
 
 def test_the_counting_rules_hold_in_the_recorded_replies() -> None:
     """The model that judges our lag in the differential tests agrees with real servers."""
-    require_recordings()
     checked = 0
     for area in recorded_files():
         with gzip.open(RECORDED / f"{area}.jsonl.gz", "rt", encoding="ascii") as lines:
