@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from anabranch.commands.execution import dispatch
 from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds, prepare
+from anabranch.engine import dispatch
 from anabranch.keyspace.agreement import agreement_digest
 from anabranch.oplog import batch, snapshot
 from anabranch.region import maintenance, turn

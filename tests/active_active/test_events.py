@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.execution.session import Session
+from anabranch.engine.session import Session
 from anabranch.region.region import Region
 from tests.support.mesh import Mesh, Node
 from tests.support.region_harness import Harness, decode_all

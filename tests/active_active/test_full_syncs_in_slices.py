@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.commands.execution.session import Session
 from anabranch.effects import join
+from anabranch.engine.session import Session
 from anabranch.replication import local
 from anabranch.scheduling import in_one_go
 from anabranch.simulator import looking

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.commands.execution import withheld
-from anabranch.commands.execution.withheld import Withheld
+from anabranch.engine import withheld
+from anabranch.engine.withheld import Withheld
 from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.durability import Durability
 from anabranch.node.held_replies import HeldReplies

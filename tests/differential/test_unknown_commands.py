@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.commands.request.absent import ABSENT
 from anabranch.commands.table import COMMANDS
+from anabranch.engine.absent import ABSENT
 from tests.support.servers import AnabranchServer, RedisServer, redis_server_path
 from tests.support.wire import RespClient
 

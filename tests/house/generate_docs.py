@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.commands.request.absent import ABSENT
-from anabranch.commands.request.spec import Command
 from anabranch.commands.table import COMMANDS
 from anabranch.config.rows import Row
 from anabranch.config.settings import GROUPS, ROWS
+from anabranch.engine.absent import ABSENT
+from anabranch.engine.spec import Command
 from tests.house.clients import clients_page
 from tests.house.formats import formats_page
 from tests.support.servers import REPOSITORY

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.servers import REPOSITORY
 
 FORKS = {
-    "commands/execution/context.py": (1, "chooses the rules of entry IDs"),
+    "engine/context.py": (1, "chooses the rules of entry IDs"),
     "commands/extensions/regional_info.py": (1, "XSETID moves the last ID of a stream alone"),
     "commands/extensions/regional_read.py": (1, "tokens of the other mode mean nothing here"),
     "commands/stream/add.py": (1, "the short way of XADD gives the effect its number"),

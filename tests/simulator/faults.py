@@ -23,10 +23,10 @@ from typing import Any, Final, Literal
 import msgspec
 import pytest
 
-from anabranch.commands.execution import id_rules
 from anabranch.effects import adopting, apply_producers, kinds, streams
 from anabranch.effects.applier import Applier
 from anabranch.effects.apply import _APPLY, EFFECTS
+from anabranch.engine import id_rules
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from anabranch.commands.execution.withheld import Withheld
+from anabranch.engine.withheld import Withheld
 from anabranch.node import snapshots, write_gate
 from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.durability import Durability

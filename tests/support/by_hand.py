@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import hiredis
 
-from anabranch.commands.request.spec import Command
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
+from anabranch.engine.spec import Command
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.node import node as process

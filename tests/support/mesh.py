@@ -15,10 +15,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from anabranch.commands.request.spec import Command
 from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
+from anabranch.engine.spec import Command
 from anabranch.keyspace.replica import Member
 from anabranch.replication.frames import Row
 from anabranch.simulator.formulas import History

@@ -8,10 +8,10 @@ from typing import Any
 
 import hiredis
 
-from anabranch.commands.execution.host import Regions
-from anabranch.commands.execution.session import Session
-from anabranch.commands.scripting.machine import Machine
 from anabranch.config.settings import Settings
+from anabranch.engine.host import Regions
+from anabranch.engine.script_machine import Machine
+from anabranch.engine.session import Session
 from anabranch.keyspace.inquiry import Inquiry
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot

@@ -15,12 +15,12 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from anabranch.commands.acl.rules import AclRegistry
-from anabranch.commands.acl.users import User
 from anabranch.commands.table import COMMANDS
 from anabranch.config.load import load
 from anabranch.config.rewrite import quoted, rewritten
 from anabranch.config.settings import ROWS, Settings
+from anabranch.engine.acl.rules import AclRegistry
+from anabranch.engine.acl.users import User
 from anabranch.errors import AnabranchError, CommandError, ConfigError
 from anabranch.resp.inline import split_words
 

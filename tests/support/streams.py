@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.commands.execution.session import Session
+from anabranch.engine.session import Session
 from tests.support.region_harness import Harness, decode_all
 
 __all__ = ["BOTH_PROTOCOLS", "NOW", "Streams", "as_map", "plain", "shown"]
@@ -111,7 +111,7 @@ class Streams(Harness):
 
     def events_of(self, act: Callable[[], object]) -> list[str]:
         """The keyspace events that something causes: ``event key``."""
-        from anabranch.commands.pubsub.channels import event_flags
+        from anabranch.engine.channels import event_flags
 
         listener = self.connect()
         self.raw("PSUBSCRIBE", "__keyevent@*", session=listener)

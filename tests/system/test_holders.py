@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from anabranch.commands.execution.session import Session
 from anabranch.effects import kinds
+from anabranch.engine.session import Session
 from anabranch.metrics.holdings import HOLDERS
 from anabranch.oplog.batch import decode_batch, encode_batch
 from anabranch.oplog.log_index import LogIndex

@@ -17,8 +17,8 @@ from typing import Any, Final, get_args, get_type_hints
 
 from hiredis import Reader
 
-from anabranch.commands.execution.dispatch import quoted
 from anabranch.effects import kinds
+from anabranch.engine.dispatch import quoted
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.facts import SeenRecord
 from anabranch.stream import entry_id as ids

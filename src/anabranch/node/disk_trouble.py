@@ -1,7 +1,7 @@
 """What clients get while the disk does not accept writes, and after a sync that failed.
 
 Writing commands are refused with MISCONF. Reads are served, except for reads of keys whose last
-change a crash would undo (:mod:`anabranch.commands.execution.withheld`). After a failed sync both
+change a crash would undo (:mod:`anabranch.engine.withheld`). After a failed sync both
 rules apply until a restart.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.execution.withheld import Withheld
 from anabranch.effects.write_set import WriteSet
+from anabranch.engine.withheld import Withheld
 from anabranch.oplog.log import LOST
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ no        write()                     what the system has not yet written to the
 
 If a write fails, the bytes are kept, their replies stay held, writing commands are refused
 (MISCONF), and the write is repeated until it succeeds. Meanwhile reads are served, except for keys
-whose last change a crash would undo (:mod:`anabranch.commands.execution.withheld`). If a sync
+whose last change a crash would undo (:mod:`anabranch.engine.withheld`). If a sync
 fails, the contents of the disk are unknown: writing commands are refused until a restart, and
 clients whose replies wait for the sync are disconnected, because no reply would be certain.
 """

@@ -17,9 +17,9 @@ from anabranch.region.region import Region
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anabranch.commands.execution.host import Clock, Host
-    from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
+    from anabranch.engine.host import Clock, Host
+    from anabranch.engine.spec import Command
     from anabranch.node.driver import Driver, Place, Timer
     from anabranch.node.exchange import Exchange
 

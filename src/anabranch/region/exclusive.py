@@ -19,15 +19,15 @@ from anabranch.errors import CommandError
 from anabranch.region.slicing import LongRequest
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
     from anabranch.effects import kinds
+    from anabranch.engine.session import Session
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking
     from anabranch.scheduling import Steps
 
 
 class Exclusive(LongRequest):
-    """One such transaction. A :class:`anabranch.commands.execution.session.Sliced`."""
+    """One such transaction. A :class:`anabranch.engine.session.Sliced`."""
 
     def __init__(
         self,

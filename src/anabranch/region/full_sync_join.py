@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.request.key_extraction import has_keys, keys_of
+from anabranch.engine.key_extraction import has_keys, keys_of
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.request.spec import Command
     from anabranch.effects.join import KeyspaceJoin
+    from anabranch.engine.session import Session
+    from anabranch.engine.spec import Command
     from anabranch.region.state import RegionState
 
 _OTHER_KEYS: Final = frozenset({"copy", "exec", "move"})

@@ -16,16 +16,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.execution.command_entry import Entry
-from anabranch.commands.execution.context import Context
-from anabranch.commands.execution.dispatch import RequestRefused
-from anabranch.commands.execution.queueing import end_transaction
-from anabranch.commands.execution.services import Services
-from anabranch.commands.execution.session import Session
-from anabranch.commands.request import texts
-from anabranch.commands.scripting.store import Scripts
 from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.command_entry import Entry
+from anabranch.engine.context import Context
+from anabranch.engine.dispatch import RequestRefused
+from anabranch.engine.queueing import end_transaction
+from anabranch.engine.script_store import Scripts
+from anabranch.engine.services import Services
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.region.exclusive import Exclusive
@@ -38,9 +38,9 @@ from anabranch.resp.encode import QUEUED
 from anabranch.scheduling import NOT_BEGUN
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.host import Clock, Host
-    from anabranch.commands.request.spec import Command, CommandFunction
     from anabranch.config.settings import Settings
+    from anabranch.engine.host import Clock, Host
+    from anabranch.engine.spec import Command, CommandFunction
     from anabranch.scheduling import Steps
 
 QUICK_NS: Final = 5_000

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.session import Session
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking
     from anabranch.scheduling import Steps

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from anabranch.commands.acl.rules import AclRegistry
-from anabranch.commands.execution.dispatch import Dispatcher
-from anabranch.commands.execution.redaction import hidden, redacted
-from anabranch.commands.execution.session import Session
-from anabranch.commands.pubsub.channels import Channels
-from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
 from anabranch.effects.applier import Applier
+from anabranch.engine.acl.rules import AclRegistry
+from anabranch.engine.channels import Channels
+from anabranch.engine.dispatch import Dispatcher
+from anabranch.engine.keyspace_events import KeyspaceEvents
+from anabranch.engine.redaction import hidden, redacted
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
@@ -25,12 +25,12 @@ from anabranch.region.tiering import Tiering
 from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.host import Clock, Host
-    from anabranch.commands.execution.services import Services
-    from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.context import Context
+    from anabranch.engine.host import Clock, Host
+    from anabranch.engine.services import Services
+    from anabranch.engine.spec import Command
 
 
 class LongTransaction(Protocol):

@@ -19,7 +19,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.version_vectors import covers
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.session import Session
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.values import Value
     from anabranch.keyspace.waiter import Waiter

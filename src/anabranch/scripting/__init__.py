@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.scripting.machine import Machine
+    from anabranch.engine.script_machine import Machine
 
 __all__ = ["new_machine"]
 

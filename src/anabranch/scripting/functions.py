@@ -18,7 +18,7 @@ from anabranch.version import REDIS_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from anabranch.commands.scripting.machine import ScriptCalls
+    from anabranch.engine.script_machine import ScriptCalls
     from anabranch.scripting.interruption import Interruption
     from anabranch.scripting.world import World
 

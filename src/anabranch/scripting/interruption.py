@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import greenlet
 
-from anabranch.commands.scripting.machine import KILLED
+from anabranch.engine.script_machine import KILLED
 from anabranch.scripting.failures import Failure
 from anabranch.scripting.world import ROOM_BYTES
 
@@ -138,7 +138,7 @@ class Interruption:
     # -- stacks -------------------------------------------------------------------------------
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
-        """See :meth:`anabranch.commands.scripting.machine.Machine.steps`."""
+        """See :meth:`anabranch.engine.script_machine.Machine.steps`."""
         assert not self._is_busy(), "one script at a time"
         worker = self._worker
         if worker is None:

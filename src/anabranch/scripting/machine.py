@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 from lupa import lua51
 
-from anabranch.commands.scripting.machine import Registered, ScriptCalls, ScriptError
-from anabranch.commands.scripting.store import sha1_of
+from anabranch.engine.script_machine import Registered, ScriptCalls, ScriptError
+from anabranch.engine.script_store import sha1_of
 from anabranch.scripting.failures import Failure
 from anabranch.scripting.functions import HostFunctions, text_of
 from anabranch.scripting.interruption import OUT_OF_MEMORY, Interruption
@@ -31,7 +31,7 @@ COMPILED_MAX: Final = 500
 
 
 class LuaMachine:
-    """See :class:`anabranch.commands.scripting.machine.Machine`."""
+    """See :class:`anabranch.engine.script_machine.Machine`."""
 
     def __init__(self, memory_bytes: int) -> None:
         """``memory_bytes`` is what all of its scripts may take together."""

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from anabranch.commands.acl.rules import UNCHANGED
 from anabranch.commands.server import config as config_commands
+from anabranch.engine.acl.rules import UNCHANGED
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.node.node import Node

@@ -16,8 +16,8 @@ from anabranch.server.logs import emit_sparingly
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from anabranch.commands.execution.session import Session
     from anabranch.config.settings import Settings
+    from anabranch.engine.session import Session
     from anabranch.node.node import Node
 
 STRANGERS_PER_LOOK: Final = 1000

@@ -25,7 +25,7 @@ from anabranch.server.admission import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.session import Session
     from anabranch.node.node import Node
     from anabranch.server.admission import Place
     from anabranch.server.clients import Clients

@@ -20,9 +20,9 @@ from anabranch.server.open_ports import warn_of_gossip
 from anabranch.server.regions import Regions
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.scripting.machine import Machine
     from anabranch.config.settings import Settings
+    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.session import Session
     from anabranch.node.node import Node
     from anabranch.node.persistence import Persistence
     from anabranch.server.admission import Admission

@@ -13,7 +13,7 @@ from anabranch.scheduling import NEVER
 from anabranch.simulator.record import Violation
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.session import Session
     from anabranch.keyspace.replica import Dot, Replica
     from anabranch.node.durability import Durability
     from anabranch.region.region import Region

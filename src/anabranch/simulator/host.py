@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from anabranch.commands.execution.host import Persistence, Regions
+from anabranch.engine.host import Persistence, Regions
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.scripting.machine import Machine
+    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.session import Session
 
 
 class SimulatedHost:
-    """See :class:`anabranch.commands.execution.host.Host`. A mistake of a command ends the run."""
+    """See :class:`anabranch.engine.host.Host`. A mistake of a command ends the run."""
 
     def __init__(self, chance: random.Random) -> None:
         self.persistence: Persistence

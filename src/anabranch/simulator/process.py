@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import hiredis
 
-from anabranch.commands.execution.host import Regions
+from anabranch.engine.host import Regions
 from anabranch.errors import CommandError
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import epoch_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from anabranch.commands.execution.dispatch import quoted
-from anabranch.commands.execution.session import Session
+from anabranch.engine.dispatch import quoted
+from anabranch.engine.session import Session
 
 if TYPE_CHECKING:
     from anabranch.server.app import Server as LiveServer

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import hiredis
 
-from anabranch.commands.execution.context import Context
 from anabranch.config.load import load
 from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.server.app import Server as LiveServer

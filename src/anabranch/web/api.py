@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from anabranch.commands.request.spec import Command
+    from anabranch.engine.spec import Command
     from anabranch.node.node import Node
     from anabranch.scheduling import Steps
     from anabranch.web.identity import Viewer

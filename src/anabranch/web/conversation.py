@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hiredis
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.users import User
+    from anabranch.engine.acl.users import User
     from anabranch.node.node import Node
 
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024

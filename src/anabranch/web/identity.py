@@ -19,7 +19,7 @@ from anabranch.web.conversation import Conversation, Refused
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from anabranch.commands.acl.users import User
+    from anabranch.engine.acl.users import User
     from anabranch.node.node import Node
 
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="anabranch", charset="UTF-8"'}

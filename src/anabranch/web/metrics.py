@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from anabranch.commands.acl.users import User
+    from anabranch.engine.acl.users import User
     from anabranch.metrics.peers import PeerFigures
     from anabranch.node.node import Node
     from anabranch.region.region import Region

@@ -14,7 +14,7 @@ from anabranch.version import REDIS_VERSION, __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from anabranch.commands.execution.host import LinkFault
+    from anabranch.engine.host import LinkFault
     from anabranch.metrics.peers import PeerFigures
     from anabranch.node.exchange import Exchange
     from anabranch.node.node import Node

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.web.answers import Problem
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.users import User
+    from anabranch.engine.acl.users import User
     from anabranch.region.region import Region
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.commands.execution.session import Session
+from anabranch.engine.session import Session
 from tests.support.region_harness import Harness, decode_all
 
 NO_KEY = "NOPERM No permissions to access a key"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.acl.rules import AclRegistry
 from anabranch.commands.table import COMMANDS
+from anabranch.engine.acl.rules import AclRegistry
 from anabranch.errors import CommandError, ConfigError
 from tests.support.region_harness import Harness
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.commands.acl.rules import AclRegistry
-from anabranch.commands.acl.selectors import CATEGORIES, RuleError
 from anabranch.commands.table import COMMANDS
+from anabranch.engine.acl.rules import AclRegistry
+from anabranch.engine.acl.selectors import CATEGORIES, RuleError
 from tests.support.region_harness import Harness
 
 DEFAULT = "user default on nopass sanitize-payload ~* &* +@all"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.commands.execution.session import Session
+from anabranch.engine.session import Session
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.scheduling import SLICE_NS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.execution import dispatch
+from anabranch.engine import dispatch
 from tests.support.region_harness import Harness
 
 LIMIT = 1000

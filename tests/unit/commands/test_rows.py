@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.request.spec import KeySpec
 from anabranch.commands.stream import write
 from anabranch.commands.table.rows import rows
+from anabranch.engine.spec import KeySpec
 
 _ROW = """
 xlen 2 write.xlen 5.0.0 readonly fast

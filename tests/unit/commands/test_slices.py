@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.commands.execution.session import Session
+from anabranch.engine.session import Session
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.digest import keyspace_digest
 from anabranch.keyspace.keyspace import Keyspace

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.acl.rules import AclRegistry
 from anabranch.commands.table import COMMANDS
 from anabranch.config.rewrite import rewritten
 from anabranch.config.settings import Settings
+from anabranch.engine.acl.rules import AclRegistry
 from anabranch.errors import CommandError
 from tests.support.settings_fuzzer import CASES, _load, _registry, _user_lines, rights, run, same
 

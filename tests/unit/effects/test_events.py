@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.pubsub.channels import event_flags
+from anabranch.engine.channels import event_flags
 from tests.support.region_harness import Harness
 
 

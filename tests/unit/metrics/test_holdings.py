@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from anabranch.commands.execution.session import Session
+from anabranch.engine.session import Session
 from anabranch.metrics.holdings import Holdings
 
 

@@ -10,7 +10,7 @@ import pytest
 START = """
 import gc, os, resource
 from contextlib import suppress
-from anabranch.commands.scripting.machine import ScriptError
+from anabranch.engine.script_machine import ScriptError
 from anabranch.scripting import new_machine
 
 class Calls:

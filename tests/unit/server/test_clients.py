@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.commands.execution.session import Session
 from anabranch.config.settings import Settings
+from anabranch.engine.session import Session
 from anabranch.server.clients import OutputLimits, idle, refusal
 
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from anabranch.commands.connection.client_list import client_type, client_type_argument, describe
 from anabranch.commands.connection.client_names import checked_name
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
-from anabranch.commands.request.help import wrong_subcommand
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
+from anabranch.engine.client_list import client_type, client_type_argument, describe
+from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, null
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Map, SetReply, Verbatim
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_TRACKING = "ERR Client tracking is not supported by this server"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.commands.connection.client_list import client_type, client_type_argument
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer, integer_or_none
+from anabranch.engine.client_list import client_type, client_type_argument
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.resp.encode import integer as integer_reply
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.context import Context
+    from anabranch.engine.session import Session
 
 _Filter = Callable[[list["Session"]], list["Session"]]
 """Leaves those that pass."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from anabranch.commands.acl.rules import DEFAULT_USER
 from anabranch.commands.connection.client_names import checked_name
-from anabranch.commands.execution.queueing import end_transaction
-from anabranch.commands.execution.redaction import redacted
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import int32, integer_or_none
+from anabranch.engine import texts
+from anabranch.engine.acl.rules import DEFAULT_USER
+from anabranch.engine.arguments import int32, integer_or_none
+from anabranch.engine.queueing import end_transaction
+from anabranch.engine.redaction import redacted
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
 from anabranch.resp.values import Map
 from anabranch.version import REDIS_VERSION
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _WRONGPASS = "WRONGPASS invalid username-password pair or user is disabled."
 _WITHOUT_NEED = (

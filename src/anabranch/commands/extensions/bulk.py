@@ -20,11 +20,11 @@ import zstandard
 
 from anabranch.commands.extensions.bulk_limit import Limit
 from anabranch.commands.extensions.bulk_rows import added, content_of, rows_of
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
 from anabranch.commands.stream.options import check_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.scheduling import Steps
@@ -41,7 +41,7 @@ from anabranch.stream.trimming import TrimRule
 from anabranch.stream.weight import fragments_bytes
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
     from anabranch.keyspace.values import Value
 
 EXPORT_BYTES_DEFAULT: Final = 1 << 20

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request import texts
+from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.host import Regions
+    from anabranch.engine.context import Context
+    from anabranch.engine.host import Regions
 
 _ALONE = (
     "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "

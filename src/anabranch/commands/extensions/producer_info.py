@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.commands.request import texts
+from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.resp.values import Map
@@ -14,7 +14,7 @@ from anabranch.stream.shared import Dot, Tag
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _ALONE: Dot = (0, 0)
 

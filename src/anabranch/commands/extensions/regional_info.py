@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.commands.request import texts
+from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of
@@ -23,7 +23,7 @@ from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, T
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 
 def _replica_id(replica_id: int) -> list[int]:

@@ -31,7 +31,7 @@ from anabranch.stream.numbering import newest_position_number, number_of, spans_
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _NO_CURSOR = "ERR Invalid cursor: it is 0, $, or what an earlier reply gave"
 _NO_TOKEN = "ERR Invalid token: it is what AB.TOKEN or AB.READ gave"  # noqa: S105

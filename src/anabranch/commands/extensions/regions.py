@@ -10,8 +10,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from anabranch.commands.extensions.members import cluster, member, once_other
-from anabranch.commands.request import texts
 from anabranch.commands.server.debug import check_allowed
+from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
 from anabranch.resp.encode import OK
@@ -20,8 +20,8 @@ from anabranch.resp.values import Map
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.host import LinkFault
+    from anabranch.engine.context import Context
+    from anabranch.engine.host import LinkFault
     from anabranch.metrics.peers import PeerFigures
 
 _NOT_ITSELF = "ERR A region cannot remove itself: ask another one"

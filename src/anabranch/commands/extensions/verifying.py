@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.commands.extensions.members import cluster, other
-from anabranch.commands.request import texts
+from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _SHOWN_MAX = 100
 """The most differing keys that are listed when all keys were compared."""

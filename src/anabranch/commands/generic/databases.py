@@ -5,10 +5,10 @@ Keys past their deadline do not exist for any of them, whether they have been re
 
 from __future__ import annotations
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import scanning, texts
-from anabranch.commands.request.arguments import int32
 from anabranch.effects import kinds
+from anabranch.engine import scanning, texts
+from anabranch.engine.arguments import int32
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK, bulk, integer, null

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer as integer_argument
 from anabranch.effects import kinds
 from anabranch.effects.prepare import rewriting
 from anabranch.effects.restoring import value_of
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer as integer_argument
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.rdb.errors import (

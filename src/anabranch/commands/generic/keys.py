@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import int32, integer_or_none
 from anabranch.effects import kinds
 from anabranch.effects.prepare import rewriting
+from anabranch.engine import texts
+from anabranch.engine.arguments import int32, integer_or_none
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import PLAIN, RAW, ListValue, SetValue, StringValue, Value
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
+from anabranch.engine import texts
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import islice
 
-from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.values import read_as, write_as
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer as integer_argument
-from anabranch.commands.request.arguments import natural, symmetric
-from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer as integer_argument
+from anabranch.engine.arguments import natural, symmetric
+from anabranch.engine.context import Context
+from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue
 from anabranch.resp.encode import EMPTY_ARRAY, OK, ZERO, bulk, integer, null, null_array

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from math import ceil
 
-from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.values import peek_as, write_as
 from anabranch.commands.list.lists import pop_items
-from anabranch.commands.request import texts
-from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.context import Context
+from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, Value
 from anabranch.resp.encode import bulk, null, null_array

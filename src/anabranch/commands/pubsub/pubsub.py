@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.execution.session import Session
-from anabranch.commands.request.help import wrong_subcommand
-from anabranch.commands.request.spec import CommandFunction
+from anabranch.engine.context import Context
+from anabranch.engine.help import wrong_subcommand
+from anabranch.engine.session import Session
+from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, integer, null

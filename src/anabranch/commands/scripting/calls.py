@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.execution.inside import Inside
-from anabranch.commands.execution.session import Session
-from anabranch.commands.request.unknown import hint
+from anabranch.engine.inside import Inside
+from anabranch.engine.session import Session
+from anabranch.engine.unknown import hint
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.context import Context
-    from anabranch.commands.scripting.machine import Machine
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.context import Context
+    from anabranch.engine.script_machine import Machine
 
 _LEVELS: Final = ("debug", "verbose", "info", "warning")
 
@@ -27,7 +27,7 @@ _SENDING: Final = ("publish", "spublish")
 
 
 class Calls:
-    """One run of a script. A :class:`anabranch.commands.scripting.machine.ScriptCalls`.
+    """One run of a script. A :class:`anabranch.engine.script_machine.ScriptCalls`.
 
     ``flags`` are those of its shebang; ``name`` is its hash, or the name of the function.
     """

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request.arguments import integer
 from anabranch.commands.scripting.calls import Calls
-from anabranch.commands.scripting.machine import Machine, ScriptError
 from anabranch.commands.scripting.shebang import Shebang, parse_script
-from anabranch.commands.scripting.store import sha1_of
+from anabranch.engine.arguments import integer
+from anabranch.engine.script_machine import Machine, ScriptError
+from anabranch.engine.script_store import sha1_of
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _NOSCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 _SOURCE = b"@user_script"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer_or_none
 from anabranch.commands.scripting.calls import Calls
 from anabranch.commands.scripting.evaluation import check_flags, run_as_transaction
-from anabranch.commands.scripting.machine import Machine, Registered, ScriptError
 from anabranch.commands.scripting.shebang import parse_library
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer_or_none
+from anabranch.engine.script_machine import Machine, Registered, ScriptError
 from anabranch.errors import CommandError
 from anabranch.keyspace.libraries import Library
 from anabranch.pattern import compile_glob
@@ -22,7 +22,7 @@ from anabranch.resp.encode import OK, bulk
 from anabranch.resp.values import Map, SetReply, Status
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _OPCODE: Final = 0xF5
 """The field with the source of a library in a dump, as in RDB files."""

@@ -9,7 +9,7 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 
 def script_load(ctx: Context, args: list[bytes]) -> bytes:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
 from anabranch.errors import CommandError
 from anabranch.resp.encode import EMPTY_ARRAY, OK
 from anabranch.resp.values import Verbatim
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
     from anabranch.keyspace.values import Value
 
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from anabranch.commands.acl.rules import AclRegistry
-from anabranch.commands.pubsub.channels import event_flags
-from anabranch.commands.request import texts
 from anabranch.config.runtime import NAMES, Refused, change
+from anabranch.engine import texts
+from anabranch.engine.acl.rules import AclRegistry
+from anabranch.engine.channels import event_flags
 from anabranch.errors import CommandError, ConfigError
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
     from anabranch.config.rows import Row
+    from anabranch.engine.context import Context
 
 _has_signs = re.compile(rb"[*?\[]").search
 _ROWS: dict[bytes, Row] = {name.encode(): row for name, row in NAMES.items()}

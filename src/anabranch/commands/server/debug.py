@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from anabranch.commands.generic.dump import payload_of
 from anabranch.commands.generic.keys import encoding_of
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
-from anabranch.commands.request.help import wrong_subcommand
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
+from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.keyspace.digest import keyspace_digest, value_digest
 from anabranch.resp.encode import OK
@@ -24,7 +24,7 @@ from anabranch.resp.values import Status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _NOT_ALLOWED = (
     'ERR {} command not allowed. If the enable-debug-command option is set to "local", you '

@@ -17,7 +17,7 @@ from anabranch.resp.values import Verbatim
 from anabranch.version import REDIS_VERSION, __version__
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
     from anabranch.metrics.stats import Stats
 
 _DEADLINES_SAMPLED_MAX = 1000

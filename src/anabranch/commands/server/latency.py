@@ -16,8 +16,8 @@ from anabranch.resp.values import Map, Verbatim
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.context import Context
 
 _GRAPH_WIDTH = 80
 _GRAPH_STEPS = "_.-`"

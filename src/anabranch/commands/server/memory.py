@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
 from anabranch.commands.server.info import human_bytes
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
 from anabranch.errors import CommandError
 from anabranch.keyspace.memory import key_bytes
 from anabranch.resp.encode import OK, null
@@ -17,7 +17,7 @@ from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Map, Verbatim
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _SAMPLES_DEFAULT = 5
 _NEAR_LIMIT = 0.9

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from anabranch.commands.request import texts
+from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, integer
 from anabranch.resp.values import Status
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 
 def save(ctx: Context, args: list[bytes]) -> bytes | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request.arguments import integer_or_none
-from anabranch.commands.request.help import wrong_subcommand
+from anabranch.engine.arguments import integer_or_none
+from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, integer
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _COUNT_DEFAULT = 10
 

@@ -7,12 +7,12 @@ from functools import reduce
 from operator import and_, or_, sub
 from typing import Any
 
-from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.values import peek_as, read_as, write_as
-from anabranch.commands.request import scanning, texts
-from anabranch.commands.request.arguments import natural, symmetric
-from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
+from anabranch.engine import scanning, texts
+from anabranch.engine.arguments import natural, symmetric
+from anabranch.engine.context import Context
+from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.draw_order import DrawOrder
 from anabranch.keyspace.values import SetValue

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from hiredis import pack_command
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import id_argument
 from anabranch.commands.stream.options import (
     POLICIES,
     check_trim,
@@ -19,6 +16,9 @@ from anabranch.commands.stream.options import (
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import append_entry, log_at
+from anabranch.engine import texts
+from anabranch.engine.arguments import id_argument
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import id_argument, integer
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import id_argument, integer
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO
 from anabranch.resp.encode import integer as integer_reply

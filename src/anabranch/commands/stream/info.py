@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
-from anabranch.commands.request.help import wrong_subcommand
 from anabranch.commands.stream.entries import entries_ascending
 from anabranch.commands.stream.pending_rows import pending_rows
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
+from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header, null
 from anabranch.resp.encode import integer as integer_reply

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import id_argument, integer, integer_or_none
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import id_argument, integer, integer_or_none
 from anabranch.errors import CommandError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID
 from anabranch.stream.group import Group
@@ -14,7 +14,7 @@ from anabranch.stream.references import ACKED, DELREF, KEEPREF, Policy
 from anabranch.stream.trimming import TrimRule, limit_default, plan_trim
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
     from anabranch.stream.stream import Stream
 
 POLICIES: Final = {b"KEEPREF": KEEPREF, b"DELREF": DELREF, b"ACKED": ACKED}

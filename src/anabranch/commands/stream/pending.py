@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import (
+from anabranch.commands.stream.options import (
+    interval_start,
+    stream_and_group,
+)
+from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import (
     IDS_AT_ONCE,
     id_argument,
     id_list,
@@ -15,11 +19,7 @@ from anabranch.commands.request.arguments import (
     integer,
     integer_or_none,
 )
-from anabranch.commands.stream.options import (
-    interval_start,
-    stream_and_group,
-)
-from anabranch.effects import kinds
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import ZERO, array_header, bulk
 from anabranch.resp.encode import integer as integer_reply

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
 from anabranch.commands.stream.options import interval_end, interval_start, stream_and_group
 from anabranch.commands.stream.pending_rows import pending_rows, pending_rows_steps
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, null, null_array
 from anabranch.scheduling import Steps

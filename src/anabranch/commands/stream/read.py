@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import id_argument, integer
 from anabranch.commands.stream.entries import entries_descending, read_into
 from anabranch.commands.stream.options import interval_end, interval_start
 from anabranch.commands.stream.read_request import (
@@ -18,6 +15,9 @@ from anabranch.commands.stream.read_request import (
     read_head,
     read_reply,
 )
+from anabranch.engine import texts
+from anabranch.engine.arguments import id_argument, integer
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.vector_token import TOKEN_PREFIX, read_token
 from anabranch.resp.encode import EMPTY_ARRAY, array_header, null_array

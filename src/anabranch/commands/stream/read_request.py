@@ -6,17 +6,17 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer, integer_or_none
-from anabranch.commands.request.stream_keys import OPTION_WIDTH
 from anabranch.compiling import mypyc_attr
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer, integer_or_none
+from anabranch.engine.stream_keys import OPTION_WIDTH
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import Span
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 _TIME_MAX = (1 << 63) - 1
 

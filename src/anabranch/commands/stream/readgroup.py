@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import id_argument
 from anabranch.commands.stream.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import id_argument
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.resp.encode import bulk, null_array

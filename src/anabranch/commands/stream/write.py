@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import (
-    id_argument,
-    id_list,
-    id_list_steps,
-    integer,
-)
 from anabranch.commands.stream.options import (
     POLICIES,
     check_trim,
@@ -21,6 +13,14 @@ from anabranch.commands.stream.options import (
     trim_threshold,
 )
 from anabranch.effects import kinds
+from anabranch.engine import texts
+from anabranch.engine.arguments import (
+    id_argument,
+    id_list,
+    id_list_steps,
+    integer,
+)
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
 from anabranch.resp.encode import integer as integer_reply

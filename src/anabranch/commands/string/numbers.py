@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.values import write_as
-from anabranch.commands.request.arguments import integer as integer_argument
-from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
+from anabranch.engine.arguments import integer as integer_argument
+from anabranch.engine.context import Context
+from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import StringValue
 from anabranch.resp.encode import bulk, integer

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.expiry import absolute_ms
 from anabranch.commands.generic.values import peek_as, read_as, write_as
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer as integer_argument
-from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer as integer_argument
+from anabranch.engine.context import Context
+from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import StringValue
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from itertools import chain
 
-from anabranch.commands.request.spec import Command
 from anabranch.commands.table import (
     acl,
     cluster,
@@ -25,6 +24,7 @@ from anabranch.commands.table import (
     strings,
     transactions,
 )
+from anabranch.engine.spec import Command
 
 __all__ = ["COMMANDS"]
 

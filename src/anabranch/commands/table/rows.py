@@ -38,8 +38,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from anabranch.commands.request.help import help_row
-from anabranch.commands.request.spec import Command, KeySpec
+from anabranch.engine.help import help_row
+from anabranch.engine.spec import Command, KeySpec
 
 _LABELS: Final = frozenset("does cost flags keys find acl group tips history help".split())
 _LABEL: Final = re.compile(r"([a-z]+): (.*)")

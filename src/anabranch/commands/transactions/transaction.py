@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.commands.execution.inside import Inside
-from anabranch.commands.execution.queueing import end_transaction, forget_watches, watch_keys
+from anabranch.engine.inside import Inside
+from anabranch.engine.queueing import end_transaction, forget_watches, watch_keys
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.context import Context
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.context import Context
+    from anabranch.engine.session import Session
 
 _OUT_OF_MEMORY = (
     "EXECABORT Transaction discarded because of: "

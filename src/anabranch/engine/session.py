@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anabranch.metrics.holdings import Holdings
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.users import User
-    from anabranch.commands.execution.command_entry import Entry
+    from anabranch.engine.acl.users import User
+    from anabranch.engine.command_entry import Entry
     from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiter import Waiter
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request.spec import Command
+from anabranch.engine.spec import Command
 from anabranch.errors import CommandError
 from anabranch.resp.values import Status
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.context import Context
 
 
 def help_lines(container: Command) -> list[Status]:

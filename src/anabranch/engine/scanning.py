@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer
+from anabranch.engine import texts
+from anabranch.engine.arguments import integer
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from anabranch.effects.applier import Publisher
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.withheld import Withheld
-    from anabranch.commands.pubsub.channels import Channels
     from anabranch.effects.events import Event
+    from anabranch.engine.channels import Channels
+    from anabranch.engine.withheld import Withheld
 
 
 class KeyspaceEvents(Publisher):

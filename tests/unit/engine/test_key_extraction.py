@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.request.key_extraction import key_places, keys_of
-from anabranch.commands.request.spec import Command, KeySpec
+from anabranch.engine.key_extraction import key_places, keys_of
+from anabranch.engine.spec import Command, KeySpec
 
 COUNTED = KeySpec("RO access", begin=2, counted=True)
 STREAMS = KeySpec("RO access", begin=("STREAMS", 1), last=-1, step=1, limit=2)

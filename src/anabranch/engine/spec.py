@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 CommandFunction = Callable[[Any, list[bytes]], "bytes | None"]
-"""Gets the context (:mod:`anabranch.commands.execution.context`) and the whole request, name first;
+"""Gets the context (:mod:`anabranch.engine.context`) and the whole request, name first;
 gives the reply's bytes. The context has sessions, and sessions have rows: a row cannot name it.
 
 None means: no reply now (the command blocked, or the client asked for silence).

@@ -17,8 +17,8 @@ from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.session import Session
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
 

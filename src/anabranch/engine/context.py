@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from anabranch.commands.execution.id_rules import IdRules, RegionalIdRules
-from anabranch.commands.execution.session import Session
-from anabranch.commands.execution.waits import Waits
-from anabranch.commands.request import texts
+from anabranch.engine import texts
+from anabranch.engine.id_rules import IdRules, RegionalIdRules
+from anabranch.engine.session import Session
+from anabranch.engine.waits import Waits
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Condition, Waiter
@@ -23,11 +23,11 @@ from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.host import Clock
-    from anabranch.commands.execution.services import Services
     from anabranch.config.settings import Settings
     from anabranch.effects.applier import Applier
     from anabranch.effects.kinds import Effect
+    from anabranch.engine.host import Clock
+    from anabranch.engine.services import Services
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.inquiry import Inquiry
     from anabranch.keyspace.replica import Replica

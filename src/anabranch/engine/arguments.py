@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.commands.request import texts
+from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream import entry_id

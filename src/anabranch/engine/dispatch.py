@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from anabranch.commands.execution.command_entry import Entry
-from anabranch.commands.execution.queueing import end_transaction, queue
-from anabranch.commands.request import texts
-from anabranch.commands.request.unknown import unknown_command
 from anabranch.effects.codec import BODY_BYTES_MAX
+from anabranch.engine import texts
+from anabranch.engine.command_entry import Entry
+from anabranch.engine.queueing import end_transaction, queue
+from anabranch.engine.unknown import unknown_command
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.rules import AclRegistry, Asked
-    from anabranch.commands.execution.host import Clock
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.execution.withheld import Withheld
-    from anabranch.commands.pubsub.channels import Channels
-    from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
+    from anabranch.engine.acl.rules import AclRegistry, Asked
+    from anabranch.engine.channels import Channels
+    from anabranch.engine.host import Clock
+    from anabranch.engine.session import Session
+    from anabranch.engine.spec import Command
+    from anabranch.engine.withheld import Withheld
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
 

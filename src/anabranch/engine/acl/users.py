@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from sys import getsizeof
 from typing import Final
 
-from anabranch.commands.acl.selectors import CommandIndex, Denial, Draft, RuleError
-from anabranch.commands.request.key_extraction import key_places
-from anabranch.commands.request.spec import Command
+from anabranch.engine.acl.selectors import CommandIndex, Denial, Draft, RuleError
+from anabranch.engine.key_extraction import key_places
+from anabranch.engine.spec import Command
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, NAME_BYTES
 
 _HASH_SIZE = 64

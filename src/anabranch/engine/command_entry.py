@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anabranch.metrics.stats import CommandStats
 
 if TYPE_CHECKING:
-    from anabranch.commands.request.spec import Command, CommandFunction
+    from anabranch.engine.spec import Command, CommandFunction
 
 
 class Entry(CommandStats):

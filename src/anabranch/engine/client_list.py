@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.session import Session
 
 _LOGGED_MAX: Final = 128
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.key_extraction import has_keys, keys_of
 from anabranch.effects.events import Event
+from anabranch.engine import texts
+from anabranch.engine.key_extraction import has_keys, keys_of
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.request.spec import Command
     from anabranch.effects.write_set import WriteSet
+    from anabranch.engine.session import Session
+    from anabranch.engine.spec import Command
     from anabranch.keyspace.database import Database
 
 _OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})

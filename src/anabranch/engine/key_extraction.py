@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.commands.request.arguments import integer_or_none
-from anabranch.commands.request.spec import Command, KeySpec
-from anabranch.commands.request.stream_keys import streams_at
+from anabranch.engine.arguments import integer_or_none
+from anabranch.engine.spec import Command, KeySpec
+from anabranch.engine.stream_keys import streams_at
 
 _CHANNEL = "not_key"  # a shard channel: it stands where a key does, for routing
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.execution.redaction import hidden, redacted
-from anabranch.commands.request.spec import Command
+from anabranch.engine.redaction import hidden, redacted
+from anabranch.engine.spec import Command
 
 
 @pytest.mark.parametrize(

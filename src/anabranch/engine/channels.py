@@ -16,7 +16,7 @@ from anabranch.resp.encode import encode
 from anabranch.resp.values import Push
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
+    from anabranch.engine.session import Session
 
 _SUBSCRIPTION_BYTES: Final = NAME_BYTES + SET_SLOT_BYTES + DICT_SLOT_BYTES // 2
 """What a subscription takes for each connection beside its name."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.config.settings import ROWS
 
 if TYPE_CHECKING:
-    from anabranch.commands.request.spec import Command
+    from anabranch.engine.spec import Command
 
 HIDDEN: Final = b"(redacted)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.request.arguments import id_argument
+from anabranch.engine.arguments import id_argument
 from anabranch.errors import CommandError
 from anabranch.keyspace.vector_token import write_token
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.request.absent import ABSENT, ABSENT_CONTAINERS, ABSENT_NAMES
 from anabranch.commands.table import COMMANDS
+from anabranch.engine.absent import ABSENT, ABSENT_CONTAINERS, ABSENT_NAMES
 from tests.support.region_harness import Harness
 
 HASHES = b"(Anabranch is a stream server and has no hashes; docs/commands.md lists its commands)"

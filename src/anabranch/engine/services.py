@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.rules import AclRegistry
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.dispatch import Dispatcher
-    from anabranch.commands.execution.host import Host
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.pubsub.channels import Channels
-    from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
-    from anabranch.commands.scripting.store import Scripts
+    from anabranch.engine.acl.rules import AclRegistry
+    from anabranch.engine.channels import Channels
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.dispatch import Dispatcher
+    from anabranch.engine.host import Host
+    from anabranch.engine.keyspace_events import KeyspaceEvents
+    from anabranch.engine.script_store import Scripts
+    from anabranch.engine.session import Session
     from anabranch.keyspace.waiter import Waiter
     from anabranch.metrics.holdings import Holdings
     from anabranch.metrics.latency import LatencyMonitor

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.command_entry import Entry
-    from anabranch.commands.execution.context import Context
+    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.context import Context
 
 
 class Inside:

@@ -16,13 +16,13 @@ from functools import lru_cache
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from anabranch.commands.request.absent import ABSENT_CONTAINERS, ABSENT_NAMES
+from anabranch.engine.absent import ABSENT_CONTAINERS, ABSENT_NAMES
 from anabranch.errors import AnabranchError
 from anabranch.metrics.holdings import NAME_BYTES, OBJECT_BYTES
 from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob, matcher_bytes
 
 if TYPE_CHECKING:
-    from anabranch.commands.request.spec import Command
+    from anabranch.engine.spec import Command
 
 # fmt: off
 CATEGORIES = (

@@ -1,6 +1,6 @@
 """All users of a server: who may come in, and whether a request is allowed.
 
-Sessions hold :class:`~anabranch.commands.acl.users.User` objects themselves, so a change of a user
+Sessions hold :class:`~anabranch.engine.acl.users.User` objects themselves, so a change of a user
 reaches its connections at once. Whoever changes or removes users through the registry tells the
 sessions (``acl.py`` does). Nothing here reads time or files: denials are noted with what the
 context says.
@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from anabranch.commands.acl.log import AclLog
-from anabranch.commands.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
-from anabranch.commands.acl.users import UnmatchedParenthesis, User, denial_text
-from anabranch.commands.connection.client_list import describe_briefly
-from anabranch.commands.request import texts
+from anabranch.engine import texts
+from anabranch.engine.acl.log import AclLog
+from anabranch.engine.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
+from anabranch.engine.acl.users import UnmatchedParenthesis, User, denial_text
+from anabranch.engine.client_list import describe_briefly
 from anabranch.errors import CommandError, ConfigError
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.selectors import Denial
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
+    from anabranch.engine.acl.selectors import Denial
+    from anabranch.engine.session import Session
+    from anabranch.engine.spec import Command
     from anabranch.metrics.stats import Stats
 
 DEFAULT_USER = b"default"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.commands.request import texts
-from anabranch.commands.request.absent import ABSENT
+from anabranch.engine import texts
+from anabranch.engine.absent import ABSENT
 from anabranch.errors import CommandError
 
 _SHOWN_BYTES = 128

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
-    from anabranch.commands.scripting.machine import Machine
+    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.session import Session
     from anabranch.keyspace.inquiry import Inquiry, Verdict
     from anabranch.keyspace.last_effects import Place
     from anabranch.keyspace.replica import Dot

@@ -1,1 +1,0 @@
-"""Running a request: sessions, the context of a command, dispatch, work in slices."""

@@ -1,1 +1,0 @@
-"""Reading a request: the form of a row, arguments, keys, error texts, HELP."""
