@@ -125,8 +125,11 @@ class Mesh:
         """All effects travel between these regions, over links that are up; returns the pairs."""
         among = list(self.nodes) if numbers is None else list(numbers)
         pairs = [(a, b) for a in among for b in among if a != b and self.is_up(a, b)]
-        while sum(self.send(source, target) for source, target in pairs):
-            pass
+        quiet_rounds = 0
+        # Who hears of a new epoch forgets what waits of the former one, and asks for it again.
+        while quiet_rounds < 2:
+            arrived = sum(self.send(source, target) for source, target in pairs)
+            quiet_rounds = 0 if arrived else quiet_rounds + 1
         return pairs
 
     def settle(self, numbers: Sequence[int] | None = None) -> None:
