@@ -57,7 +57,7 @@ def test_the_log_tells_of_a_state_before_it_tells_of_what_follows() -> None:
 def test_a_full_sync_of_which_nothing_was_sent_leaves_nothing_behind() -> None:
     node = Mesh(2).nodes[1]
     node.do("XADD", "s", "*", "f", "v")
-    chunks = node.exchange.full_sync(None)
+    chunks = node.local.full_sync(None)
     chunks.close()  # type: ignore[attr-defined]
     assert not node.region._before, "changes are still kept for it"
 

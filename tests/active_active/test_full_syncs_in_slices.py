@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.effects import join
 from anabranch.engine.session import Session
-from anabranch.replication import local
+from anabranch.node import full_syncs
 from anabranch.scheduling import in_one_go
 from anabranch.simulator import looking
 from tests.active_active.test_partial_full_syncs import digests, twin_of
@@ -107,13 +107,13 @@ def test_it_comes_to_the_same_as_a_join_in_one_go(seed: int) -> None:
         )
         twin = twin_of(two)
         twin.join(state, one, partial=is_partial)
-        assert not twin.exchange.is_joining
+        assert not twin.local.is_joining
         drive(two)
         two.join(state, one, partial=is_partial)
         # Conflicts of idempotent IDs are resolved at the end, so later effects get other numbers.
         numbers_agree = two.vector == twin.vector
         slices = 0
-        while two.exchange.is_joining:
+        while two.local.is_joining:
             for _ in range(rng.randrange(4)):
                 words = line(rng, LINES + LOOKS, ids)
                 assert repr(two.ask(words)) == repr(twin.ask(words)), words
@@ -138,7 +138,7 @@ def joining(seed: int = 1) -> tuple[Mesh, Node, Node]:
     mesh, one, two = parted(random.Random(seed), [], 20)
     drive(two)
     two.join(one.whole_snapshot(), one)
-    assert two.exchange.is_joining
+    assert two.local.is_joining
     return mesh, one, two
 
 
@@ -152,7 +152,7 @@ def run(node: Node, session: Session, *lines: str) -> None:
 
 def finish(node: Node) -> None:
     """Let turns pass until the join is over, and who waited for it has got replies."""
-    while node.exchange.is_joining:
+    while node.local.is_joining:
         node.region.scheduler.run_turn()
     for _ in range(3):
         for session in node.region.take_pending():
@@ -179,7 +179,7 @@ def test_requests_that_may_see_other_keys_wait(words: str) -> None:
     other = two.region.open_session("127.0.0.1:50001", "127.0.0.1:6379")
     run(two, other, "PING", "XLEN key:1", "CLIENT ID")
     assert len(other.outbox) == 3
-    assert two.exchange.is_joining
+    assert two.local.is_joining
     finish(two)
     two.region.resume(two.session)
     assert len(two.session.outbox) == 2
@@ -201,7 +201,7 @@ def test_a_blocked_reader_is_served_at_the_end() -> None:
     two.region.execute(reader, [[b"XREAD", b"BLOCK", b"0", b"STREAMS", b"new", b"0"]])
     drive(two)
     two.join(one.whole_snapshot(), one)
-    assert two.exchange.is_joining
+    assert two.local.is_joining
     two.do("EXISTS", "new")
     assert reader.outbox == []
     finish(two)
@@ -214,15 +214,15 @@ def test_a_blocked_reader_is_served_at_the_end() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 5, 40])
 def test_what_changes_while_keys_are_looked_for_is_in_the_full_sync(words: str, steps: int) -> None:
     with packing_at_once(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "PLACES_A_STEP", 1)
+        patch.setattr(full_syncs, "PLACES_A_STEP", 1)
         mesh, one, two = parted(random.Random(5), [], 20)
-        choosing = one.exchange.choose(dict(two.vector))
+        choosing = one.local.choose(dict(two.vector))
         for _ in range(steps):
             next(choosing)
         one.do(*words.split())
         places = in_one_go(choosing)
         assert (places is None) == (words == "FLUSHALL")
-        state = b"".join(one.exchange.full_sync(places))
+        state = b"".join(one.local.full_sync(places))
         two.join(state, one, partial=places is not None)
         mesh.settle()
         mesh.settle()
@@ -251,7 +251,7 @@ def test_a_mistake_stops_the_server_and_nobody_sees_half_of_the_data(by_request:
     run(two, two.session, "XLEN key:1", "DBSIZE")
     assert two.session.outbox == []
     two.restart()
-    assert not two.exchange.is_joining, "a start joins it from the log"
+    assert not two.local.is_joining, "a start joins it from the log"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_mistake_stops_the_server_and_nobody_sees_half_of_the_data(by_request:
 def test_a_malformed_request_gets_its_error_and_harms_nobody(words: str) -> None:
     _, _, two = joining()
     run(two, two.session, words)
-    assert two.exchange.is_joining
+    assert two.local.is_joining
     assert two.host.shutdowns == []
     assert [reply[:1] for reply in two.session.outbox] == [b"-"]
 
@@ -285,7 +285,7 @@ def test_an_effect_that_arrives_meanwhile_joins_the_rest_first() -> None:
     mesh.send(1, 3)
     mesh.nodes[3].do("XADD", "late", "*", "f", "v")
     mesh.send(3, 2)
-    assert not two.exchange.is_joining
+    assert not two.local.is_joining
     assert two.do("XLEN", "late") == 1
     two.sync()
     assert facts(twin_of(two)) == facts(two)
@@ -298,7 +298,7 @@ def test_what_needs_all_keys_joins_the_rest_at_once(what: str) -> None:
         two.snapshot()
     else:
         mesh.begin_full_sync(2, 3)
-    assert not two.exchange.is_joining
+    assert not two.local.is_joining
     assert not two.region.scheduler.is_exclusive
     two.sync()
     assert facts(twin_of(two)) == facts(two)

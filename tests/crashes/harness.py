@@ -21,7 +21,7 @@ from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.driver import LoopDriver
 from anabranch.server.gossip import Gossip
-from anabranch.server.regions import Regions
+from anabranch.server.region_links import RegionLinks
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedWorker
 
@@ -158,7 +158,7 @@ class World:
         server.listeners.bind = lambda: None  # type: ignore[method-assign]
         server.listeners.open = lambda: None  # type: ignore[method-assign]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Regions, "bind", lambda _: None)
+            patch.setattr(RegionLinks, "bind", lambda _: None)
             patch.setattr(Gossip, "open", lambda *_: None)
             await server.start()
 

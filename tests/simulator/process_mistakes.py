@@ -16,9 +16,9 @@ from anabranch.node import snapshots, write_gate
 from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.durability import Durability
 from anabranch.node.held_replies import HeldReplies
+from anabranch.node.local import RegionLocal
 from anabranch.node.snapshots import Snapshots
 from anabranch.replication.former_epochs import FormerEpochs
-from anabranch.replication.local import RegionLocal
 from anabranch.stream.frozen_pending import FrozenPending
 
 __all__ = ["OF_A_PROCESS"]

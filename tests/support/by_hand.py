@@ -23,6 +23,7 @@ from anabranch.keyspace.replica import Replica, region_of
 from anabranch.node import node as process
 from anabranch.node.exchange import Exchange
 from anabranch.node.identity import forget_newcomer
+from anabranch.node.local import RegionLocal
 from anabranch.oplog.batch import NUMBER_MAX, Batch, is_local, sent_batch, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.snapshot import Contents, Snapshot
@@ -70,29 +71,24 @@ class Unit(NamedTuple):
         )
 
 
-class ByHand(Exchange):
-    """The exchange of a region in a mesh: a member from the first start on, without links."""
+class LocalByHand(RegionLocal):
+    """A region in a mesh: a member from the first start on, without links."""
 
     chunk_bytes = CHUNK_BYTES
 
     def __init__(self, node: Node, core: process.Node) -> None:
-        super().__init__(core.region, core.durability, node.driver, random.Random(node.number))
+        super().__init__(core.region, core.durability)
         self._node = node
 
-    def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
-        turn, decided = self._durability.turn, self._node.decided
+    def open_log(self, storage: Storage, log: OpLog) -> None:
+        turn, decided = self._node.durability.turn, self._node.decided
 
         def record(effect: kinds.Effect) -> None:
             turn.effects.append(effect)
             decided.append(effect)
 
         self._region.effects.record = record
-        super().open(storage, log, was_cut=was_cut)
-        if not self.replica.cluster_id:
-            self.enter("mesh", self._node.mesh.members, {})
-            forget_newcomer(storage)
-            self.is_newcomer = False
-            self._region.dispatcher.allow_writes("newcomer")
+        super().open_log(storage, log)
 
     def taken(self, batches: list[bytes], position: int) -> None:
         super().taken(batches, position)
@@ -140,8 +136,8 @@ class FullSync:
     def __init__(self, sender: Node, receiver: Node) -> None:
         self.sender = sender
         self.vector = dict(sender.vector)
-        places = in_one_go(sender.exchange.choose(dict(receiver.vector)))
-        self._chunks = sender.exchange.full_sync(places)
+        places = in_one_go(sender.local.choose(dict(receiver.vector)))
+        self._chunks = sender.local.full_sync(places)
         self.is_partial = places is not None
         self._parts: list[bytes] = []
         receiver.begin_join(sender, partial=self.is_partial)
@@ -193,12 +189,20 @@ class Node:
         self.region = core.region
         self.persistence = core.persistence
         self.durability = core.durability
-        self.exchange = ByHand(self, core)
-        self.replica: Replica = self.exchange.replica
+        self.local = LocalByHand(self, core)
+        self.exchange = Exchange(
+            self.local, core.region, core.durability, self.driver, random.Random(self.number)
+        )
+        self.replica: Replica = self.local.replica
         self.vector: dict[int, int] = self.replica.vector
         self.persistence.exchange = self.exchange
         self.host.persistence = self.persistence
         self.persistence.start()
+        if not self.replica.cluster_id:
+            self.local.enter("mesh", self.mesh.members, {})
+            forget_newcomer(self.storage)
+            self.exchange.gate.is_newcomer = False
+            self.region.dispatcher.allow_writes("newcomer")
         self.exchange.connect(_Nowhere(), "")
         self.replicator = self.exchange.replicator
         self._receiver = self.replicator._receiver
@@ -387,7 +391,7 @@ class Node:
                 return None
             if after >= number:
                 continue
-            batches = self.exchange.read(replica_id, after, NO_LIMIT)
+            batches = self.local.read(replica_id, after, NO_LIMIT)
             if batches is None:
                 return None
             units = self.mesh.units

@@ -200,13 +200,13 @@ def _free_port() -> int:
 
 async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float) -> int:
     """Join, catch up, add the entries, wait until they are on a disk, leave."""
-    regions = server.regions
-    assert regions is not None
+    assert server.links is not None
+    local = server.links.exchange.local
     added = done = 0
     try:
         await server.start()
         await _until(
-            lambda: bool(regions.cluster_id) and covers(regions.vector, cluster.vector),
+            lambda: bool(local.cluster_id) and covers(local.vector, cluster.vector),
             "the region joins and catches up",
             patience_s,
         )
@@ -266,11 +266,11 @@ def _add(server: Server, place: Key, entries: list[Entry]) -> None:
 
 def _is_safe(server: Server, region: int) -> bool:
     """Whether a member has all of these effects on its disk."""
-    regions = server.regions
-    assert regions is not None
-    if region_of(regions.replica_id) == region:
+    assert server.links is not None
+    exchange = server.links.exchange
+    if region_of(exchange.replica.own) == region:
         return False
-    return any(each.region == region and each.durable_lag_effects == 0 for each in regions.peers())
+    return any(each.region == region and each.durable_lag_effects == 0 for each in exchange.peers())
 
 
 async def _until(it_is_so: Callable[[], bool], what: str, patience_s: float) -> None:

@@ -71,8 +71,29 @@ class LinkFault(Protocol):
     """Bytes a second; 0 is no limit."""
 
 
+class LinkControl(Protocol):
+    """The connections with other regions, for operators."""
+
+    def expiries(self) -> Mapping[int, int]:
+        """When certificates end, in seconds since 1970, by region, as far as they are known."""
+
+    @property
+    def faults(self) -> Mapping[int, LinkFault]:
+        """The faults of links, by region; most have none."""
+
+    def fault(self, region: int) -> LinkFault:
+        """The fault of the link to a region; call :meth:`faults_changed` after a change."""
+
+    def faults_changed(self) -> None:
+        """Send frames that are not delayed any more."""
+
+
 class Regions(Protocol):
     """The other regions, as seen by this one."""
+
+    @property
+    def links(self) -> LinkControl:
+        """The connections with them."""
 
     def peers(self) -> list[PeerFigures]:
         """Every other region, recently removed ones included, by number."""
@@ -104,19 +125,6 @@ class Regions(Protocol):
 
     def repair(self, region: int, place: Place) -> Inquiry:
         """Take over a key from a region; errors and waiting as for :meth:`verify`."""
-
-    def expiries(self) -> Mapping[int, int]:
-        """When certificates end, in seconds since 1970, by region, as far as they are known."""
-
-    @property
-    def faults(self) -> Mapping[int, LinkFault]:
-        """The faults of links, by region; most have none."""
-
-    def fault(self, region: int) -> LinkFault:
-        """The fault of the link to a region; call :meth:`faults_changed` after a change."""
-
-    def faults_changed(self) -> None:
-        """Send frames that are not delayed any more."""
 
 
 class Host(Protocol):

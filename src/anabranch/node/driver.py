@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.engine.host import LinkControl
+
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
 
@@ -103,3 +105,16 @@ class Client(Protocol):
 
     def cut_off(self) -> None:
         """Disconnect without writing anything more."""
+
+
+class LinkDriver(LinkControl, Protocol):
+    """The sockets and certificates of a process for the links with other regions."""
+
+    def check_certificates(self) -> None:
+        """Some time has passed: use certificates that have replaced earlier ones."""
+
+    def shut_down(self) -> None:
+        """Close all links and the port. Called once, after the last farewell."""
+
+    def facts(self) -> dict[str, int | float | str]:
+        """Figures of the certificates for INFO."""

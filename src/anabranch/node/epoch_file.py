@@ -19,8 +19,7 @@ from anabranch.node.notes import NoteError, read_note, write_note
 
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
-    from anabranch.replication.interface import Chance
-    from anabranch.replication.local import RegionLocal
+    from anabranch.replication.interface import Chance, Local
 
 _FILE: Final = "lifetime"
 
@@ -34,7 +33,7 @@ class _Ended(Struct):
 
 
 def continue_or_open_epoch(
-    local: RegionLocal, epoch_file: EpochFile, policy: str, chance: Chance, *, was_cut: bool
+    local: Local, epoch_file: EpochFile, policy: str, chance: Chance, *, was_cut: bool
 ) -> None:
     """Continue the epoch of the previous process of this region, or open a new one.
 

@@ -8,38 +8,27 @@ lost effects opens an epoch, and :mod:`anabranch.node.write_gate` decides when c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from anabranch.compiling import mypyc_attr
 from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
-from anabranch.keyspace.replica import Dot, Member, region_of
-from anabranch.keyspace.version_vectors import covers, maximum, raise_to
+from anabranch.keyspace.replica import Dot, Member
 from anabranch.metrics.peers import PeerFigures, Standing
-from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
-from anabranch.node.identity import (
-    addresses_noted,
-    remember,
-    removal_noted,
-    set_back_noted,
-    write_addresses,
-    write_removal,
-    write_set_back,
-)
+from anabranch.node.epoch_file import continue_or_open_epoch
+from anabranch.node.identity import remember
+from anabranch.node.local import RegionLocal
+from anabranch.node.stability import StabilityWatch
 from anabranch.node.write_gate import WriteGate
 from anabranch.oplog.log import OpLog
-from anabranch.replication.held import HeldTagWatch
-from anabranch.replication.interface import Address, ReplicationConfig
-from anabranch.replication.local import RegionLocal
+from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
-from anabranch.replication.tombstone_watch import TombstoneWatch
 
 if TYPE_CHECKING:
-    from anabranch.node.driver import Driver, Timer
+    from anabranch.engine.host import LinkControl
+    from anabranch.node.driver import Driver, LinkDriver, Timer
     from anabranch.node.durability import Durability
     from anabranch.oplog.storage import Storage
     from anabranch.region.region import Region
@@ -55,63 +44,44 @@ HAS_NO_CLUSTER: Final = (
     "other one --join host:port with the gossip address of a member"
 )
 
-_QUIET: Final = frozenset(
-    {
-        *("caught_up", "certificate_renewed", "clock_accepted", "entered", "fewer_held_tags"),
-        *("fewer_marks", "idmp_conflict"),
-        *("join_resumed", "joined", "not_full", "reachable", "relay", "relay_ended"),
-        *("repaired", "state_joined", "takes_writes"),
-    }
-)
-"""Events that are logged with level info; all others are warnings."""
 
+class Exchange:
+    """The part of one process in the cluster.
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Exchange(RegionLocal):
-    """The part of one process in the cluster."""
+    ``local`` is the region as the replicator sees it; ``sockets`` are those of a server.
+    """
 
     def __init__(
-        self, region: Region, durability: Durability, driver: Driver, chance: Chance
+        self,
+        local: RegionLocal,
+        region: Region,
+        durability: Durability,
+        driver: Driver,
+        chance: Chance,
     ) -> None:
         """``chance`` must be unpredictable if a secret is configured."""
-        super().__init__(region, durability)
+        self.local = local
+        self.replica = local.replica
+        self.sockets: LinkDriver | None = None
+        self._region = region
         self._settings = region.settings
         self._durability = durability
         self._driver = driver
         self._chance = chance
-        self.on_answers: Callable[[], None] = _nothing
-        """Called when sessions may have got a reply to write."""
-        self._epoch_file: EpochFile
         self._pulse: Timer | None = None
         self._compares = False  # a slice of the digest exchange is scheduled
         self._told = False  # the replicator will be called when this turn is over
         self._confirmed: list[tuple[int, int]] = []  # by the other regions, at the last check
-        # The oldest tombstone that some disk may lack, and since when:
-        self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
-        self._tombstone_watch = TombstoneWatch()
-        self._held_tags = HeldTagWatch()
+        self._stability = StabilityWatch(local, region.settings)
         self._config: ReplicationConfig
         self._secret = ""
-        self.gate = WriteGate(region, self.peers, self.report_event)
+        self.stretch: Callable[[str], bytes] = stretched
+        """Derives the key from the secret; the derivation is slow on purpose."""
+        self.gate = WriteGate(region, self.peers, local.report_event)
         """Whether clients may write."""
-        self._was_removed = ""  # why this region was removed
-        self.addresses: dict[int, Address] = {}
-        """See :class:`Local`."""
-        self._was_set_back = ""  # how other regions found that the disk was set back
-        self._began: dict[int, int] = {}  # the number of own effects at the start
         self.replicator: Replicator
 
     # -- life ---------------------------------------------------------------------------------
-
-    def read_notes(self, storage: Storage) -> None:
-        """Call this before recovery. Raises :class:`OSError`, :class:`LogError` for a damaged note.
-
-        Nothing was changed then.
-        """
-        self._was_removed = removal_noted(storage)
-        if (noted := set_back_noted(storage)) is not None:
-            self._was_set_back = noted[0]
-        self.addresses = addresses_noted(storage)
 
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
         """Call this after recovery, when the log can be written.
@@ -123,18 +93,18 @@ class Exchange(RegionLocal):
         settings = self._settings
         if not (self.replica.cluster_id or settings.cluster_create or settings.join):
             raise ConfigError(HAS_NO_CLUSTER)
-        self.open_log(storage, log)
-        self._epoch_file = EpochFile(storage)
-        self._durability.on_taken = self.taken
+        local, notes = self.local, self.local.notes
+        local.open_log(storage, log)
+        notes.open(storage)
+        self._durability.on_taken = local.taken
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
-        self._began = self._own(self.replica.vector)
         policy = settings.appendfsync
-        continue_or_open_epoch(self, self._epoch_file, policy, self._chance, was_cut=was_cut)
+        continue_or_open_epoch(local, notes.epoch_file, policy, self._chance, was_cut=was_cut)
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = self._chance.randbytes(16).hex()
-            self.found(cluster_id, self._self())
-            self._log(
+            local.found(cluster_id, self._self())
+            self._region.host.log(
                 "info", "region.cluster_created", cluster=cluster_id, region=settings.region_id
             )
         self._region.merging.resolve()
@@ -170,15 +140,12 @@ class Exchange(RegionLocal):
         if feature_level is not None:
             self._config.feature_level = feature_level
         self.settings_changed()
-        self.replicator = Replicator(self, transport, self._config, self._chance)
-        if self._was_removed:
-            self.replicator.expelled(self._was_removed)
-        if self._was_set_back:
-            self.replicator.set_back(self._was_set_back)
-
-    def stretch(self, secret: str) -> bytes:
-        """The key that is derived from the secret; the derivation is slow on purpose."""
-        return stretched(secret)
+        self.replicator = Replicator(self.local, transport, self._config, self._chance)
+        notes = self.local.notes
+        if notes.removed:
+            self.replicator.expelled(notes.removed)
+        if notes.set_back:
+            self.replicator.set_back(notes.set_back)
 
     def wall_ms(self) -> int:
         """The wall-clock time."""
@@ -188,15 +155,12 @@ class Exchange(RegionLocal):
         """A monotonic clock."""
         return self._driver.now_s() * 1000
 
-    def _log(self, level: str, event: str, **facts: object) -> None:
-        self._region.host.log(level, event, **facts)
-
     def settings_changed(self) -> None:
         """Take over the settings that can change at run time."""
         self._config.host = self._self().host
         self._config.join = [_address(text) for text in self._settings.join.split()]
         self._config.window_bytes = self._settings.gossip_window
-        self._log_index.keep_recent(self.recent_max())
+        self.local.recent_changed()
         self._config.max_clock_skew_ms = self._settings.max_clock_skew_ms
         self._config.digest_interval_ms = self._settings.digest_interval * 1000
         self._config.expire_after_ms = self._settings.region_expire_after * 1000
@@ -208,15 +172,17 @@ class Exchange(RegionLocal):
 
     def pulse(self) -> None:
         """Let the replicator do what is due; sets a timer for the next call, until :meth:`stop`."""
+        if self.sockets is not None:
+            self.sockets.check_certificates()
         self._pulse = self._driver.call_later(TICK_S, self.pulse)
         if self._durability.broken or self._region.scheduler.is_exclusive:
             return
         self.replicator.tick(self.now_ms())
         self._compare_on()
         self.answer_waits()
-        self._watch_stability()
+        self._stability.observe(self.replicator, self.now_ms())
         self.gate.update(self.replicator)
-        self.on_answers()
+        self.local.on_answers()
         self._durability.end_turn()
 
     def _compare_on(self) -> None:
@@ -239,6 +205,8 @@ class Exchange(RegionLocal):
             self._pulse = None
             if farewell:
                 self.replicator.stop()
+            if self.sockets is not None:
+                self.sockets.shut_down()
 
     def policy_changed(self) -> None:
         """``appendfsync`` has changed: record the policy in the epoch file.
@@ -247,33 +215,18 @@ class Exchange(RegionLocal):
         Raises :class:`OSError`.
         """
         self._durability.sync_all()
-        self._epoch_file.write(self._settings.appendfsync)
-
-    def ended_well(self) -> None:
-        """Everything is on the disk, and nothing more will be written."""
-        self._note_agreed(CLEAN)
+        self.local.notes.epoch_file.write(self._settings.appendfsync)
 
     def snapshot_finished(self, position: int) -> None:
         """There is a snapshot of this position."""
-        self.forget_full_syncs(position)
-        self._note_agreed(self._settings.appendfsync)
-
-    def _note_agreed(self, ended: str) -> None:
-        if not self._was_set_back:
-            raise_to(self._epoch_file.agreed, self._own(self.replica.watermark))
-        with suppress(OSError):
-            self._epoch_file.write(ended)
-
-    def _own(self, vector: Mapping[int, int]) -> dict[int, int]:
-        """The part of a version vector that is about this region."""
-        region = self._settings.region_id
-        return {each: n for each, n in vector.items() if region_of(each) == region}
+        self.local.forget_full_syncs(position)
+        self.local.notes.note_end(self._settings.appendfsync)
 
     # -- the log ------------------------------------------------------------------------------
 
     def _progress(self) -> None:
         """More effects are written, or are on the disk."""
-        self._log_index.synced(self._durability.synced)
+        self.local.synced(self._durability.synced)
         if not self._told and self._pulse is not None:
             self._told = True
             self._driver.call_soon(self._send_progress)
@@ -281,11 +234,8 @@ class Exchange(RegionLocal):
     def _send_progress(self) -> None:
         self._told = False
         if self._pulse is not None:
-            # This runs in each turn. A call of a method that a subclass may replace costs more, so
-            # now_ms() and _go_on_later() are not called here.
-            self.replicator.appended(self._driver.now_s() * 1000)
-            if self.replicator.is_behind:
-                self._region.scheduler.schedule(self._go_on)
+            self.replicator.appended(self.now_ms())
+            self._go_on_later()
 
     def answer_waits(self) -> None:
         """Other regions may have confirmed effects of this one: answer the clients that wait."""
@@ -293,10 +243,10 @@ class Exchange(RegionLocal):
         if confirmed != self._confirmed:
             self._confirmed = confirmed
             self._region.waking.answer_wait()
-            self.on_answers()
+            self.local.on_answers()
         if self._region.context.waits.inquiries:
             self._region.waking.answer_inquiries()
-            self.on_answers()
+            self.local.on_answers()
         self._go_on_later()
 
     def _go_on_later(self) -> None:
@@ -313,56 +263,11 @@ class Exchange(RegionLocal):
         self.replicator.go_on(self.now_ms())
         return self.replicator.is_behind
 
-    def _watch_stability(self) -> None:
-        awaited, _ = self._unstable
-        now_ms = self.now_ms()
-        if covers(self.replica.watermark, awaited):
-            self._unstable = dict(self.replica.vector), now_ms
-        replica = self.replica
-        most = self._settings.max_unstable_marks
-        self._tombstone_watch.observe(
-            replica.unstable_tombstones, replica.vector, now_ms, most, self._report_tombstones
-        )
-        most = self._settings.max_held_tags
-        self._held_tags.report(replica.conflicts, now_ms, most, self.report_event)
-
-    def _report_tombstones(self, event: str, tombstones: int) -> None:
-        self.report_event(event, marks=tombstones, held_back_by=",".join(map(str, self._late())))
-
-    def _late(self) -> list[int]:
-        """The regions that hold back the oldest tombstone; none if there is no tombstone."""
-        return (
-            self.holding_back(dict([oldest])) if (oldest := self.replica.oldest_tombstone) else []
-        )
-
     def retention_changed(self) -> None:
         """``mark-retention`` has changed: drop what is kept for too long now."""
         self._region.keyspace.prune(
             self.replica.watermark, keeps_tombstones=self._settings.mark_retention == "forever"
         )
-
-    def expelled(self, reason: str) -> None:
-        """See :class:`Local`. A file records it for a restart."""
-        if not self._was_removed:
-            self._was_removed = reason
-            with suppress(OSError):  # then the other regions report it again
-                write_removal(self._storage, reason)
-        super().expelled(reason)
-
-    def set_back(self, reason: str) -> None:
-        """See :class:`Local`. A file records it for a restart and ``anabranch region salvage``."""
-        if not self._was_set_back:
-            self._was_set_back = reason
-            known = maximum(self.replica.watermark, self._epoch_file.agreed)
-            agreed = {each: min(n, known.get(each, 0)) for each, n in self._began.items()}
-            with suppress(OSError):  # then the other regions report it again
-                write_set_back(self._storage, reason, agreed)
-        super().set_back(reason)
-
-    def note_addresses(self, addresses: Mapping[int, Address]) -> None:
-        """See :class:`Local`."""
-        with suppress(OSError):  # then a later link reports them again
-            write_addresses(self._storage, addresses)
 
     def address(self, region: int) -> str:
         """The gossip address of a member, as it was reported last."""
@@ -371,18 +276,13 @@ class Exchange(RegionLocal):
             return f"{me.host}:{me.port}"
         return "{}:{}".format(*self.replicator.address(region))
 
-    def after_effects(self) -> None:
-        """Answer clients that waited for the applied effects."""
-        self.on_answers()
-
-    def report_event(self, event: str, **facts: object) -> None:
-        """See :class:`Local`."""
-        level = "info" if event in _QUIET else "warning"
-        self._log(level, f"region.{event}", **facts)
-        super().report_event(event, **facts)
-        self.on_answers()
-
     # -- for commands -------------------------------------------------------------------------
+
+    @property
+    def links(self) -> LinkControl:
+        """The connections with other regions; only a process with sockets has some."""
+        assert self.sockets is not None
+        return self.sockets
 
     def peers(self) -> list[PeerFigures]:
         """Figures of all other regions."""
@@ -391,24 +291,16 @@ class Exchange(RegionLocal):
     def facts(self) -> dict[str, int | float | str]:
         """Figures of this region for INFO."""
         now_ms = self.now_ms()
-        awaited, since_ms = self._unstable
-        is_stable = covers(self.replica.watermark, awaited)
         facts = self.replicator.facts(now_ms)
         return {
             **facts,
             "caught_up": int(self.replicator.caught_up and not self.gate.is_newcomer),
-            "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
-            "unstable_marks": len(self.replica.unstable_tombstones),
-            "forgotten_marks": self.replica.tombstones_forgotten,
-            "oldest_mark_seconds": self._tombstone_watch.oldest_ms(
-                self.replica.unstable_tombstones, now_ms
-            )
-            / 1000,
-            "oldest_mark_held_back_by": ",".join(map(str, self._late())),
+            **self._stability.facts(self.replicator, now_ms),
             "good_regions": self.gate.good_regions(),
             "newcomer_waits_for": self.gate.awaited_by_newcomer(
                 self.replicator, facts["joining_from"]
             ),
+            **({} if self.sockets is None else self.sockets.facts()),
         }
 
     def standings(self) -> dict[int, Standing]:
@@ -439,10 +331,6 @@ class Exchange(RegionLocal):
     def remove_member(self, region: int, *, force: bool) -> None:
         """Remove a region from the cluster; CommandError if it is no member or out of reach."""
         self.replicator.remove(region, force=force)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _address(text: str) -> tuple[str, int]:

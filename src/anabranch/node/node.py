@@ -50,7 +50,7 @@ class Node:
     def take_part(self, exchange: Exchange) -> None:
         """Take part in a cluster; call this before :meth:`Persistence.start`."""
         self.persistence.exchange = exchange
-        exchange.on_answers = self.flush_pending
+        exchange.local.on_answers = self.flush_pending
 
     # -- turns --------------------------------------------------------------------------------
 
@@ -154,5 +154,5 @@ class Node:
             self.region.host.log("error", "oplog.unwritten_at_stop", reason=problem.strerror)
             return False
         if self.persistence.exchange is not None:
-            self.persistence.exchange.ended_well()
+            self.persistence.exchange.local.notes.note_end()
         return True

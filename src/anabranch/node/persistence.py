@@ -130,7 +130,7 @@ class Persistence:
         report = self._loading
         try:
             if self.exchange is not None:
-                self.exchange.read_notes(storage)
+                self.exchange.local.notes.read(storage)
             for report in recover(storage, self._region.keyspace):
                 self._loading = report
                 yield

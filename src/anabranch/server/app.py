@@ -38,7 +38,7 @@ from anabranch.server.logs import announce, close_logs, emit, emit_sparingly, op
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
 from anabranch.server.open_ports import warn_of_clients, warn_of_gossip
-from anabranch.server.regions import Regions
+from anabranch.server.region_links import RegionLinks
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 
@@ -84,16 +84,16 @@ class Server:
         self.connections = self.clients.connections
         self.persistence = self.node.persistence
         self.durability = self.node.durability
-        self.regions: Regions | None = None
+        self.links: RegionLinks | None = None
         if self.region.replica.is_regional:
-            self.regions = Regions(
+            self.links = RegionLinks(
                 self.region,
                 self.durability,
                 driver,
                 self.admission,
                 self.host.run_id,
             )
-            self.node.take_part(self.regions)
+            self.node.take_part(self.links.exchange)
         self.listeners = Listeners(settings, self.admission, self._new_connection)
         self.http = HttpServer(settings, self.admission, self.node)
         self.heap = Heap()
@@ -127,8 +127,8 @@ class Server:
         self.region.scheduler.drive(self._ask_for_turn)
         config_commands.apply_all(self.region.context)
         self.listeners.bind()
-        if self.regions is not None:
-            self.regions.bind()
+        if self.links is not None:
+            self.links.bind()
         load_users(self.region, self.settings)
         self.persistence.begin()
         self.listeners.open()
@@ -172,8 +172,8 @@ class Server:
         """The data are complete: take over what depends on them, in the same turn."""
         load_kept_users(self.region, self.settings)
         self.clients.users_known()
-        if self.regions is not None:
-            self.regions.start()
+        if self.links is not None:
+            self.links.start()
         self.ready()
         self.node.end_turn()
 
@@ -191,8 +191,8 @@ class Server:
     def close(self) -> None:
         """Free what the end of the process would free, after any kind of stop."""
         self.listeners.close()
-        if self.regions is not None:
-            self.regions.release()
+        if self.links is not None:
+            self.links.release()
         self.region.abandon_exclusive()
         self.persistence.close()
         self.host.free_machine()
@@ -369,10 +369,10 @@ def _kept(server: Server) -> str:
 
 
 def _role(server: Server) -> str:
-    regions = server.regions
-    if regions is None:
+    links = server.links
+    if links is None:
         return "standalone"
-    return f"region {regions.replica.region}, gossip port {regions.gossip_port},"
+    return f"region {server.region.replica.region}, gossip port {links.exchange.gossip_port},"
 
 
 def _ready(server: Server) -> None:

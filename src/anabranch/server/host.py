@@ -17,12 +17,12 @@ from anabranch.scripting import new_machine
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
 from anabranch.server.open_ports import warn_of_gossip
-from anabranch.server.regions import Regions
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.engine.script_machine import Machine
     from anabranch.engine.session import Session
+    from anabranch.node.exchange import Exchange
     from anabranch.node.node import Node
     from anabranch.node.persistence import Persistence
     from anabranch.server.admission import Admission
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.server.heap import Heap
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
+    from anabranch.server.region_links import RegionLinks
 
 GARBAGE_BYTES: Final = 1 << 20
 """What scripts must have left behind before it is worth a collection."""
@@ -57,7 +58,7 @@ class Parts(Protocol):
     listeners: Listeners
     http: HttpServer
     heap: Heap
-    regions: Regions | None
+    links: RegionLinks | None
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
         """Begin to stop; a second request changes nothing."""
@@ -81,9 +82,10 @@ class ServerHost:
         return self._server.node.persistence
 
     @property
-    def regions(self) -> Regions | None:
+    def regions(self) -> Exchange | None:
         """The other regions; None without regions, and while the data are being loaded."""
-        return None if self.persistence.is_loading else self._server.regions
+        links = self._server.links
+        return None if links is None or self.persistence.is_loading else links.exchange
 
     # -- chance, time, logs -------------------------------------------------------------------
 
@@ -258,8 +260,8 @@ class ServerHost:
                 warn_of_gossip(settings)
         elif name == "mark-retention" and regions is not None:
             regions.retention_changed()
-        elif name == "gossip-bind" and regions is not None:
-            regions.listen_anew()
+        elif name == "gossip-bind" and server.links is not None and regions is not None:
+            server.links.listen_anew()
             warn_of_gossip(settings)
         elif name in {"availability-api", "http-port", "http-bind"}:
             server.http.switch()
@@ -281,11 +283,11 @@ class ServerHost:
             emit("warning", "maxmemory_policy.no_effect", policy=settings.maxmemory_policy)
 
     def _reload_tls(self) -> None:
-        regions = self.regions
+        links = self._server.links
         self._server.listeners.reload_tls()
-        if regions is not None:
+        if links is not None and not self.persistence.is_loading:
             try:
-                regions.reload_certificates()
+                links.reload_certificates()
             except ConfigError as problem:
                 emit_sparingly("warning", "tls.refused", reason=str(problem))
                 raise ConfigError(

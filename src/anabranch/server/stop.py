@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anabranch.server.clients import Clients
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
-    from anabranch.server.regions import Regions
+    from anabranch.server.region_links import RegionLinks
 
 
 class Running(Protocol):
@@ -34,7 +34,7 @@ class Running(Protocol):
     clients: Clients
     listeners: Listeners
     http: HttpServer
-    regions: Regions | None
+    links: RegionLinks | None
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
         """Begin to stop; a second request changes nothing."""
@@ -97,8 +97,8 @@ def abandon(server: Running) -> None:
     server.http.close()
     server.stop_timers()
     server.node.durability.abandon()
-    if server.regions is not None:
-        server.regions.stop(farewell=False)
+    if server.links is not None:
+        server.links.exchange.stop(farewell=False)
     for connection in list(server.clients.connections):
         connection.transport.abort()
     server.close()

@@ -41,7 +41,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from anabranch.keyspace.replica import region_of
-from anabranch.replication.local import STAGING
+from anabranch.node.full_syncs import STAGING
 from anabranch.simulator import looking
 from anabranch.simulator.expected import difference, due_of
 from anabranch.simulator.formulas import Shown
@@ -119,7 +119,7 @@ class Checks:
                 other is not None
                 and other is not process
                 and other.replica.vector == vector
-                and not other.is_joining
+                and not other.exchange.local.is_joining
                 and not (other.durability.broken or process.durability.broken)
             ):
                 pair = process.machine.number, machine.number
@@ -212,7 +212,7 @@ class Checks:
     def _add(self, process: Process, words: list[bytes], key: bytes, stream: Stream | None) -> Any:
         known: dict[Dot, int] = {}
         newest = 0
-        if stream is not None and not looking.is_over(stream, process.wall_ms()):
+        if stream is not None and not looking.is_over(stream, process.exchange.wall_ms()):
             known = {entry.dot: entry.entry_id for entry in looking.entries(stream)}
             newest = max([stream.last_id, *known.values()])
         reply = process.do(words)
@@ -242,7 +242,7 @@ class Checks:
         new: Dot | None,
         known: dict[Dot, int],
     ) -> None:
-        now_ms = process.wall_ms()
+        now_ms = process.exchange.wall_ms()
         before = self._accepted.get((process, *tag))
         if before is not None and not self.configured:
             at_ms, dot = before
@@ -299,7 +299,7 @@ class Checks:
                 return f"region {number} has effects that wait for causes"
             if process.replicator._receiver.joiner.incoming is not None:  # noqa: SLF001
                 return f"region {number} still receives a state"
-            if process.gate.is_newcomer:
+            if process.exchange.gate.is_newcomer:
                 return f"region {number} takes no writes yet"
             if STAGING in process.machine.disk.names():
                 return f"region {number} has a staging file"
@@ -349,7 +349,7 @@ class Checks:
     def drain(self, process: Process) -> None:
         """Read every group of a region to its end."""
         for key, stream in sorted(looking.streams(process.region.keyspace).items()):
-            if looking.is_over(stream, process.wall_ms()):
+            if looking.is_over(stream, process.exchange.wall_ms()):
                 continue
             for name in sorted(stream.groups):
                 words = [b"XREADGROUP", b"GROUP", name, b"z", b"STREAMS", key, b">"]

@@ -407,7 +407,11 @@ def _can_be_wiped(run: Simulation, machine: Machine) -> bool:
 
 def _running_members(run: Simulation) -> list[Machine]:
     """Members that run and belong to the cluster."""
-    return [each for each in run.members() if each.process is not None and each.process.cluster_id]
+    return [
+        each
+        for each in run.members()
+        if each.process is not None and each.process.replica.cluster_id
+    ]
 
 
 def _limits(run: Simulation, chance: random.Random) -> None:

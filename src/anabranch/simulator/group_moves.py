@@ -71,7 +71,7 @@ class MoveChecks:
         others do, and a copy may take it either way.
         """
         stream = self._work.stream(process, key)
-        if stream is None or looking.is_over(stream, process.wall_ms()):
+        if stream is None or looking.is_over(stream, process.exchange.wall_ms()):
             return {}
         found: _Standings = {}
         entries = list(looking.entries(stream))

@@ -59,7 +59,7 @@ def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
         process = impostor.process
         if process is None:
             return
-        if process.cluster_id:
+        if process.replica.cluster_id:
             raise Violation(
                 23, f"another server was taken in as region {owner.number}, which is alive"
             )

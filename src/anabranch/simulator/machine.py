@@ -111,7 +111,7 @@ class Machine:
         self.process = process
         self.record.say(self.number, f"starts in epoch {epoch_of(process.replica.own)}")
         self.network.listen(process.wire)
-        process.happen(process.pulse)
+        process.happen(process.exchange.pulse)
         self._tick(process)
 
     def _start_again(self) -> None:
@@ -146,7 +146,7 @@ class Machine:
         self.boots += 1
         self._has_lost_power = True
         self._whole = None
-        if process is None or not process.gate.is_newcomer:
+        if process is None or not process.exchange.gate.is_newcomer:
             self._former.clear()
         if process is not None:
             self._synced = process.log.synced

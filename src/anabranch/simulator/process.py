@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
-from anabranch.engine.host import Regions
 from anabranch.errors import CommandError
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import epoch_of
 from anabranch.node.exchange import Exchange
+from anabranch.node.full_syncs import joined_at
+from anabranch.node.local import RegionLocal
 from anabranch.node.node import Node
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.log import OpLog
@@ -25,7 +26,6 @@ from anabranch.oplog.recovery import Recovery
 from anabranch.oplog.storage import Storage
 from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
-from anabranch.replication.local import joined_at
 from anabranch.simulator import looking
 from anabranch.simulator.client import SimulatedClient, SlicedClient, run_at_once
 from anabranch.simulator.disk import MemoryPlace
@@ -35,6 +35,7 @@ from anabranch.simulator.network import Wire
 from anabranch.simulator.record import Violation
 
 if TYPE_CHECKING:
+    from anabranch.node.durability import Durability
     from anabranch.simulator.machine import Machine
 
 TICK_MS: Final = 50.0
@@ -62,10 +63,77 @@ _COUNTED: Final = {
 }
 
 
-class Process(Exchange):
-    """One run of the process of a machine, from a start to an end."""
+class RecordedLocal(RegionLocal):
+    """The region of a process as its replicator sees it; what happens is recorded and checked."""
 
     chunk_bytes = 400  # so that links also end within small full syncs
+
+    def __init__(self, process: Process, durability: Durability) -> None:
+        super().__init__(process.region, durability)
+        self.process = process
+        self.machine = process.machine
+
+    def open_log(self, storage: Storage, log: OpLog) -> None:
+        """Compare the recovered data with what must be on the disk, before anything changes it."""
+        self.process.recovered()
+        super().open_log(storage, log)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a run has taken the memory for effects of others away."""
+        return self.machine.is_full
+
+    def taken(self, batches: list[bytes], position: int) -> None:
+        """Record the batches of an own turn."""
+        super().taken(batches, position)
+        for data in batches:
+            self.machine.record.made(data)
+
+    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
+        """Record batches that arrive before they are applied."""
+        for data in raw:
+            self.machine.record.arrives(data)
+        if units[0].region == self.machine.number:
+            self.machine.record.reached["effects fetched back"] += 1
+        super().deliver(units, raw)
+
+    def full_sync(self, places: Places | None) -> Iterator[bytes]:
+        """Record what leaves the region in a full sync."""
+        chunks = super().full_sync(places)
+        for replica_id, number in self.replica.vector.items():
+            self.machine.record.leaves(replica_id, number)
+        return chunks
+
+    def _needed_from(self) -> int:
+        return 0 if self.machine.keeps_log else super()._needed_from()
+
+    def forget_full_syncs(self, position: int) -> None:
+        """Keep full syncs, too, while the log keeps all files."""
+        if not self.machine.keeps_log:
+            super().forget_full_syncs(position)
+
+    def after_effects(self) -> None:
+        """Have the checks look at the process."""
+        super().after_effects()
+        self.machine.has_changed(self.process)
+
+    def report_event(self, event: str, **facts: object) -> None:
+        """Record an event; some must not happen in a run."""
+        record = self.machine.record
+        record.say(self.machine.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
+        if (name := _COUNTED.get(event)) is not None:
+            record.reached[name] += 1
+        if event in ("set_back", "conflict"):  # no disk is set back in a run
+            raise Violation(23, f"region {self.machine.number} reports {event}: {facts}")
+        if event == "takes_writes" and not self.machine.is_removed:
+            self.machine.check_newcomer(self.process)
+        if event == "divergence":
+            record.on_divergence(self.machine.number, facts)
+        super().report_event(event, **facts)
+
+
+class Process:
+    """One run of the process of a machine, from a start to an end."""
 
     def __init__(self, machine: Machine, seeds: list[Address], *, creates: bool = False) -> None:
         """``creates``: create a cluster, unless the disk belongs to one."""
@@ -84,11 +152,14 @@ class Process(Exchange):
         place = MemoryPlace(machine.disk)
         self.core = Node(settings, machine.clock, self.host, self.driver, place)
         self.durability = self.core.durability
-        super().__init__(self.core.region, self.durability, self.driver, chance)
         self.region = self.core.region
-        self.core.take_part(self)
+        self.replica = self.region.replica
+        local = RecordedLocal(self, self.durability)
+        self.exchange = Exchange(local, self.region, self.durability, self.driver, chance)
+        self.exchange.stretch = str.encode  # a simulated secret needs no slow derivation
+        self.core.take_part(self.exchange)
         self.host.persistence = self.core.persistence
-        self.host.regions = cast("Regions", self)
+        self.host.regions = self.exchange
         self.report = Recovery()
         self.on_disk: dict[str, Any] = {}
         """The recovered data."""
@@ -98,7 +169,9 @@ class Process(Exchange):
         self.began_ms = machine.timeline.now_ms
         self._snapshots = 0  # count of finished snapshots that were recorded
         self.has_ended = True  # until the start is complete
+        self._recovered_id = 0  # the replica ID that recovery has found
         self.core.persistence.start()
+        self._check_epoch()
         self.client = SimulatedClient(self)
         """The client that writes and reads."""
         self.reader = SimulatedClient(self)
@@ -109,26 +182,25 @@ class Process(Exchange):
         self.wire = Wire(machine.network, machine.place, self)
         level = machine.first_level if machine.starts == 1 else NEW_LEVEL
         run_id = f"{machine.place}/{machine.starts}"
-        self.connect(self.wire, run_id, feature_level=level)
+        self.exchange.connect(self.wire, run_id, feature_level=level)
+        self.replicator = self.exchange.replicator
         self.has_ended = False
         if machine.cuts_work:
             self.region.scheduler.drive(self._ask_for_turn)
 
-    def stretch(self, secret: str) -> bytes:
-        """See :class:`Exchange`; a simulated secret needs no slow derivation."""
-        return secret.encode()
-
-    def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
-        """See :class:`Exchange`; the recovered data is compared with what must be on the disk."""
-        machine = self.machine
+    def recovered(self) -> None:
+        """The data were recovered: compare them with what must be on the disk."""
         report = self.core.persistence.recovered
         assert report is not None
         self.report = report
         self.on_disk = looking.everything(self.region.keyspace)
-        machine.check_recovery(self)
-        own = self.replica.own
-        super().open(storage, log, was_cut=was_cut)
-        goes_on = self.replica.cluster_id and own == self.replica.own
+        self.machine.check_recovery(self)
+        self._recovered_id = self.replica.own
+
+    def _check_epoch(self) -> None:
+        """After the start: a region that goes on in its epoch has all that has left it."""
+        machine, own = self.machine, self.replica.own
+        goes_on = self.replica.cluster_id and own == self._recovered_id
         if goes_on and self.own_number < machine.record.left.get(own, 0):
             raise Violation(
                 23,
@@ -147,61 +219,6 @@ class Process(Exchange):
     def own_number(self) -> int:
         """The number of the last own effect."""
         return self.replica.vector.get(self.replica.own, 0)
-
-    # -- as the replicator's surroundings -----------------------------------------------------
-
-    @property
-    def is_full(self) -> bool:
-        """See :class:`RegionLocal`."""
-        return self.machine.is_full
-
-    def taken(self, batches: list[bytes], position: int) -> None:
-        """See :class:`RegionLocal`."""
-        super().taken(batches, position)
-        for data in batches:
-            self.machine.record.made(data)
-
-    def deliver(self, units: list[Batch], raw: list[bytes]) -> None:
-        """See :class:`RegionLocal`."""
-        for data in raw:
-            self.machine.record.arrives(data)
-        if units[0].region == self.machine.number:
-            self.machine.record.reached["effects fetched back"] += 1
-        super().deliver(units, raw)
-
-    def full_sync(self, places: Places | None) -> Iterator[bytes]:
-        """See :class:`RegionLocal`."""
-        chunks = super().full_sync(places)
-        for replica_id, number in self.replica.vector.items():
-            self.machine.record.leaves(replica_id, number)
-        return chunks
-
-    def _needed_from(self) -> int:
-        return 0 if self.machine.keeps_log else super()._needed_from()
-
-    def forget_full_syncs(self, position: int) -> None:
-        """See :class:`RegionLocal`; a log that keeps all files needs the full syncs, too."""
-        if not self.machine.keeps_log:
-            super().forget_full_syncs(position)
-
-    def after_effects(self) -> None:
-        """See :class:`RegionLocal`."""
-        super().after_effects()
-        self.machine.has_changed(self)
-
-    def report_event(self, event: str, **facts: object) -> None:
-        """See :class:`RegionLocal`."""
-        record = self.machine.record
-        record.say(self.machine.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
-        if (name := _COUNTED.get(event)) is not None:
-            record.reached[name] += 1
-        if event in ("set_back", "conflict"):  # no disk is set back in a run
-            raise Violation(23, f"region {self.machine.number} reports {event}: {facts}")
-        if event == "takes_writes" and not self.machine.is_removed:
-            self.machine.check_newcomer(self)
-        if event == "divergence":
-            record.on_divergence(self.machine.number, facts)
-        super().report_event(event, **facts)
 
     # -- events -------------------------------------------------------------------------------
 
@@ -243,23 +260,23 @@ class Process(Exchange):
             self._read(*self._unread.popleft())
 
     def link_up(self, link: int, dialled: Address | None) -> None:
-        """See :class:`Peer`."""
-        self.happen(lambda: self.replicator.link_up(link, self.now_ms(), dialled))
+        """A connection was made; ``dialled`` is the address if this side has dialled."""
+        self.happen(lambda: self.replicator.link_up(link, self.exchange.now_ms(), dialled))
 
     def link_down(self, link: int) -> None:
-        """See :class:`Peer`."""
+        """A connection has ended: frames of it that wait are lost."""
         incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
         if incoming is not None and incoming.session.link == link:
             self._count_join("link")
         self._unread = deque(each for each in self._unread if each[0] != link)
-        self.happen(lambda: self.replicator.link_down(link, self.now_ms()))
+        self.happen(lambda: self.replicator.link_down(link, self.exchange.now_ms()))
 
     def dial_failed(self, host: str, port: int, why: str) -> None:
-        """See :class:`Peer`."""
-        self.happen(lambda: self.replicator.dial_failed(host, port, self.now_ms(), why))
+        """No connection was made; ``why`` is the reason."""
+        self.happen(lambda: self.replicator.dial_failed(host, port, self.exchange.now_ms(), why))
 
     def frame(self, link: int, data: bytes) -> None:
-        """See :class:`Peer`."""
+        """A whole frame has arrived; it waits while a full sync is joined."""
 
         def arrives() -> None:
             if self._unread or self.region.scheduler.is_exclusive:
@@ -271,15 +288,15 @@ class Process(Exchange):
         self.happen(arrives)
 
     def part(self, link: int) -> None:
-        """See :class:`Peer`."""
-        self.happen(lambda: self.replicator.heard(link, self.now_ms()))
+        """A part of a long frame has arrived, which shows that the other side lives."""
+        self.happen(lambda: self.replicator.heard(link, self.exchange.now_ms()))
 
     def _read(self, link: int, data: bytes) -> None:
         """Process a frame, in a slice of time where work is cut."""
         scheduler = self.region.scheduler
         began_ns = scheduler.begin() if self.machine.cuts_work else 0
-        self.replicator.receive(link, data[4], data[5:], self.now_ms())
-        self.answer_waits()
+        self.replicator.receive(link, data[4], data[5:], self.exchange.now_ms())
+        self.exchange.answer_waits()
         if self.machine.cuts_work:
             scheduler.end(began_ns)
 
@@ -294,7 +311,7 @@ class Process(Exchange):
     # -- commands -----------------------------------------------------------------------------
 
     def do(self, words: list[bytes]) -> Any:
-        """Run a command of the client that writes; see :meth:`SimulatedClient.do`."""
+        """The reply of a command of the client that writes, before the client gets it."""
         return self.client.do(words)
 
     def inspect(self, words: list[bytes]) -> Any:
@@ -322,7 +339,10 @@ class Process(Exchange):
 
     def is_linked(self, region: int) -> bool:
         """Whether there is a link to a region."""
-        return any(peer.region == region and peer.connected_ms is not None for peer in self.peers())
+        return any(
+            peer.region == region and peer.connected_ms is not None
+            for peer in self.exchange.peers()
+        )
 
     # -- snapshots ----------------------------------------------------------------------------
 

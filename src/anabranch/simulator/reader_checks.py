@@ -79,7 +79,7 @@ class ReaderChecks:
             for entry in shown.entries
         )
         stream = self._work.stream(processes[0], reader.key)
-        if stream is None or looking.is_over(stream, processes[0].wall_ms()):
+        if stream is None or looking.is_over(stream, processes[0].exchange.wall_ms()):
             return
         for _ in range(sum(due.values()) + 2):
             reply = self.read(chance.choice(processes), reader)

@@ -385,7 +385,7 @@ class Simulation:
     # -- looking on ---------------------------------------------------------------------------
 
     def _has_changed(self, process: Process) -> None:
-        if process.machine.process is process and not process.is_joining:
+        if process.machine.process is process and not process.exchange.local.is_joining:
             self.checks.changed(process)
 
     def _observe(self) -> None:
@@ -400,7 +400,7 @@ class Simulation:
             receiver = process.replicator._receiver  # noqa: SLF001
             reached["held batch"] += bool(len(receiver.buffer))
             reached["replies held for a slow sync"] += process.durability.delayed_syncs
-            reached["newcomer refused writes"] += process.gate.is_newcomer
+            reached["newcomer refused writes"] += process.exchange.gate.is_newcomer
             reached["tombstones waited"] += bool(process.region.keyspace.marked_keys)
             level = process.replicator.feature_level
             reached["feature level raised"] += level > self._levels.get(process, level)
@@ -438,7 +438,9 @@ class Simulation:
         others = [each.process for each in self.members() if each is not machine and each.process]
         gone = {each.number for each in self.machines if each is machine or each.is_removed}
         for replica_id in list(self.record.promised):
-            upto = max((each.durable.get(replica_id, 0) for each in others), default=0)
+            upto = max(
+                (each.exchange.local.durable.get(replica_id, 0) for each in others), default=0
+            )
             if region_of(replica_id) in gone or upto == 0:
                 self.record.excuse(replica_id, upto)
         machine.lose_disk()
@@ -458,7 +460,8 @@ class Simulation:
         for replica_id in list(self.record.promised):
             if region_of(replica_id) == machine.number:
                 self.record.excuse(
-                    replica_id, max(each.durable.get(replica_id, 0) for each in others)
+                    replica_id,
+                    max(each.exchange.local.durable.get(replica_id, 0) for each in others),
                 )
         self.record.say(by.number, f"removes region {machine.number}")
         machine.is_removed = True

@@ -175,7 +175,7 @@ def _add(work: Workload, process: Process, key: bytes) -> Words:
     chance = work.chance
     if work.sent and chance.random() < work.retries:
         return chance.choice(list(work.sent))
-    now_ms = process.wall_ms()
+    now_ms = process.exchange.wall_ms()
     ms = now_ms + chance.choice([-3, 0, 0, 0, 1, 4])
     given = [f"{ms}-*"] if work.mode == "strict" else [f"{ms}", f"{ms}-{chance.randint(0, 3)}"]
     spec = chance.choice(["*", "*", "*", "*", *given])
@@ -206,7 +206,7 @@ def _trim(work: Workload, process: Process, key: bytes) -> Words:
     chance = work.chance
     how = chance.choice(["", "", "KEEPREF", "DELREF", "ACKED"]).split()
     if chance.random() < 0.3:
-        return _words("XTRIM", key, "MINID", process.wall_ms() - 100, *how)
+        return _words("XTRIM", key, "MINID", process.exchange.wall_ms() - 100, *how)
     return _words("XTRIM", key, "MAXLEN", chance.choice("=~"), chance.randint(0, 30), *how)
 
 
@@ -219,7 +219,7 @@ def _flush(work: Workload, process: Process, key: bytes) -> Words:
 
 
 def _create(work: Workload, process: Process, key: bytes) -> Words:
-    start = work.chance.choice(["0", "0", "$", str(process.wall_ms() - 50)])
+    start = work.chance.choice(["0", "0", "$", str(process.exchange.wall_ms() - 50)])
     return _words("XGROUP", "CREATE", key, work.chance.choice(work.groups), start, "MKSTREAM")
 
 
@@ -230,7 +230,7 @@ def _destroy(work: Workload, process: Process, key: bytes) -> Words | None:
 
 def _move(work: Workload, process: Process, key: bytes) -> Words | None:
     found = work.group(process)
-    start = work.chance.choice(["0", "$", str(process.wall_ms() - 100)])
+    start = work.chance.choice(["0", "$", str(process.exchange.wall_ms() - 100)])
     return _words("XGROUP", "SETID", *found[:2], start) if found else None
 
 
@@ -307,7 +307,7 @@ def _record(work: Workload, process: Process, key: bytes) -> Words | None:
 
 
 def _set_last_id(work: Workload, process: Process, key: bytes) -> Words:
-    now_ms = process.wall_ms()
+    now_ms = process.exchange.wall_ms()
     counters: Words = []
     if work.chance.random() < 0.2:
         counters = _words("ENTRIESADDED", 4000, "MAXDELETEDID", f"{now_ms - 2}-0")

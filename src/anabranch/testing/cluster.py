@@ -217,8 +217,8 @@ def _vector(live: LiveServer) -> dict[int, int]:
 
 
 def _gossip_port(live: LiveServer) -> int:
-    assert live.regions is not None
-    return live.regions.gossip_port
+    assert live.links is not None
+    return live.links.exchange.gossip_port
 
 
 def _listed(found: list[str]) -> str:

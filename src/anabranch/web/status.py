@@ -28,7 +28,7 @@ def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
     now_ms = region.clock.now_us() // 1000
     exchange = node.persistence.exchange
     regions = region.host.regions
-    faults: Mapping[int, LinkFault] = {} if regions is None else regions.faults
+    faults: Mapping[int, LinkFault] = {} if regions is None else regions.links.faults
     rates = region.rates.per_second()
     cache = region.keyspace.block_cache
     number = settings.region_id

@@ -55,6 +55,7 @@ class FakeRegions:
     def __init__(self) -> None:
         self.rows = [figures(2, "us", **KNOWN), figures(3, "ap", "unreachable")]
         self.has: dict[int, tuple[dict[int, int], dict[int, int]]] = {2: ({}, {}), 3: ({}, {})}
+        self.links = self
         self.faults: dict[int, SimpleNamespace] = {}
         self.changed = 0
         self.removed: list[tuple[int, bool]] = []

@@ -33,7 +33,7 @@ _NOT_ITSELF = "ERR A region cannot remove itself: ask another one"
 def peers(ctx: Context, _args: list[bytes]) -> bytes:
     """AB.PEERS."""
     _, regions = cluster(ctx)
-    faults, expiries = regions.faults, regions.expiries()
+    faults, expiries = regions.links.faults, regions.links.expiries()
     return ctx.reply(
         [
             _peer(peer, faults.get(peer.region), expiries.get(peer.region))
@@ -193,8 +193,8 @@ def link(ctx: Context, args: list[bytes]) -> bytes:
     values = [_number(raw) for raw in args[3:]]
     if not fewest <= len(values) <= most:
         raise CommandError(texts.SYNTAX)
-    change(regions.fault(number), *values)
-    regions.faults_changed()
+    change(regions.links.fault(number), *values)
+    regions.links.faults_changed()
     return OK
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.node.exchange import Exchange
+from anabranch.node.local import RegionLocal
 from anabranch.server.certificates import Certificates
 from anabranch.server.gossip import Fault, Gossip, bound
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 PORT_MAX: Final = 65_535
 
 
-class Regions(Exchange):
-    """One server's part in the cluster."""
+class RegionLinks:
+    """The gossip port, the certificates and the faults of links of one server.
+
+    A :class:`~anabranch.node.driver.LinkDriver`.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,12 @@ class Regions(Exchange):
         admission: Admission,
         run_id: str,
     ) -> None:
-        super().__init__(region, durability, driver, secrets.SystemRandom())
+        local = RegionLocal(region, durability)
+        self.exchange = Exchange(local, region, durability, driver, secrets.SystemRandom())
+        """What the server exchanges over these links."""
+        self.exchange.sockets = self
+        self._region = region
+        self._settings = region.settings
         self._admission = admission
         self._run_id = run_id
         self._certificates: Certificates | None = None
@@ -45,10 +54,10 @@ class Regions(Exchange):
     def bind(self) -> None:
         """Take the gossip port; raises :class:`ConfigError` if that is impossible."""
         self._check_port()
-        self._bound = bound(self._settings.gossip_bind, self.gossip_port)
+        self._bound = bound(self._settings.gossip_bind, self.exchange.gossip_port)
 
     def _check_port(self) -> None:
-        settings, port = self._settings, self.gossip_port
+        settings, port = self._settings, self.exchange.gossip_port
         if port > PORT_MAX:
             raise ConfigError(
                 f"gossip-port is port plus {GOSSIP_PORT_ABOVE} unless set, and {port} is not a "
@@ -66,7 +75,7 @@ class Regions(Exchange):
         """Listen for other regions, after :meth:`bind`, and dial them."""
         settings = self._settings
         if settings.tls_replication:
-            self._certificates = Certificates(settings, self.report_event)
+            self._certificates = Certificates(settings, self.exchange.local.report_event)
         self.gossip = Gossip(
             asyncio.get_running_loop(),
             self._tls,
@@ -75,32 +84,29 @@ class Regions(Exchange):
             self._region.scheduler,
         )
         self.gossip.on_tls_refused = self._tls_refused
-        self.connect(self.gossip, self._run_id)
-        self._region.holdings.measured["causal"] = self.replicator.waiting_bytes
-        self.gossip.on_heard = self.answer_waits
+        exchange = self.exchange
+        exchange.connect(self.gossip, self._run_id)
+        self._region.holdings.measured["causal"] = exchange.replicator.waiting_bytes
+        self.gossip.on_heard = exchange.answer_waits
         sockets, self._bound = self._bound, []
-        self.gossip.open(self.replicator, sockets)
-        self.pulse()
+        self.gossip.open(exchange.replicator, sockets)
+        exchange.pulse()
 
-    def pulse(self) -> None:
-        """See :class:`Exchange`; certificates may be new ones."""
-        certificates = self._certificates
-        if certificates is not None and certificates.check_files(self.now_ms(), self._wall_s()):
-            self.gossip.tls = certificates.tls
-        super().pulse()
-
-    def stop(self, *, farewell: bool = True) -> None:
-        """See :class:`Exchange`."""
-        is_running = self._pulse is not None
-        super().stop(farewell=farewell)
-        if is_running:
-            self.gossip.shut_down()
+    def shut_down(self) -> None:
+        """Close all links and the port; the exchange has said farewell."""
+        self.gossip.shut_down()
 
     def listen_anew(self) -> None:
         """``gossip-bind`` was set; ConfigError if that is impossible."""
-        self.gossip.move(self._settings.gossip_bind, self.gossip_port)
+        self.gossip.move(self._settings.gossip_bind, self.exchange.gossip_port)
 
     # -- certificates -------------------------------------------------------------------------
+
+    def check_certificates(self) -> None:
+        """Use certificates that have replaced earlier ones, looking at the files now and then."""
+        now_ms, certificates = self.exchange.now_ms(), self._certificates
+        if certificates is not None and certificates.check_files(now_ms, self._wall_s()):
+            self.gossip.tls = certificates.tls
 
     @property
     def _tls(self) -> RegionTls | None:
@@ -116,23 +122,22 @@ class Regions(Exchange):
             self.gossip.tls = self._certificates.tls
 
     def _tls_refused(self, address: str, reason: str) -> None:
-        self.report_event("tls_refused", address=address, reason=reason)
+        self.exchange.local.report_event("tls_refused", address=address, reason=reason)
 
     def expiries(self) -> dict[int, int]:
         """When known certificates expire, in seconds since 1970, by region, own ones included."""
         found = self.gossip.expiries()
         if self._tls is not None and self._tls.expires is not None:
-            found[self.replica.region] = self._tls.expires
+            found[self._region.replica.region] = self._tls.expires
         return found
 
     def facts(self) -> dict[str, int | float | str]:
-        """See :class:`Exchange`; and when our certificate ends."""
-        facts = super().facts()
-        if self._tls is not None:
-            expires = self._tls.expires
-            left = "unknown" if expires is None else int(expires - self._wall_s())
-            facts["tls_server_cert_expires_in_seconds"] = left
-        return facts
+        """When the own certificate ends, for INFO; nothing without certificates."""
+        if self._tls is None:
+            return {}
+        expires = self._tls.expires
+        left = "unknown" if expires is None else int(expires - self._wall_s())
+        return {"tls_server_cert_expires_in_seconds": left}
 
     # -- faults that are made on purpose ------------------------------------------------------
 
