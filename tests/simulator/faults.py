@@ -44,7 +44,7 @@ from anabranch.replication import causal, status_table
 from anabranch.replication.handshake import Handshaker
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.status_table import StatusTable
-from anabranch.simulator.simulation import simulate
+from anabranch.simulator.runs import simulate
 from anabranch.stream import image_conversion, joining, regional_id
 from anabranch.stream.group import Group, Run
 from anabranch.stream.region_log import RegionLog

@@ -14,7 +14,8 @@ from anabranch.simulator.cases import CASES, RARE_CASES
 from anabranch.simulator.faults import FAULTS, drawn
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.process import Process
-from anabranch.simulator.simulation import Outcome, Simulation, simulate, smallest
+from anabranch.simulator.runs import prepared, simulate, smallest
+from anabranch.simulator.simulation import Outcome
 from tests.simulator.faults import (
     MINUTES,
     MISTAKES,
@@ -91,7 +92,7 @@ def test_damage_leaves_one_copy_of_the_data(minutes: float) -> None:
 
     Otherwise no region has the data any more, and the run proves nothing.
     """
-    run = Simulation(610934, minutes=minutes)
+    run = prepared(610934, minutes=minutes)
     spared: list[int] = []
     wipe = run.lose_disk
 
@@ -106,7 +107,7 @@ def test_damage_leaves_one_copy_of_the_data(minutes: float) -> None:
 
 
 def test_a_reply_may_wait_for_a_slow_sync_when_regions_agree() -> None:
-    run = Simulation(1, minutes=0.05, faults=[])
+    run = prepared(1, minutes=0.05, faults=[])
     drained: list[Process] = []
     waited: list[bool] = []
     drain, drop_readings = run.checks.drain, run._drop_readings

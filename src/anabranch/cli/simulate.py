@@ -13,7 +13,8 @@ import click
 from anabranch.cli.numbers import FiniteRange
 from anabranch.simulator.cases import CASES, meaning
 from anabranch.simulator.faults import FAULTS
-from anabranch.simulator.simulation import Outcome, Simulation, simulate, smallest
+from anabranch.simulator.runs import simulate, smallest
+from anabranch.simulator.simulation import Outcome, Simulation
 
 BAR_S: Final = 0.2
 LINE_S: Final = 3.0

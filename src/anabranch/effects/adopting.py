@@ -14,8 +14,7 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import NO_REPLICA_ID, Group
-from anabranch.stream.pending import Consumer
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.pending_entry import Holder, PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
 from anabranch.stream.renumbering import Renumbering
@@ -138,7 +137,7 @@ class _Standing:
         if group.released:
             released = {entry: at for at, entry in enumerate(group.released)}
             placed.sort(key=lambda each: released.get(each[0], -1))
-        owners: dict[Consumer | None, int] = {None: -1}
+        owners: dict[Holder | None, int] = {None: -1}
         owners |= {each: at for at, each in enumerate(group.consumers.values())}
         rows = [
             (entry_id, source, number, owners[each.consumer], each.delivery_ms, each.delivery_count)

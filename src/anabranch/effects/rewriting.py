@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import node_shares
@@ -30,7 +30,7 @@ from anabranch.stream.renumbering import Renumbering, renamed
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.effects.prepare import Writer
+    from anabranch.keyspace.keyspace import Keyspace
 
 RUN_ENTRIES_MAX: Final = 3000
 RUN_BYTES_MAX: Final = 1 << 20
@@ -44,10 +44,18 @@ ROUNDS_MAX: Final = 8
 step."""
 
 
+class RewritingRegion(Protocol):
+    """What writing again needs of the deciding region."""
+
+    keyspace: Keyspace
+    record: Callable[[kinds.Effect], None] | None
+    encode_ahead: Callable[[kinds.AddRun], None]
+
+
 class Rewriting:
     """Writes the entries of a stream to a key again, in the state of one moment."""
 
-    def __init__(self, writer: Writer, source: Stream, db: int, key: bytes) -> None:
+    def __init__(self, writer: RewritingRegion, source: Stream, db: int, key: bytes) -> None:
         self.source = source
         self.renumbering = Renumbering()
         """The count of all entries; known after :meth:`effects`."""

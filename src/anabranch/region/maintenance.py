@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anabranch.keyspace.database import Database
     from anabranch.region.merging import Merging
     from anabranch.region.state import RegionState
+    from anabranch.region.tiering import Tiering
     from anabranch.region.waking import Waking
 
 PRODUCER_KEYS_MAX = 1000
@@ -52,11 +53,13 @@ class Maintenance:
         region: RegionState,
         waking: Waking,
         merging: Merging,
+        tiering: Tiering,
         sweep_later: Callable[[], None],
     ) -> None:
         self._region = region
         self._waking = waking
         self._merging = merging
+        self._tiering = tiering
         self._sweep_later = sweep_later
         self._compressing = Compressing(region)
         self._ran_ms = 0  # the clock at the last run
@@ -87,7 +90,7 @@ class Maintenance:
         self._merging.maintain()
         self._sweep_later()
         self._compressing.begin_if_due(now_ms)
-        region.tiering.begin_if_due()
+        self._tiering.begin_if_due()
         region.keyspace.account.measure_changed(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self) -> bool:

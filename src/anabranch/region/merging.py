@@ -24,6 +24,7 @@ from anabranch.stream.entry_id import SEQ_BITS
 
 if TYPE_CHECKING:
     from anabranch.region.state import RegionState
+    from anabranch.region.tiering import Tiering
     from anabranch.region.waking import Waking
 
 PACKED_CHUNKS_MAX: Final = 4
@@ -37,9 +38,10 @@ _MEASURING_NS: Final = 1_000_000
 class Merging:
     """The only way by which other regions change this one; unused in a region alone."""
 
-    def __init__(self, region: RegionState, waking: Waking) -> None:
+    def __init__(self, region: RegionState, waking: Waking, tiering: Tiering) -> None:
         """For the region that owns it."""
         self._region = region
+        self._tiering = tiering
         self._waking = waking
         self._joining: FullSyncJoin | None = None
         self._incoming: Keyspace | None = None  # a full sync, until it is joined
@@ -89,7 +91,7 @@ class Merging:
         self._incoming = theirs
         try:
             for _ in load_snapshot(file, shown, theirs):
-                self._region.tiering.relieve(theirs)
+                self._tiering.relieve(theirs)
                 yield
             yield from check_full_sync(theirs, shown)
             yield from check_order(self._region.keyspace, theirs, shown)

@@ -33,6 +33,7 @@ from anabranch.region.maintenance import Maintenance
 from anabranch.region.merging import Merging
 from anabranch.region.slicing import Sliced
 from anabranch.region.state import RegionState
+from anabranch.region.tiering import Tiering
 from anabranch.region.waking import Waking
 from anabranch.resp.encode import QUEUED
 from anabranch.scheduling import NOT_BEGUN
@@ -63,6 +64,8 @@ class Region(RegionState):
     ) -> None:
         """``commands`` are the commands that the region knows."""
         super().__init__(settings, clock, host, commands)
+        self.tiering = Tiering(self)
+        self.dispatcher.make_room = self.tiering.make_room
         self.waking = Waking(self)
         self.services = Services(
             host=host,
@@ -82,12 +85,14 @@ class Region(RegionState):
         self.context = Context(
             self.effects, settings, self.stats, clock, self.services, self.nobody
         )
-        self.merging = Merging(self, self.waking)
+        self.merging = Merging(self, self.waking, self.tiering)
         self.holdings.measured = {
             **self._measured(),
             "full-sync": self.merging.incoming_bytes,
         }
-        self._maintenance = Maintenance(self, self.waking, self.merging, self.sweep_later)
+        self._maintenance = Maintenance(
+            self, self.waking, self.merging, self.tiering, self.sweep_later
+        )
         self._next_session_id = 1
         self._before: list[Callable[[kinds.Effect], None]] = []  # snapshots in progress
         self.scheduler.on_drive = self._sweep_from_now_on

@@ -21,7 +21,6 @@ from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
-from anabranch.region.tiering import Tiering
 from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
@@ -82,8 +81,6 @@ class RegionState:
             stats=self.stats,
         )
         self.dispatcher.used_memory = self._used_memory
-        self.tiering = Tiering(self)
-        self.dispatcher.make_room = self.tiering.make_room
         self.slowlog = SlowLog()
         self.cpu = CpuTime(clock.cpu_ns)
         self.latency = LatencyMonitor()

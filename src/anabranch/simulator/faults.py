@@ -15,13 +15,22 @@ from anabranch.simulator.disk import Fault
 from anabranch.simulator.impostor import impersonate
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Line
+from anabranch.simulator.simulation import FaultPlan, Simulation
 
 if TYPE_CHECKING:
     from anabranch.simulator.process import Process
-    from anabranch.simulator.simulation import Simulation
 
 SHARE: Final = 0.6
 """The probability that a requested kind of fault is part of a run."""
+
+
+def planned(seed: int, asked_for: Iterable[str]) -> FaultPlan:
+    """What happens in the run of a seed, of the kinds that were asked for."""
+
+    def begin(run: Simulation, name: str) -> None:
+        FAULTS[name](run, run.chance(name))
+
+    return FaultPlan(drawn(seed, asked_for), begin, heal)
 
 
 def drawn(seed: int, asked_for: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import hiredis
 
@@ -35,8 +35,14 @@ from anabranch.simulator.network import Wire
 from anabranch.simulator.record import Violation
 
 if TYPE_CHECKING:
+    import random
+
+    from anabranch.config.settings import Settings
     from anabranch.node.durability import Durability
-    from anabranch.simulator.machine import Machine
+    from anabranch.simulator.disk import MemoryStorage
+    from anabranch.simulator.network import Network
+    from anabranch.simulator.record import Record
+    from anabranch.simulator.timeline import Timeline, WallClock
 
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
@@ -61,6 +67,34 @@ _COUNTED: Final = {
     "bad_batch": "batch refused",
     "log_damaged": "damage found by a reader of the log",
 }
+
+
+class Station(Protocol):
+    """The machine on which a process runs, as the process sees it."""
+
+    number: int
+    place: int
+    settings: Settings
+    timeline: Timeline
+    network: Network
+    record: Record
+    chance: random.Random
+    clock: WallClock
+    disk: MemoryStorage
+    starts: int
+    first_level: int
+    paused_until: float
+    is_full: bool
+    is_removed: bool
+    cuts_work: bool
+    keeps_log: bool
+    has_changed: Callable[[Process], None]
+
+    def check_recovery(self, process: Process) -> None:
+        """Compare what a start has recovered with what must be on the disk."""
+
+    def check_newcomer(self, process: Process) -> None:
+        """A region that lost its data answers a write: it must have its former effects again."""
 
 
 class RecordedLocal(RegionLocal):
@@ -135,7 +169,7 @@ class RecordedLocal(RegionLocal):
 class Process:
     """One run of the process of a machine, from a start to an end."""
 
-    def __init__(self, machine: Machine, seeds: list[Address], *, creates: bool = False) -> None:
+    def __init__(self, machine: Station, seeds: list[Address], *, creates: bool = False) -> None:
         """``creates``: create a cluster, unless the disk belongs to one."""
         self.machine = machine
         chance = machine.chance

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -25,7 +25,6 @@ from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import region_of
 from anabranch.replication.framing import FrameType
 from anabranch.simulator.checks import Checks
-from anabranch.simulator.faults import FAULTS, drawn, heal
 from anabranch.simulator.machine import RESTART_MS, Machine
 from anabranch.simulator.network import Network
 from anabranch.simulator.process import DIGEST_INTERVAL_MS, HOST, NEW_LEVEL, Process
@@ -91,14 +90,24 @@ class _Reading:
     entries: list[tuple[int, bytes]]
 
 
+@dataclass(frozen=True)
+class FaultPlan:
+    """The kinds of faults of one run, and the functions that make them."""
+
+    names: tuple[str, ...]
+    begin: Callable[[Simulation, str], None]
+    """Makes faults of one kind, from now on until the run heals."""
+    heal: Callable[[Simulation], None]
+    """Ends all faults."""
+
+
 class Simulation:
     """One run."""
 
-    def __init__(
-        self, seed: int, *, regions: int = 3, minutes: float = 5, faults: Iterable[str] = FAULTS
-    ) -> None:
+    def __init__(self, seed: int, *, regions: int = 3, minutes: float = 5, plan: FaultPlan) -> None:
         self.seed = seed
-        self.faults = drawn(seed, faults)
+        self.faults = plan.names
+        self._plan = plan
         self.breaking_ms = minutes * 60_000
         self.timeline = Timeline()
         self.record = Record(self.timeline)
@@ -212,7 +221,7 @@ class Simulation:
     def _break(self) -> None:
         self.is_breaking = True
         for name in self.faults:
-            FAULTS[name](self, self.chance(f"{name}"))
+            self._plan.begin(self, name)
         until_ms = self.timeline.now_ms + self.breaking_ms
         for machine in self.machines:
             self._client(machine)
@@ -224,7 +233,7 @@ class Simulation:
 
     def _heal(self) -> None:
         self.record.say("", "everything is healed")
-        heal(self)
+        self._plan.heal(self)
         self._agree()
 
     def _look(self) -> None:
@@ -385,7 +394,8 @@ class Simulation:
     # -- looking on ---------------------------------------------------------------------------
 
     def _has_changed(self, process: Process) -> None:
-        if process.machine.process is process and not process.exchange.local.is_joining:
+        runs = any(machine.process is process for machine in self.machines)
+        if runs and not process.exchange.local.is_joining:
             self.checks.changed(process)
 
     def _observe(self) -> None:
@@ -471,30 +481,3 @@ class Simulation:
 def stream_deadlines(process: Process) -> bool:
     """Whether any key of a region has a deadline."""
     return any(database.deadlines for database in process.region.keyspace.databases)
-
-
-def simulate(
-    seed: int,
-    *,
-    regions: int = 3,
-    minutes: float = 5,
-    faults: Iterable[str] = FAULTS,
-    on_progress: Callable[[Simulation], None] | None = None,
-) -> Outcome:
-    """The run of a seed."""
-    run = Simulation(seed, regions=regions, minutes=minutes, faults=faults)
-    if on_progress is not None:
-        run.on_progress = on_progress
-    return run.run()
-
-
-def smallest(outcome: Outcome, *, regions: int, minutes: float) -> Outcome:
-    """Reduce a failed run to the fewest kinds of faults with which it fails in the same way."""
-    best = outcome
-    left: Sequence[str] = outcome.faults
-    for name in outcome.faults:
-        fewer = [each for each in left if each != name]
-        found = simulate(outcome.seed, regions=regions, minutes=minutes, faults=fewer)
-        if found.problem is not None and found.is_like(outcome):
-            best, left = found, fewer
-    return best

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from itertools import accumulate
 from operator import sub
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import zstandard
 
@@ -25,7 +25,6 @@ from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
 from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
-    from anabranch.stream.block import Block
     from anabranch.stream.offloading import BlockFile, Offloaded
 
 _HEAD: Final = Struct("=QQI1sB")
@@ -120,6 +119,13 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
     return ids, None, array("H" if len(data) < 1 << 16 else "Q", list(accumulate(sizes))), data
 
 
+class Shuttable(Protocol):
+    """A compressed block that a reader has opened."""
+
+    def shut(self) -> None:
+        """Drop what was made of the compressed bytes."""
+
+
 class BlockCache:
     """Compressed blocks that were opened, in the order in which they were opened or resized.
 
@@ -151,7 +157,8 @@ class BlockCache:
         """Not if interpreted: a read of such a block would take ten times as long."""
         self._level = level
         self._compressor = zstandard.ZstdCompressor(level=level)
-        self._opened: OrderedDict[Block, tuple[int, int]] = OrderedDict()  # size, count of opens
+        self._opened: OrderedDict[Shuttable, tuple[int, int]]  # size, count of opens
+        self._opened = OrderedDict()
         self.held = 0
         """Bytes that opened blocks hold beside their compressed form."""
         self.filled = 0
@@ -194,24 +201,24 @@ class BlockCache:
             self.offloads += 1
         return offloaded
 
-    def __contains__(self, block: Block) -> bool:
+    def __contains__(self, block: Shuttable) -> bool:
         return block in self._opened
 
-    def add(self, block: Block, size: int) -> None:
+    def add(self, block: Shuttable, size: int) -> None:
         """Record that a block was opened, and how many more bytes it uses."""
         self.opens += 1
         self._opened[block] = size, self.opens
         self.held += size
         self._shrink()
 
-    def resize(self, block: Block, size: int) -> None:
+    def resize(self, block: Shuttable, size: int) -> None:
         """Record that a block uses so many bytes now, as if it had been opened now."""
         before, _ = self._opened.pop(block)
         self._opened[block] = size, self.opens
         self.held += size - before
         self._shrink()
 
-    def discard(self, block: Block) -> None:
+    def discard(self, block: Shuttable) -> None:
         """Forget a block that is not compressed any more."""
         size, _ = self._opened.pop(block, (0, 0))
         self.held -= size

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import count, groupby, repeat
 from operator import attrgetter
+from typing import cast
 
 from sortedcontainers import SortedList
 
@@ -218,7 +219,8 @@ class GroupPending:
             pending.will_change(entry)
             stays = entry.consumer is consumer and consumer is not None and self.by_age is None
             if stays:
-                entry.consumer.pending[region].will_change(entry)  # type: ignore[union-attr]
+                assert consumer is not None
+                consumer.pending[region].will_change(entry)
             else:
                 self._detach(region, entry)
             entry.delivery_ms = delivery_ms
@@ -261,7 +263,7 @@ class GroupPending:
         fresh.sort(key=_id_of_row)
         for region, entry in fresh:
             self.pending[region].add(entry)
-            consumer = entry.consumer
+            consumer = cast("Consumer | None", entry.consumer)
             if consumer is not None:
                 own = consumer.pending.get(region)
                 if own is None:
@@ -271,7 +273,7 @@ class GroupPending:
 
     def _detach(self, region: int, entry: PendingEntry) -> None:
         """Remove an entry from everything but the list of the group."""
-        consumer = entry.consumer
+        consumer = cast("Consumer | None", entry.consumer)
         if consumer is None:
             del self.released[entry]
             if self.released_living is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.stream.block import Block
 from anabranch.stream.packed_ids import between
-from anabranch.stream.region_log import RegionLog
+from anabranch.stream.region_log import RegionLog, Share
 
 if TYPE_CHECKING:
     from anabranch.scheduling import Steps
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 LOCATED_AT_ONCE: Final = 100
 """IDs that are looked up in one step: opening as many blocks takes one or two milliseconds."""
-
-Share = tuple[int, Block, list[int], list[int]]
-"""Live entries of one block: replica ID, block, indexes, IDs."""
 
 _Found = dict[tuple[Block, int], tuple[list[int], list[int]]]
 """Indexes and IDs by the block and its ``gaps``: a rewrite changes both gaps and indexes."""

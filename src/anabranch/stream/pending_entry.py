@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from anabranch.stream.pending import Consumer
+
+class Holder(Protocol):
+    """Who was given an entry: a :class:`~anabranch.stream.pending.Consumer`."""
+
+    name: bytes
+    seen_ms: int
+    active_ms: int
+    pending: dict[int, Any]
 
 
 class PendingEntry(Struct, eq=False, gc=False):
@@ -21,7 +27,7 @@ class PendingEntry(Struct, eq=False, gc=False):
     """
 
     entry_id: int
-    consumer: Consumer | None
+    consumer: Holder | None
     delivery_ms: int
     delivery_count: int
     stamp: int

@@ -26,7 +26,10 @@ from anabranch.stream.block import Block
 from anabranch.stream.block_sequence import BlockSequence, Span
 from anabranch.stream.entry_id import MAX_ID
 
-__all__ = ["RegionLog", "Span"]
+__all__ = ["RegionLog", "Share", "Span"]
+
+Share = tuple[int, Block, list[int], list[int]]
+"""Live entries of one block: replica ID, block, indexes, IDs."""
 
 
 @mypyc_attr(acyclic=True)

@@ -17,7 +17,6 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
 from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.ledger import Ledger
-from anabranch.stream.located import Share
 from anabranch.stream.lone_group import LoneGroup
 from anabranch.stream.merge import (
     limited,
@@ -28,7 +27,7 @@ from anabranch.stream.merge import (
 )
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
-from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.region_log import RegionLog, Share, Span
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, drop_covered, winner
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from anabranch.cli.numbers import FiniteRange
-from anabranch.cli.spark.record import Check, Job, Record, Words, checks_of
+from anabranch.cli.spark.job import Job
+from anabranch.cli.spark.record import Check, Record, Words, checks_of
 from anabranch.cli.spark.shared import (
     check_regions,
     region_options,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.job import Job
+from anabranch.cli.spark.record import Check, Record, Words
 from anabranch.cli.spark.shared import common, counted, run
 
 if TYPE_CHECKING:

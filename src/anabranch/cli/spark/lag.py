@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.numbers import FiniteRange
-from anabranch.cli.spark.record import Check, Job, Picture, Record, Words
+from anabranch.cli.spark.job import Job
+from anabranch.cli.spark.record import Check, Picture, Record, Words
 from anabranch.cli.spark.shared import (
     check_regions,
     counted,

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from anabranch.cli.numbers import FiniteRange
 from anabranch.cli.spark import shared
-from anabranch.cli.spark.record import Check, Job, Record, Words, checks_of
+from anabranch.cli.spark.job import Job
+from anabranch.cli.spark.record import Check, Record, Words, checks_of
 from anabranch.cli.spark.shared import counted, names_option, run, run_alone, run_on_lake
 
 if TYPE_CHECKING:

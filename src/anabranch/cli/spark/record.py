@@ -12,8 +12,6 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from anabranch.errors import AnabranchError
-
 _STEPS_MAX: Final = 1_000
 
 
@@ -77,6 +75,8 @@ class Record:
     as_json: bool = False
     page: Path | None = None
     """Where the report goes."""
+    page_of: Callable[[Record], str] | None = None
+    """Makes the report."""
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     ended: datetime | None = None
     unit: str = "entries"
@@ -115,58 +115,9 @@ class Record:
         raise SystemExit(1)
 
     def _write(self) -> None:
-        if self.page is not None:
-            from anabranch.cli.spark.report import page_of  # noqa: PLC0415 - for those who ask
-
+        if self.page is not None and self.page_of is not None:
             try:
-                self.page.write_text(page_of(self), encoding="utf-8")
+                self.page.write_text(self.page_of(self), encoding="utf-8")
             except OSError as problem:
                 print(f"anabranch: no report: {problem}", file=sys.stderr)
                 raise SystemExit(1) from None
-
-
-class Job(click.Command):
-    """A sub-command that gets a `Record`; its failures are one line and exit code 1.
-
-    It has --json and --report, and exits with 1 if a check fails.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """As of any command."""
-        super().__init__(*args, **kwargs)
-        self.params += (
-            click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
-            click.Option(
-                ["--report"],
-                type=click.Path(dir_okay=False, path_type=Path),
-                help='Write an HTML page on this run: .html. Needs: pip install "anabranch[plot]"',
-            ),
-        )
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
-        record = Record(ctx, ctx.params.pop("as_json"))
-        page = ctx.params.pop("report")
-        ctx.params["record"] = record
-        try:
-            if page is not None:
-                _check(page)
-                record.page = page
-            super().invoke(ctx)
-        except ImportError as problem:
-            record.fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
-        except (AnabranchError, OSError) as problem:
-            record.fail(str(problem))
-        if record.words is not None and record.words.failed:
-            raise SystemExit(1)
-
-
-def _check(page: Path) -> None:
-    """Before anything is done."""
-    from anabranch.spark.plotting import check_matplotlib  # noqa: PLC0415 - an extra
-
-    if page.suffix not in (".html", ".htm"):
-        raise click.UsageError(f"--report: the name of a page ends in .html, not {str(page)!r}")
-    if not page.parent.is_dir():
-        raise click.UsageError(f"--report: {page.parent} is no directory")
-    check_matplotlib()

@@ -25,8 +25,9 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.scheduling import Steps
-from anabranch.stream.located import LOCATED_AT_ONCE, LocatedEntries, Share
+from anabranch.stream.located import LOCATED_AT_ONCE, LocatedEntries
 from anabranch.stream.references import ACKED, DELREF, KEEPREF, Policy, References
+from anabranch.stream.region_log import Share
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 

@@ -9,7 +9,7 @@ from anabranch.effects.kinds.base import EntryId, EntryIds, KeyEffect
 
 if TYPE_CHECKING:
     from anabranch.stream.block import Block
-    from anabranch.stream.located import Share
+    from anabranch.stream.region_log import Share
 
 
 class CreateStream(KeyEffect, tag=1):
