@@ -16,7 +16,7 @@ import pytest
 
 from anabranch.config.settings import Settings
 from anabranch.server.admission import Kind
-from anabranch.server.app import Server
+from anabranch.server.app import Server, Surroundings
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.driver import LoopDriver
@@ -151,9 +151,11 @@ class World:
         loop = cast("VirtualLoop", asyncio.get_running_loop())
         self.server = server = Server(
             Settings(port=0, **self._settings),
-            clock=cast("RealClock", _Clock(loop, self._chance)),
-            place=MemoryPlace(self.disk),
-            driver=_Driver(self._chance),
+            surroundings=Surroundings(
+                clock=cast("RealClock", _Clock(loop, self._chance)),
+                place=MemoryPlace(self.disk),
+                driver=_Driver(self._chance),
+            ),
         )
         server.listeners.bind = lambda: None  # type: ignore[method-assign]
         server.listeners.open = lambda: None  # type: ignore[method-assign]

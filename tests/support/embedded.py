@@ -14,7 +14,7 @@ import hiredis
 import pytest
 
 from anabranch.config.settings import Settings
-from anabranch.server.app import Server
+from anabranch.server.app import Server, Surroundings
 from anabranch.server.stop import orderly_stop
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from tests.support.gated_storage import GatedStorage
@@ -104,7 +104,7 @@ class World:
                 enable_debug_command="yes",
                 **settings,
             ),
-            place=MemoryPlace(self.disk),
+            surroundings=Surroundings(place=MemoryPlace(self.disk)),
         )
         await self.server.start()
 

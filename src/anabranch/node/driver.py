@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Timer(Protocol):
-    """A scheduled call."""
+    """A call that was scheduled for later."""
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Do not call; no effect afterwards."""
 
 
 class Job(Protocol):
@@ -54,7 +54,7 @@ class Driver(Protocol):
     """Gives a process time, timers and workers."""
 
     def now_s(self) -> float:
-        """A monotonic clock."""
+        """A monotonic clock, in seconds."""
 
     def call_soon(self, action: Callable[[], object]) -> object:
         """Call ``action`` when the present turn is over, before anything else happens."""
@@ -63,7 +63,7 @@ class Driver(Protocol):
         """Call ``action`` after a delay."""
 
     def worker(self, name: str) -> Worker:
-        """Make a new worker."""
+        """Make a new worker; the name is shown in lists of threads."""
 
 
 class Place(Protocol):
@@ -71,7 +71,7 @@ class Place(Protocol):
 
     @property
     def shown(self) -> str:
-        """The name for messages."""
+        """The name of the directory in messages for operators."""
 
     def is_there(self) -> bool:
         """Whether the directory was used before."""
@@ -83,7 +83,7 @@ class Place(Protocol):
         """
 
     def close(self) -> None:
-        """Unlock the directory."""
+        """Unlock the directory; another process may use it now."""
 
 
 class Client(Protocol):
@@ -91,7 +91,7 @@ class Client(Protocol):
 
     @property
     def waits_for_older(self) -> bool:
-        """Whether replies are held."""
+        """Whether replies of the session are held until the log is safe."""
 
     @property
     def unsent_bytes(self) -> int:

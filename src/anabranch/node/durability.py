@@ -109,7 +109,7 @@ class Durability:
         self.stop()
 
     def close(self) -> None:
-        """The server ends."""
+        """The server ends: close the log and its worker."""
         self.stop()
         if self._retry is not None:
             self._retry.cancel()

@@ -65,7 +65,7 @@ class EpochFile:
     """The file that records how the present process ends."""
 
     def __init__(self, storage: Storage) -> None:
-        """Raises :class:`OSError`."""
+        """Read the file of the former process. Raises :class:`OSError`."""
         self._storage = storage
         self._written: _Ended | None = None
         self._before = self._read()

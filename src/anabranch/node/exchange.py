@@ -148,11 +148,11 @@ class Exchange:
             self.replicator.set_back(notes.set_back)
 
     def wall_ms(self) -> int:
-        """The wall-clock time."""
+        """The wall-clock time in ms since 1970."""
         return self._region.clock.now_us() // 1000
 
     def now_ms(self) -> float:
-        """A monotonic clock."""
+        """A clock that never jumps, in ms."""
         return self._driver.now_s() * 1000
 
     def settings_changed(self) -> None:

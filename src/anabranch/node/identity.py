@@ -70,7 +70,7 @@ class Identity(Struct, rename="kebab", forbid_unknown_fields=True):
                 raise ValueError(f"{name}: {problem}") from None
 
     def value(self, directive: str) -> Any:
-        """The value of a directive."""
+        """The noted value of a directive, by its name."""
         return getattr(self, ROWS[directive].attribute)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """A process."""
+    """A region with its log, its snapshots and its part in a cluster."""
 
     def __init__(
         self,

@@ -487,7 +487,7 @@ class Persistence:
             self.durability.log.segment_bytes = self._settings.oplog_segment_bytes
 
     def facts(self) -> dict[str, int | float | str]:
-        """For INFO persistence."""
+        """Fields of INFO persistence: log, snapshots, loading and unsafe keys."""
         snapshots, durability = self.snapshots, self.durability
         log = durability.log
         running = int(snapshots.running_s)

@@ -138,7 +138,7 @@ class Snapshots:
             self._over(run, "ERR")
 
     def close(self) -> None:
-        """The server ends."""
+        """The server ends: give up a snapshot in progress, and end the worker."""
         self.abandon()
         self._worker.close()
 
@@ -243,7 +243,7 @@ class Snapshots:
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """The default of a hook: nobody waits for a snapshot."""
 
 
 class _Run:

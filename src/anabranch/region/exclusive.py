@@ -139,7 +139,7 @@ class Exclusive(LongRequest):
         self._finish(reply, is_wanted=self._is_wanted)
 
     def abandon(self) -> None:
-        """See :class:`anabranch.region.state.LongTransaction`."""
+        """Go no further: the effects of the transaction are lost."""
         self._region.exclusive = None
         self._region.scheduler.remove(self.go_on)
         self._steps.close()

@@ -116,7 +116,7 @@ def _has_entries(stream: Stream) -> bool:
 
 
 def _check_order(ours: Keyspace, theirs: Keyspace, db: int, key: bytes, shown: str) -> None:
-    """The same for one key; only a stream that exists has entries."""
+    """Check the order of numbers of one key; only a stream that exists has entries."""
     stream = ours.databases[db].values.get(key)
     source = theirs.databases[db].values.get(key)
     if type(stream) is not Stream or type(source) is not Stream:
@@ -149,7 +149,7 @@ def _check(part: object, types: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The same as plain tuples: :func:`msgspec.convert` trusts values of the right type."""
+    """A value as plain tuples: :func:`msgspec.convert` trusts values of the right type."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return tuple(value) if isinstance(value, tuple) else value

@@ -34,7 +34,7 @@ _REASON: Final = "exclusive"
 
 
 class FullSyncJoin:
-    """One join in progress."""
+    """One full sync that is joined key by key, in slices of time."""
 
     def __init__(
         self,

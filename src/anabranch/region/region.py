@@ -269,13 +269,13 @@ class Region(RegionState):
     def begin_slices(
         self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
     ) -> list[bytes] | None:
-        """See :class:`Runner`."""
+        """Run a command in slices of time; the reply if the first slice was enough."""
         return Sliced(self, self.waking, session, args, steps).begin()
 
     def begin_exclusive(
         self, session: Session, args: list[bytes], steps: Steps[bytes]
     ) -> bytes | None:
-        """See :class:`Runner`."""
+        """Run a transaction in slices while nothing else runs; the reply if one was enough."""
         return Exclusive(self, self.waking, session, args, steps).begin()
 
     def abandon_exclusive(self) -> None:
@@ -351,7 +351,7 @@ class Region(RegionState):
         self.effects.before = _refuse_while_loading
 
     def end_loading(self) -> None:
-        """The data are complete."""
+        """The data are complete: answer all commands again."""
         self.dispatcher.guarded_by.discard("loading")
         self._set_before()
 

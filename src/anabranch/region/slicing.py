@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LongRequest:
-    """One request in progress."""
+    """A request that takes several slices of time."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class Turn:
         return b"".join(self.drain_batches(wall_ms, compress=compress))
 
     def drain_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
-        """The same, one by one."""
+        """The batches of the effects so far, each as bytes; empties the turn."""
         effects = self.effects
         if not effects:
             return []

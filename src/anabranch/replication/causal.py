@@ -23,7 +23,7 @@ _SAMPLES: Final = 10
 
 
 class Held(NamedTuple):
-    """A batch that waits."""
+    """A batch that waits for its causes, and where it came from."""
 
     batch: Batch
     raw: bytes
@@ -195,7 +195,7 @@ class CausalBuffer:
         self._drop(replica_id, len(self._held.get(replica_id, ())))
 
     def replica_ids(self) -> list[int]:
-        """Of what something waits."""
+        """The replica IDs of which something waits for a cause."""
         return [replica_id for replica_id, queue in self._held.items() if queue]
 
     def oldest_ms(self, source: int | None = None) -> float | None:

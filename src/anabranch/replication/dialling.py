@@ -48,7 +48,7 @@ class Dialler:
             self._recommended.add(address)
 
     def connected(self, address: Address) -> None:
-        """The address has answered."""
+        """The dial of an address has succeeded."""
         self._under_way.pop(address, None)
 
     @property

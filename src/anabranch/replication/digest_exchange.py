@@ -168,7 +168,7 @@ class DigestExchange:
         return comparison
 
     def end(self, session: Session) -> None:
-        """A link has ended."""
+        """A link has ended: give up what was asked over it."""
         self._due.pop(session.region, None)
         self._questions = [each for each in self._questions if each.session is not session]
         for comparison in list(self._comparisons):
@@ -180,7 +180,7 @@ class DigestExchange:
         comparison.verdict.end(f"TRYAGAIN {why}")
 
     def tick(self, now_ms: float) -> None:
-        """Advance the time."""
+        """Time has passed: do a slice of the comparisons in progress, and begin those due."""
         self._begin_due(now_ms)
         if self.is_busy:
             self._digests.advance()
@@ -284,7 +284,7 @@ class DigestExchange:
         return None
 
     def differing(self, session: Session, message: Differing, now_ms: float) -> None:
-        """The answer about buckets."""
+        """The other region names the buckets of keys in which it differs."""
         comparison = self._asked(session, message.request)
         if comparison is None:
             return
@@ -305,7 +305,7 @@ class DigestExchange:
             comparison.next_ms = now_ms
 
     def keys(self, session: Session, message: Keys, now_ms: float) -> None:
-        """The answer about keys."""
+        """The other region sends the digests of keys of a bucket."""
         comparison = self._asked(session, message.request)
         if comparison is None:
             return

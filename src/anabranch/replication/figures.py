@@ -58,7 +58,7 @@ class Figures:
         return "unreachable"
 
     def of(self, region: int, now_ms: float) -> PeerFigures:
-        """All figures of one peer."""
+        """All figures of one other region for INFO and AB.PEERS."""
         links, buffer = self._links, self._receiver.buffer
         peer = links.peer(region)
         session = peer.session

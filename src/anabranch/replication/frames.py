@@ -50,7 +50,7 @@ Place = tuple[_Database, bytes]
 
 
 class Reason(IntEnum):
-    """Reasons to close a link."""
+    """Why a region closes a link, as the other one is told."""
 
     PROTOCOL = 1
     """A frame violates the protocol."""
@@ -236,7 +236,7 @@ class Behind(_Message, frozen=True):
 
 
 class FullSyncGet(_Message, frozen=True):
-    """Requests a full sync."""
+    """Requests a full sync of what this region lacks."""
 
     vector: Vector = {}
     """What the sender has applied: keys without later effects may be left out."""
@@ -392,12 +392,12 @@ def body_of(frame_type: int, payload: bytes) -> bytes:
 
 
 def packed(message: Message) -> bytes:
-    """The body of a message."""
+    """The body of a message as bytes, without the head of a frame."""
     return _encode(message)
 
 
 def encode(message: Message) -> bytes:
-    """A message as a frame."""
+    """A message as a whole frame: head, body and checksum."""
     return framed(_TYPES[type(message)], _encode(message))
 
 

@@ -29,7 +29,7 @@ _HEAD: Final = struct.Struct("<IB")
 
 
 class FrameType(IntEnum):
-    """The type of a frame."""
+    """The type of a frame; the number stands in its head."""
 
     HELLO = 1
     WELCOME = 2

@@ -322,7 +322,7 @@ class Handshaker:
         links.send(session, frames.Members(local.cluster_id, members, removed))
 
     def members(self, session: Session, message: frames.Members, now_ms: float) -> None:
-        """This region was admitted."""
+        """The member that was asked has admitted this region, and sends its members."""
         members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
         assert session.theirs is not None
         if not message.cluster_id or not {self._links.region, session.theirs.region} <= set(

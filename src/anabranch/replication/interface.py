@@ -67,7 +67,7 @@ class Local(Protocol):
 
     @property
     def digests(self) -> Digests:
-        """The digests of all keys."""
+        """The digests of all keys, by which two regions find where they differ."""
         ...
 
     def read(self, replica_id: int, after: int, max_bytes: int) -> list[SentBatch] | None:
@@ -221,11 +221,11 @@ class Chance(Protocol):
     """Random numbers; unpredictable ones where a secret is configured."""
 
     def random(self) -> float:
-        """From 0 to 1, 1 excluded."""
+        """A number from 0 to 1, 1 excluded."""
         ...
 
     def randbytes(self, n: int, /) -> bytes:
-        """So many bytes."""
+        """``n`` random bytes, unpredictable if used for a secret."""
         ...
 
 

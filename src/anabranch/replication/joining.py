@@ -101,7 +101,7 @@ class Joiner:
         return session.link in self._behind
 
     def end(self, session: Session, now_ms: float) -> None:
-        """A link has ended."""
+        """A link has ended: a full sync over it is given up, or goes on with another one."""
         self._behind.pop(session.link, None)
         incoming = self.incoming
         if incoming is not None and incoming.session is session:

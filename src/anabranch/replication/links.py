@@ -68,11 +68,11 @@ class Links:
         return None if peer is None else peer.session
 
     def send(self, session: Session, message: Message) -> None:
-        """Send a message."""
+        """Send a message over a link, sealed if the link is."""
         self._send(session, encode(message))
 
     def send_batch(self, session: Session, data: bytes) -> None:
-        """Send a batch."""
+        """Send a batch over a link, and count its bytes for the peer."""
         if session.sealing is None:
             frame = framed(_BATCH, data)
         else:

@@ -33,7 +33,7 @@ class Backoff:
         self._delay_ms = DELAY_MS_MIN
 
     def failed(self, now_ms: float, chance: Chance, at_least_ms: float = 0) -> None:
-        """A dial has failed: wait."""
+        """A dial has failed: wait longer before the next one."""
         spread = max(0.0, self._delay_ms * 3 - DELAY_MS_MIN)
         self._delay_ms = min(DELAY_MS_MAX, DELAY_MS_MIN + chance.random() * spread)
         self.next_ms = now_ms + max(self._delay_ms, at_least_ms)
@@ -69,7 +69,7 @@ class ClockSamples:
 
 
 class Stage(Enum):
-    """What a session waits for."""
+    """The frame for which the handshake of a session waits; UP: it is complete."""
 
     HELLO = "hello"
     WELCOME = "welcome"
@@ -147,7 +147,7 @@ class Session:
 
 
 class Peer:
-    """Another region."""
+    """What is known of another region, whether or not it is connected."""
 
     def __init__(self, region: int) -> None:
         self.region = region

@@ -71,7 +71,7 @@ class Repairs:
         return self._waiting[0] if self._waiting else None
 
     def end(self, session: Session) -> None:
-        """A link has ended."""
+        """A link has ended: repairs over it have failed."""
         for repair in list(self._waiting):
             if repair.session is session:
                 self._finish(repair, "the connection was lost")

@@ -110,7 +110,7 @@ class Replicator:
         self._sessions.link_up(link, now_ms, dialled, names)
 
     def link_down(self, link: int, now_ms: float) -> None:
-        """A connection has ended."""
+        """A connection has ended; nothing may be sent over it any more."""
         self._sessions.link_down(link, now_ms)
 
     def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:

@@ -97,7 +97,7 @@ class Sessions:
         self.handshaker.start(session, expected, now_ms)
 
     def link_down(self, link: int, now_ms: float) -> None:
-        """A connection has ended."""
+        """A connection has ended; nothing may be sent over it any more."""
         session = self._links.sessions.get(link)
         if session is not None:
             self._end(session, now_ms, "the connection was lost")
@@ -200,7 +200,7 @@ class Sessions:
         reason: int = 0,
         retry_after_ms: float = 0,
     ) -> None:
-        """Forget a link."""
+        """Forget a link, and everything that was in progress over it."""
         links = self._links
         del links.sessions[session.link]
         peer = links.peers.get(session.region)

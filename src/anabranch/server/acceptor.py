@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,17 @@ ACCEPT_AGAIN_S: Final = 0.5
 ABORTED: Final = (BlockingIOError, InterruptedError, ConnectionAbortedError)
 
 
+@dataclass(frozen=True, slots=True)
+class TlsHandshake:
+    """TLS of accepted connections; context and deadline are read for each of them."""
+
+    context: Callable[[], ssl.SSLContext | None]
+    """None: connections are not encrypted."""
+    deadline_s: Callable[[], float]
+    on_failure: Callable[[str, OSError], None]
+    """Called with the address when a handshake fails."""
+
+
 class Acceptor:
     """Accepts connections of one kind."""
 
@@ -41,25 +53,18 @@ class Acceptor:
         kind: Kind,
         protocol: Callable[[Place], asyncio.BaseProtocol],
         *,
-        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
-        handshake_s: Callable[[], float] = lambda: 5.0,
-        on_failure: Callable[[str, OSError], None] | None = None,
+        tls: TlsHandshake | None = None,
         beyond: Kind | None = None,
     ) -> None:
         """``kind`` is that of a new connection, before any handshake.
 
         ``beyond`` is its kind if no place of that kind is free; None: it is closed.
-
-        ``tls`` and the deadline of the handshake are read for each connection; ``on_failure`` is
-        called with the address when a handshake fails.
         """
         self._admission = admission
         self._kind = kind
         self._beyond = beyond
         self._protocol = protocol
         self._tls = tls
-        self._handshake_s = handshake_s
-        self._on_failure = on_failure
         self.sockets: list[socket.socket] = []
         self._connecting: set[_Run] = set()
         self._accepted_at = 0.0
@@ -121,18 +126,19 @@ class Acceptor:
     async def _connect(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, address: str, place: Place
     ) -> None:
-        context = self._tls()
+        tls = self._tls
+        context = None if tls is None else tls.context()
         try:
             await loop.connect_accepted_socket(
                 partial(self._protocol, place),
                 sock,
                 ssl=context,
-                ssl_handshake_timeout=None if context is None else self._handshake_s(),
+                ssl_handshake_timeout=None if context is None or tls is None else tls.deadline_s(),
             )
         except OSError as problem:
             place.leave()
-            if self._on_failure is not None:
-                self._on_failure(address, problem)
+            if tls is not None:
+                tls.on_failure(address, problem)
         except BaseException:
             place.leave()
             raise

@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
@@ -53,6 +54,19 @@ HZ_MAX: Final = 500
 """The greatest rate of background turns; more would cost time without use."""
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Clock, randomness, disk and threads of a server: those of the system unless given."""
+
+    clock: RealClock | None = None
+    chance: random.Random | None = None
+    place: Place | None = None
+    driver: Driver | None = None
+
+
+_SYSTEM: Final = Surroundings()
+
+
 class Server:
     """One region served over sockets."""
 
@@ -63,20 +77,17 @@ class Server:
         config_file: Path | None = None,
         included_users: frozenset[bytes] = frozenset(),
         loop_name: str = "asyncio",
-        clock: RealClock | None = None,
-        chance: random.Random | None = None,
-        place: Place | None = None,
-        driver: Driver | None = None,
+        surroundings: Surroundings = _SYSTEM,
     ) -> None:
-        """Clock, randomness, disk and threads are those of the system unless given."""
+        """``config_file`` is where the settings came from; ``included_users`` stand in files that it includes."""
         self.settings = settings
         self.config_file = config_file
         self.included_users = included_users
         self.loop_name = loop_name
-        self.clock = clock or RealClock()
-        self.host = ServerHost(self, chance or random.SystemRandom())
-        driver = driver or LoopDriver()
-        place = place or DataDirectory(settings)
+        self.clock = surroundings.clock or RealClock()
+        self.host = ServerHost(self, surroundings.chance or random.SystemRandom())
+        driver = surroundings.driver or LoopDriver()
+        place = surroundings.place or DataDirectory(settings)
         self.node = Node(settings, self.clock, self.host, driver, place)
         self.region = self.node.region
         self.admission = Admission()
@@ -213,7 +224,7 @@ class Server:
         self.crash(reason)
 
     def stop_timers(self) -> None:
-        """Stop background work."""
+        """Stop background work: the tick and the timer of blocked commands."""
         if self._cron is not None:
             self._cron.cancel()
         self.node.stop_timer()

@@ -78,7 +78,7 @@ class DiskBlockFile:
         self._freed.append((offset, size))
 
     def close(self) -> None:
-        """Remove the file."""
+        """Close the file, which frees it: its blocks cannot be read any more."""
         self._is_closed = True
         if self._file is not None:
             self._file.close()

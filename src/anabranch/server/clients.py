@@ -95,7 +95,7 @@ class Strangers:
         self._since_ms: dict[Connection, int] = {}
 
     def came(self, connection: Connection, now_ms: int) -> None:
-        """Add a new client."""
+        """A client has connected, and has not authenticated yet."""
         self._since_ms[connection] = now_ms
 
     def remove(self, connection: Connection) -> None:
@@ -197,7 +197,7 @@ class Clients:
             session.refresh()
 
     def closed(self, connection: Connection) -> None:
-        """Remove a client."""
+        """The connection of a client has ended: forget the client."""
         self._limits.remove(connection)
         self._strangers.remove(connection)
         self.connections.discard(connection)

@@ -18,7 +18,7 @@ class RealClock:
         self._time_ns = time.time_ns
 
     def now_us(self) -> int:
-        """Microseconds since 1970."""
+        """The wall clock in microseconds since 1970."""
         return self._time_ns() // 1000
 
     def cpu_ns(self) -> int:

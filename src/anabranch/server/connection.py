@@ -319,7 +319,7 @@ class ClientConnection:
         return True
 
     def _tls_ended(self) -> None:
-        """The same over TLS. Bytes before the end were not passed on yet."""
+        """The client closed its side over TLS; bytes before the end were not passed on yet."""
         asyncio.get_running_loop().call_soon(self._finish_tls)
 
     def _finish_tls(self) -> None:
@@ -404,7 +404,7 @@ class ClientConnection:
         self._is_holding = held_bytes > 0
 
     def measure_output(self) -> None:
-        """See :class:`Connection`."""
+        """Check at once whether the client must be closed for unread replies."""
         unread_bytes = self.transport.get_write_buffer_size()
         if unread_bytes != self._output_bytes:
             self.session.hold("output", unread_bytes - self._output_bytes)
@@ -442,7 +442,7 @@ class ClientConnection:
 
     @property
     def waits_for_older(self) -> bool:
-        """Whether replies are held."""
+        """Whether replies of the session are held until the log is safe."""
         return bool(self._held_replies)
 
     @property

@@ -70,7 +70,7 @@ class Directory:
 
     @property
     def boot(self) -> str:
-        """See :class:`Storage`."""
+        """The ID of the present run of the system, by which a restart is noticed."""
         if self._boot is None:
             self._boot = ""
             with suppress(OSError):
@@ -78,39 +78,39 @@ class Directory:
         return self._boot
 
     def is_there(self) -> bool:
-        """See :class:`Storage`."""
+        """Whether the directory was used before."""
         return self.lock is None or has_name(os.fstat(self.lock.fileno()), self._lock_path)
 
     def names(self) -> list[str]:
-        """See :class:`Storage`."""
+        """The names of all files in the directory."""
         return [each.name for each in os.scandir(self.path) if each.is_file()]
 
     def size(self, name: str) -> int:
-        """See :class:`Storage`."""
+        """The size of a file in bytes."""
         return (self.path / name).stat().st_size
 
     def open(self, name: str) -> IO[bytes]:
-        """See :class:`Storage`."""
+        """Open a file for reading; of a directory: create and lock it."""
         return (self.path / name).open("rb", buffering=1 << 20)
 
     def create(self, name: str) -> LogFile:
-        """See :class:`Storage`."""
+        """Make an empty file, or empty one, for writing."""
         return _File(self.path / name, os.O_APPEND | os.O_CREAT | os.O_TRUNC)
 
     def append(self, name: str) -> LogFile:
-        """See :class:`Storage`."""
+        """Open a file for writing at its end."""
         return _File(self.path / name, os.O_APPEND)
 
     def patch(self, name: str) -> PatchFile:
-        """See :class:`Storage`."""
+        """Open a file for writing at any place."""
         return _File(self.path / name, 0)
 
     def rename(self, name: str, target: str) -> None:
-        """See :class:`Storage`."""
+        """Give a file another name, in place of a file that has it."""
         os.replace(self.path / name, self.path / target)
 
     def remove(self, name: str) -> None:
-        """See :class:`Storage`.
+        """Delete a file without waiting until its contents are freed.
 
         The system frees the contents of a file when its name is gone and nobody has it open. That
         takes tens of milliseconds for some hundred megabytes, so a thread does it.
@@ -127,7 +127,7 @@ class Directory:
             _close_elsewhere(last)
 
     def sync(self) -> None:
-        """See :class:`Storage`.
+        """Sync the directory: files that were made, renamed or removed.
 
         The directory stays open: later syncs must not fail because too many files are open.
         """
@@ -136,13 +136,13 @@ class Directory:
         os.fsync(self._handle)
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Unlock the directory for other processes."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
 
     def shown(self, name: str) -> str:
-        """See :class:`Storage`."""
+        """The path for messages to operators."""
         return str(self.path / name)
 
 
@@ -163,22 +163,22 @@ class DataDirectory:
 
     @property
     def shown(self) -> str:
-        """See :class:`Place`."""
+        """The path for messages to operators."""
         return str(self._path)
 
     def is_there(self) -> bool:
-        """See :class:`Place`."""
+        """Whether the directory was used before."""
         return self._path.is_dir()
 
     def open(self) -> Directory:
-        """See :class:`Place`."""
+        """Open a file for reading; of a directory: create and lock it."""
         self._lock = lock_directory(self._path)
         directory = self._directory = self._open_directory(self._path)
         directory.lock = self._lock
         return directory
 
     def close(self) -> None:
-        """See :class:`Place`."""
+        """Unlock the directory for other processes."""
         if self._directory is not None:
             self._directory.close()
         if self._lock is not None:

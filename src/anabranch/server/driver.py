@@ -20,19 +20,19 @@ class LoopDriver:
     """A :class:`anabranch.node.driver.Driver` in the running event loop."""
 
     def now_s(self) -> float:
-        """See :class:`Driver`."""
+        """The monotonic clock of the system, in seconds."""
         return time.monotonic()
 
     def call_soon(self, action: Callable[[], object]) -> object:
-        """See :class:`Driver`."""
+        """Call when the present turn of the event loop is over."""
         return get_running_loop().call_soon(action)
 
     def call_later(self, delay_s: float, action: Callable[[], object]) -> TimerHandle:
-        """See :class:`Driver`."""
+        """Call after a delay, by a timer of the event loop."""
         return get_running_loop().call_later(delay_s, action)
 
     def worker(self, name: str) -> Worker:
-        """See :class:`Driver`: a thread, which starts with its first work."""
+        """A thread for work in order, which starts with its first work."""
         return _Thread(name)
 
 

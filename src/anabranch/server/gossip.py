@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.scheduling import Scheduler
-from anabranch.server.acceptor import Acceptor
+from anabranch.server.acceptor import Acceptor, TlsHandshake
 from anabranch.server.admission import Admission, Kind
 from anabranch.server.listener import bind_all, listening
 from anabranch.server.logs import emit_sparingly
@@ -161,7 +161,7 @@ class _Link:
         """Nothing to do: :meth:`_write` looks at how much is unsent."""
 
     def resume_writing(self) -> None:
-        """See :meth:`pause_writing`."""
+        """The socket has room again: go on with what :meth:`pause_writing` has stopped."""
 
     def _begin_reading(self) -> None:
         """Process frames for a slice of time, and the rest in later turns."""
@@ -342,9 +342,11 @@ class Gossip:
             self._admission,
             Kind.STRANGER,
             lambda place: self._link(None, place),
-            tls=lambda: None if self.tls is None else self.tls.accepting,
-            handshake_s=handshake_s,
-            on_failure=lambda address, problem: self.handshake_failed((address, 0), problem),
+            tls=TlsHandshake(
+                lambda: None if self.tls is None else self.tls.accepting,
+                handshake_s,
+                lambda address, problem: self.handshake_failed((address, 0), problem),
+            ),
         )
         self.tls = tls
         """TLS of later connections; None for none."""
@@ -361,7 +363,7 @@ class Gossip:
         self._next = 0
 
     def next_number(self) -> int:
-        """For another link."""
+        """The number of the next link; no number is used twice."""
         self._next += 1
         return self._next
 
@@ -386,7 +388,7 @@ class Gossip:
         self._acceptor.open(listening(bound(bind, port), BACKLOG, _OPTION))
 
     def shut_down(self) -> None:
-        """End everything."""
+        """Close the port and all links, and give up all dials."""
         self._acceptor.close()
         self._acceptor.cancel()
         for task in self._tasks:
@@ -397,19 +399,19 @@ class Gossip:
     # -- for the replicator -------------------------------------------------------------------
 
     def send(self, link: int, frame: bytes) -> None:
-        """See :class:`Transport`."""
+        """Send a frame behind all earlier ones; nothing if the link is gone."""
         known = self.links.get(link)
         if known is not None:
             known.send(frame)
 
     def close(self, link: int) -> None:
-        """See :class:`Transport`."""
+        """Close a link when all its frames are sent; nothing if it is gone."""
         known = self.links.get(link)
         if known is not None:
             known.close()
 
     def dial(self, host: str, port: int) -> None:
-        """See :class:`Transport`."""
+        """Connect to another region; the replicator is told of the outcome."""
         self._begin(self._dial(host, port))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -490,7 +492,7 @@ class Gossip:
         return region is not None and self.faults.get(region, NO_FAULT).paused
 
     def cut_ms(self, region: int) -> float | None:
-        """See :class:`Transport`."""
+        """For how many ms an operator has paused the link to a region; None if not."""
         at_ms = self.faults.get(region, NO_FAULT).cut_at_ms
         return None if at_ms is None else self.now_ms() - at_ms
 

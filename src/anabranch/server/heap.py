@@ -73,7 +73,7 @@ class Heap:
             self.give_back()
 
     def give_back(self) -> None:
-        """Return memory at once."""
+        """Return unused memory to the system at once."""
         trim = self._trim = self._trim or _libc_trim()
         if trim is None:
             return

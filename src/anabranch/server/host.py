@@ -78,7 +78,7 @@ class ServerHost:
 
     @property
     def persistence(self) -> Persistence:
-        """Log and snapshots."""
+        """Log and snapshots, as commands use them."""
         return self._server.node.persistence
 
     @property
@@ -94,17 +94,17 @@ class ServerHost:
         return self._random.randbytes(count)
 
     def random_below(self, bound: int) -> int:
-        """A uniform choice."""
+        """A number from 0 up to ``bound``, ``bound`` excluded."""
         return self._random.randrange(bound)
 
     def script_machine(self) -> Machine:
-        """Lua, if it is installed."""
+        """The machine that runs Lua; CommandError if the extra is not installed."""
         if self._machine is None:
             self._machine = new_machine(self._server.settings.script_memory_limit)
         return self._machine
 
     def machine_bytes(self) -> int:
-        """What Lua takes."""
+        """The memory of the machine that runs Lua; 0 before the first script."""
         return self._machine.used_bytes if self._machine is not None else 0
 
     def collect_script_garbage(self) -> None:
@@ -158,7 +158,7 @@ class ServerHost:
         self._server.request_stop("SHUTDOWN", patient=not now)
 
     def process_info(self) -> dict[str, object]:
-        """Facts for INFO."""
+        """Facts of the process for INFO, by field name."""
         server = self._server
         return {
             **process.process_facts(),
@@ -177,7 +177,7 @@ class ServerHost:
     # -- files --------------------------------------------------------------------------------
 
     def give_back_memory(self) -> None:
-        """See :class:`Heap`."""
+        """Return unused memory to the system (MEMORY PURGE)."""
         self._server.heap.give_back()
 
     def rewrite_config(self, users: list[list[bytes]]) -> None:

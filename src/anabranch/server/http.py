@@ -74,7 +74,7 @@ class HttpServer:
             web.close()
 
     def ticked(self) -> None:
-        """Background work runs."""
+        """Background work runs: note when, for ``/healthz``."""
         self._ticked_s = asyncio.get_running_loop().time()
 
     def _silent_s(self) -> float:

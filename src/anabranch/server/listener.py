@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import ConfigError
-from anabranch.server.acceptor import Acceptor
+from anabranch.server.acceptor import Acceptor, TlsHandshake
 from anabranch.server.admission import Kind
 from anabranch.server.logs import emit_sparingly
 from anabranch.server.tls import client_facing
@@ -63,9 +63,9 @@ class Listeners:
                 admission,
                 Kind.HANDSHAKE,
                 protocol,
-                tls=lambda: self._tls,
-                handshake_s=lambda: settings.handshake_timeout,
-                on_failure=_handshake_failed,
+                tls=TlsHandshake(
+                    lambda: self._tls, lambda: settings.handshake_timeout, _handshake_failed
+                ),
             ),
         }
         self._bound: dict[str, list[socket.socket]] = {}  # do not listen yet

@@ -74,7 +74,7 @@ def emit_sparingly(
     exc: BaseException | None = None,
     **fields: object,
 ) -> None:
-    """The same for events that clients can cause at will: one line a second for each event.
+    """Log an event that clients can cause at will: one line a second for each event.
 
     The next line reports how many were left out. ``about`` distinguishes events of one name; it
     must not be a value that clients choose.
@@ -203,7 +203,7 @@ class LogfmtFormatter(_Formatter):
 
 
 class JsonFormatter(_Formatter):
-    """One object per line."""
+    """Formats a log record as one JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Fields stand beside time, level and event."""
@@ -246,7 +246,7 @@ class _Syslog(logging.Handler):
         syslog.openlog(settings.syslog_ident, syslog.LOG_PID, facility)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one line."""
+        """Write one formatted line of the log."""
         priority = {10: 7, 15: 6, 20: 5, 30: 4}.get(record.levelno, 3)
         self._syslog.syslog(priority, f"{_event(record)}{_pairs(_fields(record))}")
 

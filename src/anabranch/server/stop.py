@@ -40,7 +40,7 @@ class Running(Protocol):
         """Begin to stop; a second request changes nothing."""
 
     def stop_timers(self) -> None:
-        """Stop background work."""
+        """Stop background work, which would start new writes."""
 
     def close(self) -> None:
         """Free files, ports and what else the process holds."""

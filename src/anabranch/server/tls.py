@@ -37,7 +37,7 @@ class HalfClosingTls(ssl.SSLObject):
     _has_ended = False
 
     def read(self, len: int = 1024, buffer: bytearray | None = None) -> bytes:  # type: ignore[override]  # noqa: A002 - the name of the base
-        """See the base class; at the end as if nothing had been received yet."""
+        """Bytes that were received; at the end as if nothing had been received yet."""
         data = super().read(len, buffer)
         if not data and self.on_end is not None:
             if not self._has_ended:
@@ -122,7 +122,7 @@ def _own(settings: Settings) -> tuple[str, str, str, str]:
 
 
 def _own_when_dialling(settings: Settings) -> tuple[str, str, str, str]:
-    """The same for the dialling side: as in Redis a separate one, if it is set."""
+    """Certificate and key when dialling: as in Redis separate ones, if they are set."""
     if not settings.tls_client_cert_file:
         return _own(settings)
     return (
@@ -181,7 +181,7 @@ def _trust(context: ssl.SSLContext, settings: Settings, needed: str) -> None:
 
 
 def _limit(context: ssl.SSLContext, settings: Settings) -> None:
-    """Versions and ciphers."""
+    """Apply the settings for versions and ciphers to a context."""
     try:
         if settings.tls_ciphers:
             context.set_ciphers(settings.tls_ciphers)

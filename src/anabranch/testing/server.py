@@ -20,6 +20,7 @@ from anabranch.engine.context import Context
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.server.app import Server as LiveServer
+from anabranch.server.app import Surroundings
 from anabranch.server.disk import DataDirectory, Directory
 from anabranch.server.listener import bind_all, bind_free_port
 from anabranch.server.logs import LOGGER
@@ -110,9 +111,11 @@ class Server(Startable):
         live = LiveServer(
             settings,
             loop_name=loop_name,
-            clock=self.clock,
-            chance=random.Random(self.seed),  # noqa: S311 - a test wants to be repeated
-            place=DataDirectory(settings, self.disk.open_directory),
+            surroundings=Surroundings(
+                clock=self.clock,
+                chance=random.Random(self.seed),  # noqa: S311 - a test wants to be repeated
+                place=DataDirectory(settings, self.disk.open_directory),
+            ),
         )
         self._seen.watch(live)
         try:

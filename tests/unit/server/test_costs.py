@@ -17,7 +17,7 @@ import pytest
 
 from anabranch.config.settings import Settings
 from anabranch.server.admission import Admission, Kind
-from anabranch.server.app import Server
+from anabranch.server.app import Server, Surroundings
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.version import IS_COMPILED
@@ -61,7 +61,7 @@ class Client:
     """A connection of a server without sockets."""
 
     def __init__(self) -> None:
-        self._server = Server(Settings(), clock=StandingClock())
+        self._server = Server(Settings(), surroundings=Surroundings(clock=StandingClock()))
         self.sink = Sink()
         self.connection = self.connect(self.sink)
 

@@ -20,7 +20,7 @@ import trustme
 
 from anabranch.config.settings import Settings
 from anabranch.server import connection
-from anabranch.server.app import Server
+from anabranch.server.app import Server, Surroundings
 from anabranch.server.connection import ClientConnection
 from anabranch.server.loop import loop_factory
 from anabranch.server.stop import orderly_stop
@@ -105,7 +105,7 @@ def run(
     async def both() -> None:
         server = Server(
             Settings(unixsocket=str(directory / "socket"), **settings),
-            place=None if disk is None else MemoryPlace(disk),
+            surroundings=Surroundings(place=None if disk is None else MemoryPlace(disk)),
         )
         await server.start()
         try:
