@@ -79,7 +79,7 @@ class Server:
         loop_name: str = "asyncio",
         surroundings: Surroundings = _SYSTEM,
     ) -> None:
-        """``config_file`` is where the settings came from; ``included_users`` stand in files that it includes."""
+        """``included_users`` are defined in files that ``config_file`` includes."""
         self.settings = settings
         self.config_file = config_file
         self.included_users = included_users
