@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from anabranch.errors import AnabranchError
-from anabranch.keyspace.equality import Digests
+from anabranch.keyspace.equality import KeyDigests
 from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import SentBatch, decode_batch, sent_batch
 from anabranch.replication import frames
@@ -56,13 +56,13 @@ class Toy(CountedRegion):
     """A region that joins full syncs unchecked, and believes every status row."""
 
     @property
-    def digests(self) -> Digests:
+    def digests(self) -> KeyDigests:
         """Of contents of its own, which nobody changes."""
         if not hasattr(self, "_digests"):
             streams = Mesh(self.number)
             for key in ("a", "b", f"of {self.number}"):
                 streams.nodes[self.number].do("XADD", key, "*", "f", str(self.number))
-            self._digests = Digests(streams.nodes[self.number].region.keyspace)
+            self._digests = KeyDigests(streams.nodes[self.number].region.keyspace)
         return self._digests
 
     def join(self, vector: dict[int, int], *, partial: bool) -> None:

@@ -177,5 +177,5 @@ def test_every_frame_is_in_the_table_with_its_fields() -> None:
         (each.value, each.name): sent.get(each, [])  # a batch and a piece of a snapshot have none
         for each in FrameType
     }
-    row = ", ".join(field.name for field in msgspec.structs.fields(frames.Row))
+    row = ", ".join(field.name for field in msgspec.structs.fields(frames.StatusRow))
     assert f"A status row is `[{row}]`" in pages()["docs/formats.md"]

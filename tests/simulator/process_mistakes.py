@@ -65,14 +65,14 @@ def pending_not_frozen(patch: Patch) -> None:
 
 
 def snapshot_not_synced(patch: Patch) -> None:
-    finish = snapshots._Run._finish
+    finish = snapshots._SnapshotRun._finish
 
     def finished(self: Any, writes: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(type(self._file), "sync", lambda file: None)
             finish(self, writes)
 
-    patch.setattr(snapshots._Run, "_finish", finished)
+    patch.setattr(snapshots._SnapshotRun, "_finish", finished)
 
 
 def log_goes_before_the_snapshot(patch: Patch) -> None:

@@ -30,8 +30,8 @@ from anabranch.oplog.snapshot import Contents, Snapshot
 from anabranch.oplog.storage import Storage
 from anabranch.region.turn import Turn
 from anabranch.replication.causal import CausalBuffer
-from anabranch.replication.frames import Behind, FullSyncBegin, FullSyncEnd, Row
-from anabranch.replication.peer import Session, Stage
+from anabranch.replication.frames import Behind, FullSyncBegin, FullSyncEnd, StatusRow
+from anabranch.replication.peer import LinkSession, Stage
 from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedDriver
@@ -329,13 +329,13 @@ class Node:
         self._apply()
         self.end_turn()
 
-    def _link_to(self, replica_id: int) -> Session:
+    def _link_to(self, replica_id: int) -> LinkSession:
         """A session that stands for a link to a region in one of its epochs."""
         sessions = self.replicator._links.sessions
         session = sessions.get(replica_id)
         if session is None:
             region = region_of(replica_id)
-            session = Session(replica_id, Stage.UP, None, 0.0)
+            session = LinkSession(replica_id, Stage.UP, None, 0.0)
             session.region, session.replica_id = region, replica_id
             sessions[replica_id] = session
         return session
@@ -404,14 +404,14 @@ class Node:
 
     # -- status rows -------------------------------------------------------------------------
 
-    def row(self) -> Row:
+    def row(self) -> StatusRow:
         """The own status row."""
         gossip = self.replicator._gossip
         self._version += 1
         gossip._version = self._version
         return gossip._own_row()
 
-    def receive_rows(self, rows: Iterable[Row]) -> None:
+    def receive_rows(self, rows: Iterable[StatusRow]) -> None:
         """Status rows arrive; tombstones and tags below the watermark are dropped."""
         gossip, known = self.replicator._gossip, self.replicator._links.rows.rows
         for row in rows:

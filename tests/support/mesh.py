@@ -20,7 +20,7 @@ from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.engine.spec import Command
 from anabranch.keyspace.replica import Member
-from anabranch.replication.frames import Row
+from anabranch.replication.frames import StatusRow
 from anabranch.simulator.formulas import History
 from anabranch.simulator.timeline import Timeline
 from tests.support.by_hand import FullSync, Node, Unit
@@ -116,7 +116,7 @@ class Mesh:
         """A region sends another one its status row, and the rows that it knows."""
         self._send_rows(source, self.nodes[source].row(), [target])
 
-    def _send_rows(self, source: int, row: Row, targets: Iterable[int]) -> None:
+    def _send_rows(self, source: int, row: StatusRow, targets: Iterable[int]) -> None:
         rows = [row, *self.nodes[source].replicator._links.rows.rows.values()]
         for target in targets:
             self.nodes[target].receive_rows(rows)

@@ -31,7 +31,7 @@ class Clock(Protocol):
         """The processor time of this thread."""
 
 
-class Persistence(Protocol):
+class PersistenceControl(Protocol):
     """Log and snapshots. Methods raise :class:`CommandError` with the reply."""
 
     @property
@@ -131,7 +131,7 @@ class Host(Protocol):
     """What a command needs of the process around the core."""
 
     @property
-    def persistence(self) -> Persistence:
+    def persistence(self) -> PersistenceControl:
         """Log and snapshots."""
 
     @property

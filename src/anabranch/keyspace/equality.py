@@ -28,7 +28,7 @@ _KEY_WORK: Final = 20
 _MODULUS: Final = 1 << 128
 
 
-class Digests:
+class KeyDigests:
     """The digests of one keyspace of a region among several."""
 
     def __init__(self, keyspace: Keyspace) -> None:

@@ -66,7 +66,7 @@ class Driver(Protocol):
         """Make a new worker; the name is shown in lists of threads."""
 
 
-class Place(Protocol):
+class ProcessDirectory(Protocol):
     """The data directory of a process."""
 
     @property
@@ -86,7 +86,7 @@ class Place(Protocol):
         """Unlock the directory; another process may use it now."""
 
 
-class Client(Protocol):
+class ReplyWriter(Protocol):
     """The connection of a session, which writes its replies."""
 
     @property

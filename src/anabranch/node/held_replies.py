@@ -1,7 +1,7 @@
 """Replies that wait until the effects that they report are safe, and the end of the turn.
 
-A connection passes its replies to :meth:`HeldReplies.hold`; :meth:`Client.release` is called when
-they may be sent. The first replies of a turn with effects schedule the write of the log for the end
+A connection passes its replies to :meth:`HeldReplies.hold`; :meth:`ReplyWriter.release` is called
+when they may be sent. The first replies of a turn with effects schedule the write of the log for the end
 of the turn: one write for all connections.
 """
 
@@ -15,10 +15,10 @@ from anabranch.effects.write_set import is_ageing
 
 if TYPE_CHECKING:
     from anabranch.node.disk_trouble import DiskTrouble
-    from anabranch.node.driver import Client, Driver
+    from anabranch.node.driver import Driver, ReplyWriter
     from anabranch.region.turn import Turn
 
-    _Reply = tuple[Client, list[bytes]]
+    _Reply = tuple[ReplyWriter, list[bytes]]
 
 MANY_EFFECTS: Final = 128
 """A turn with so many effects is written at once."""
@@ -52,7 +52,7 @@ class HeldReplies:
         self._this_turn: list[_Reply] = []
         self._held: deque[tuple[int, list[_Reply]]] = deque()  # the newest of each turn first
 
-    def hold(self, client: Client, outbox: list[bytes]) -> list[bytes] | None:
+    def hold(self, client: ReplyWriter, outbox: list[bytes]) -> list[bytes] | None:
         """Hold the replies in ``outbox`` until the effects before them are safe.
 
         Schedules the commit that makes the effects safe. Returns the held replies, to be released
@@ -77,7 +77,7 @@ class HeldReplies:
             self._held.append((position, [(client, parts)]))
         return parts
 
-    def _may_pass(self, client: Client) -> bool:
+    def _may_pass(self, client: ReplyWriter) -> bool:
         """Whether replies may be sent during disk trouble: those of clients without held replies.
 
         They report no unsafe effect: such reads were refused (:class:`Withheld`).

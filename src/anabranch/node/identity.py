@@ -54,7 +54,7 @@ _ADDRESSES_ADVICE: Final = (
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Identity(Struct, rename="kebab", forbid_unknown_fields=True):
+class NotedIdentity(Struct, rename="kebab", forbid_unknown_fields=True):
     """The contents of the file: the directives of a region."""
 
     region_id: Annotated[int, msgspec.Meta(ge=1)]
@@ -188,9 +188,9 @@ def forget_newcomer(storage: Storage) -> None:
     storage.sync()
 
 
-def identity_in(storage: Storage) -> Identity | None:
+def identity_in(storage: Storage) -> NotedIdentity | None:
     """The contents of the file, or None if there is none.
 
     Raises :class:`OSError`, or :class:`NoteError` if the file is damaged.
     """
-    return read_note(storage, REGION_FILE, Identity, _ADVICE)
+    return read_note(storage, REGION_FILE, NotedIdentity, _ADVICE)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
-from anabranch.keyspace.equality import Digests
+from anabranch.keyspace.equality import KeyDigests
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
@@ -62,7 +62,7 @@ class RegionLocal:
         """Called when sessions may have got a reply to write."""
         self._region = region
         self._journal = durability
-        self._digests: Digests | None = None
+        self._digests: KeyDigests | None = None
         self._log_index: LogIndex
         self._full_syncs: FullSyncFiles
         self._damages: set[str] = set()
@@ -130,10 +130,10 @@ class RegionLocal:
         return needed
 
     @property
-    def digests(self) -> Digests:
+    def digests(self) -> KeyDigests:
         """The digests of all keys, which are computed as far as they are needed."""
         if self._digests is None:
-            self._digests = Digests(self._region.keyspace)
+            self._digests = KeyDigests(self._region.keyspace)
         return self._digests
 
     # -- for the replicator -------------------------------------------------------------------

@@ -3,7 +3,7 @@
 The server, the simulator or a test drives a :class:`Node` and owns sockets, threads and clocks. It
 passes requests (:meth:`Region.execute`), reports the end of a turn (:meth:`Node.end_turn`) and that
 time has passed (:meth:`Node.tick`), and implements :class:`Driver` and, for replies,
-:class:`Client`. All rules of a process are in this package, so all drivers run the same rules.
+:class:`ReplyWriter`. All rules of a process are in this package, so all drivers run the same rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.engine.host import Clock, Host
     from anabranch.engine.spec import Command
-    from anabranch.node.driver import Driver, Place, Timer
+    from anabranch.node.driver import Driver, ProcessDirectory, Timer
     from anabranch.node.exchange import Exchange
 
 
@@ -33,7 +33,7 @@ class Node:
         clock: Clock,
         host: Host,
         driver: Driver,
-        place: Place,
+        place: ProcessDirectory,
         commands: Sequence[Command] = COMMANDS,
     ) -> None:
         """``commands`` are those that it knows."""

@@ -33,7 +33,7 @@ from anabranch.scheduling import Steps, in_one_go
 
 if TYPE_CHECKING:
     from anabranch.keyspace.inquiry import Inquiry
-    from anabranch.node.driver import Driver, Place
+    from anabranch.node.driver import Driver, ProcessDirectory
     from anabranch.node.exchange import Exchange
     from anabranch.oplog.storage import Storage
     from anabranch.region.region import Region
@@ -59,7 +59,7 @@ _REWRITE_IN_PROGRESS = "ERR Background append only file rewriting already in pro
 class Persistence:
     """The directory of one process, and all operations on it."""
 
-    def __init__(self, region: Region, driver: Driver, place: Place) -> None:
+    def __init__(self, region: Region, driver: Driver, place: ProcessDirectory) -> None:
         self._region = region
         self._settings = region.settings
         self._driver = driver

@@ -51,7 +51,7 @@ class Snapshots:
         self._on_finished = on_finished
         self._unsynced = unsynced
         self._worker = driver.worker("snapshot")
-        self._running: _Run | None = None
+        self._running: _SnapshotRun | None = None
         self._timer: Timer | None = None
         self.size = 0
         """The size of the newest snapshot."""
@@ -123,11 +123,13 @@ class Snapshots:
             raise
         self._finished(run)
 
-    def _begun(self, storage: Storage, contents: Contents) -> _Run:
+    def _begun(self, storage: Storage, contents: Contents) -> _SnapshotRun:
         with _needing_memory():
             self._worker.start()
             began = self._driver.now_s()
-            return _Run(self._region, storage, contents, self._unsynced(), self._worker, began)
+            return _SnapshotRun(
+                self._region, storage, contents, self._unsynced(), self._worker, began
+            )
 
     def abandon(self) -> None:
         """Drop the snapshot in progress, if there is one."""
@@ -162,7 +164,7 @@ class Snapshots:
             if not isinstance(problem, OSError):
                 raise  # a bug; the next snapshot can begin all the same
 
-    def _work(self, run: _Run) -> None:
+    def _work(self, run: _SnapshotRun) -> None:
         """Write one slice. Raises :class:`OSError` and :class:`MemoryError`."""
         if run.is_behind():
             self._schedule(5 * PAUSE_S)
@@ -184,7 +186,7 @@ class Snapshots:
         self._region.unwatch_changes(run.snapshot.before)
         run.finish(lambda written: self._written(run, written))
 
-    def _written(self, run: _Run, written: Job) -> None:
+    def _written(self, run: _SnapshotRun, written: Job) -> None:
         if self._running is not run:
             return
         self._stop_running()
@@ -201,7 +203,7 @@ class Snapshots:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _finished(self, run: _Run) -> None:
+    def _finished(self, run: _SnapshotRun) -> None:
         self.last_ok = True
         self.last_s = self._driver.now_s() - run.began
         self.saved_ms = run.contents.wall_ms
@@ -221,13 +223,13 @@ class Snapshots:
         self._on_finished(run.contents.position)
         self._over(run, "")
 
-    def _failed(self, run: _Run, problem: BaseException) -> None:
+    def _failed(self, run: _SnapshotRun, problem: BaseException) -> None:
         run.discard()
         self.last_s = self._driver.now_s() - run.began
         self.failed(problem)
         self._over(run, "ERR")
 
-    def _over(self, run: _Run, problem: str) -> None:
+    def _over(self, run: _SnapshotRun, problem: str) -> None:
         """Have the client answered that waits for the end of a snapshot (SAVE)."""
         run.inquiry.end(problem)
         self._driver.call_soon(self.on_over)
@@ -246,7 +248,7 @@ def _nothing() -> None:
     """The default of a hook: nobody waits for a snapshot."""
 
 
-class _Run:
+class _SnapshotRun:
     """One snapshot that is being written to a file."""
 
     def __init__(

@@ -63,7 +63,7 @@ class LongRequest:
             self._waking.serve()
 
 
-class Sliced(LongRequest):
+class SlicedCommand(LongRequest):
     """A request during which others are served."""
 
     def begin(self) -> list[bytes] | None:

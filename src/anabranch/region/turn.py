@@ -79,7 +79,7 @@ class Turn:
             return []
         dependencies = self._dependencies()
         compressor = self._compressor if compress else None
-        parts: list[_Part] = []
+        parts: list[_BatchPart] = []
         for some in _stretches(effects):
             _add_parts(parts, some, dependencies, compressor)
         replica = self._replica
@@ -118,7 +118,7 @@ class Turn:
 
 
 @mypyc_attr(acyclic=True)
-class _Part:
+class _BatchPart:
     """One batch, before it gets its numbers."""
 
     __slots__ = ("body", "count", "flags")
@@ -159,7 +159,7 @@ def _encoded(effect: kinds.Effect) -> tuple[int, bytes] | None:
 
 
 def _add_parts(
-    parts: list[_Part],
+    parts: list[_BatchPart],
     effects: list[kinds.Effect],
     dependencies: list[int],
     compressor: Compressor | None,
@@ -178,4 +178,4 @@ def _add_parts(
         flags, body = pack(body, compressor)
     else:
         flags, body = encoded[0], [encoded[1]]
-    parts.append(_Part(flags | LOCAL if is_local else flags, body, total_numbers(effects)))
+    parts.append(_BatchPart(flags | LOCAL if is_local else flags, body, total_numbers(effects)))

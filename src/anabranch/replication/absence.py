@@ -20,7 +20,7 @@ EXPIRE_MS_MIN: Final = 60_000.0
 """The least time of absence: within less, not all regions of a side notice a partition."""
 
 
-class Absence:
+class AbsenceLimit:
     """Since when members are absent, as this process has observed it."""
 
     def __init__(self, links: Links) -> None:

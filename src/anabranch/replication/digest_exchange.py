@@ -32,10 +32,10 @@ from anabranch.replication.frames import (
     Refusal,
 )
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session
+from anabranch.replication.peer import LinkSession
 
 if TYPE_CHECKING:
-    from anabranch.keyspace.equality import Digests as LocalDigests
+    from anabranch.keyspace.equality import KeyDigests
 
 RETRY_MS: Final = 100.0
 """The delay of the first repeated request for digests in flight; it doubles each time."""
@@ -79,10 +79,10 @@ def comparable(
     return True
 
 
-class _Comparison(Struct):
+class _PeerComparison(Struct):
     """One comparison with one region, of all buckets or of named keys."""
 
-    session: Session
+    session: LinkSession
     verdict: Verdict
     since_ms: float
     named: bool
@@ -109,7 +109,7 @@ class _Comparison(Struct):
 
 
 class _Question(Struct):
-    session: Session
+    session: LinkSession
     message: Digests | KeysGet
     passed: int
     ready: int = 0
@@ -129,7 +129,7 @@ class DigestExchange:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._comparisons: list[_Comparison] = []
+        self._comparisons: list[_PeerComparison] = []
         self._questions: list[_Question] = []
         self._due: dict[int, float] = {}
         self._request = 0
@@ -139,7 +139,7 @@ class DigestExchange:
         """How often a key was found to differ since the start."""
 
     @property
-    def _digests(self) -> LocalDigests:
+    def _digests(self) -> KeyDigests:
         return self._links.local.digests
 
     @property
@@ -149,16 +149,16 @@ class DigestExchange:
 
     # -- steering -----------------------------------------------------------------------------
 
-    def verify(self, session: Session, keys: list[Place], now_ms: float) -> Verdict:
+    def verify(self, session: LinkSession, keys: list[Place], now_ms: float) -> Verdict:
         """Compare with a region: some keys, or all if none are named."""
         verdict = Verdict()
         self._begin(session, verdict, keys, now_ms)
         return verdict
 
     def _begin(
-        self, session: Session, verdict: Verdict, keys: list[Place], now_ms: float
-    ) -> _Comparison:
-        comparison = _Comparison(session, verdict, now_ms, named=bool(keys))
+        self, session: LinkSession, verdict: Verdict, keys: list[Place], now_ms: float
+    ) -> _PeerComparison:
+        comparison = _PeerComparison(session, verdict, now_ms, named=bool(keys))
         if keys:
             comparison.buckets = []
             comparison.keys = list(dict.fromkeys(keys))
@@ -167,7 +167,7 @@ class DigestExchange:
         self._comparisons.append(comparison)
         return comparison
 
-    def end(self, session: Session) -> None:
+    def end(self, session: LinkSession) -> None:
         """A link has ended: give up what was asked over it."""
         self._due.pop(session.region, None)
         self._questions = [each for each in self._questions if each.session is not session]
@@ -175,7 +175,7 @@ class DigestExchange:
             if comparison.session is session:
                 self._give_up(comparison, "the connection was lost")
 
-    def _give_up(self, comparison: _Comparison, why: str) -> None:
+    def _give_up(self, comparison: _PeerComparison, why: str) -> None:
         self._comparisons.remove(comparison)
         comparison.verdict.end(f"TRYAGAIN {why}")
 
@@ -204,7 +204,7 @@ class DigestExchange:
                 if not any(c.is_periodic and c.session is session for c in self._comparisons):
                     self._begin(session, Verdict(), [], now_ms).is_periodic = True
 
-    def _is_prepared(self, comparison: _Comparison) -> bool:
+    def _is_prepared(self, comparison: _PeerComparison) -> bool:
         if comparison.passed is None:
             return True
         if self._digests.passed - comparison.passed < BUCKETS:
@@ -214,7 +214,7 @@ class DigestExchange:
 
     # -- asking -------------------------------------------------------------------------------
 
-    def _ask(self, comparison: _Comparison, now_ms: float) -> None:
+    def _ask(self, comparison: _PeerComparison, now_ms: float) -> None:
         """The next question of a comparison, or its end."""
         if comparison.opened:
             comparison.seen = set()
@@ -232,7 +232,7 @@ class DigestExchange:
         self._request += 1
         return self._request
 
-    def _send(self, comparison: _Comparison, message: Digests | KeysGet, now_ms: float) -> None:
+    def _send(self, comparison: _PeerComparison, message: Digests | KeysGet, now_ms: float) -> None:
         comparison.request = message.request
         comparison.asked_ms = now_ms
         self._links.send(comparison.session, message)
@@ -245,7 +245,7 @@ class DigestExchange:
                 return False
         return True
 
-    def _ask_buckets(self, comparison: _Comparison, now_ms: float) -> None:
+    def _ask_buckets(self, comparison: _PeerComparison, now_ms: float) -> None:
         asked, sums = self._sums(comparison.buckets)
         if not asked:
             self._pause(comparison, now_ms)
@@ -271,19 +271,19 @@ class DigestExchange:
                 sums.append(found)
         return asked, sums
 
-    def _pause(self, comparison: _Comparison, now_ms: float) -> None:
+    def _pause(self, comparison: _PeerComparison, now_ms: float) -> None:
         comparison.next_ms = now_ms + RETRY_MS * 2**comparison.attempts
         comparison.attempts += 1
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _asked(self, session: Session, request: int) -> _Comparison | None:
+    def _asked(self, session: LinkSession, request: int) -> _PeerComparison | None:
         for comparison in self._comparisons:
             if comparison.request == request and comparison.session is session:
                 return comparison
         return None
 
-    def differing(self, session: Session, message: Differing, now_ms: float) -> None:
+    def differing(self, session: LinkSession, message: Differing, now_ms: float) -> None:
         """The other region names the buckets of keys in which it differs."""
         comparison = self._asked(session, message.request)
         if comparison is None:
@@ -304,7 +304,7 @@ class DigestExchange:
         if comparison.opened:
             comparison.next_ms = now_ms
 
-    def keys(self, session: Session, message: Keys, now_ms: float) -> None:
+    def keys(self, session: LinkSession, message: Keys, now_ms: float) -> None:
         """The other region sends the digests of keys of a bucket."""
         comparison = self._asked(session, message.request)
         if comparison is None:
@@ -316,7 +316,7 @@ class DigestExchange:
         else:
             self._compare_keys(comparison, message, now_ms)
 
-    def _compare_opened(self, comparison: _Comparison, message: Keys) -> None:
+    def _compare_opened(self, comparison: _PeerComparison, message: Keys) -> None:
         """Find the keys that must be compared one by one."""
         bucket = comparison.opened[0]
         ours = self._digests.keys_of(bucket)
@@ -331,7 +331,7 @@ class DigestExchange:
             del comparison.keys[_count_of_some(names, CANDIDATES_MAX) :]
             del comparison.opened[0]
 
-    def _compare_keys(self, comparison: _Comparison, message: Keys, now_ms: float) -> None:
+    def _compare_keys(self, comparison: _PeerComparison, message: Keys, now_ms: float) -> None:
         digests, vector = self._digests, self._links.local.vector
         found = comparison.verdict.keys
         for row in message.keys:
@@ -353,7 +353,7 @@ class DigestExchange:
             self._pause(comparison, now_ms)
 
     def _alarm(
-        self, comparison: _Comparison, place: Place, ours: bytes, theirs: bytes, now_ms: float
+        self, comparison: _PeerComparison, place: Place, ours: bytes, theirs: bytes, now_ms: float
     ) -> None:
         self.divergences += 1
         comparison.alarms += 1
@@ -367,7 +367,7 @@ class DigestExchange:
             ours=_shown(ours), theirs=_shown(theirs),
         )  # fmt: skip
 
-    def _finish(self, comparison: _Comparison, now_ms: float) -> None:
+    def _finish(self, comparison: _PeerComparison, now_ms: float) -> None:
         self._comparisons.remove(comparison)
         verdict = comparison.verdict
         if not comparison.named:
@@ -385,7 +385,7 @@ class DigestExchange:
 
     # -- being asked --------------------------------------------------------------------------
 
-    def asked(self, session: Session, message: Digests | KeysGet, now_ms: float) -> None:
+    def asked(self, session: LinkSession, message: Digests | KeysGet, now_ms: float) -> None:
         """A request of another region: answered as soon as the digests are prepared."""
         if isinstance(message, Digests):
             count = len(message.buckets) or BUCKETS
@@ -425,7 +425,7 @@ class DigestExchange:
         """Keys of databases that exist here."""
         return [place for place in keys if place[0] < self._digests.databases]
 
-    def _answer_buckets(self, session: Session, message: Digests) -> None:
+    def _answer_buckets(self, session: LinkSession, message: Digests) -> None:
         buckets = message.buckets or list(range(BUCKETS))
         starts = range(0, len(message.sums), DIGEST_BYTES)
         packed = [message.sums[at : at + DIGEST_BYTES] for at in starts]
@@ -440,14 +440,14 @@ class DigestExchange:
         vector = dict(self._links.local.vector)
         self._links.send(session, Differing(message.request, vector, rows, busy))
 
-    def _answer_opened(self, session: Session, request: int, bucket: int) -> None:
+    def _answer_opened(self, session: LinkSession, request: int, bucket: int) -> None:
         rows = [
             KeyDigest(*place, _packed(digest), {})
             for place, digest in self._digests.keys_of(bucket).items()
         ]
         self._send_keys(session, request, rows)
 
-    def _answer_keys(self, session: Session, message: KeysGet) -> None:
+    def _answer_keys(self, session: LinkSession, message: KeysGet) -> None:
         digests = self._digests
         here = set(self._present(message.keys))
         rows = [
@@ -460,7 +460,7 @@ class DigestExchange:
         ]
         self._send_keys(session, message.request, rows)
 
-    def _send_keys(self, session: Session, request: int, rows: list[KeyDigest]) -> None:
+    def _send_keys(self, session: LinkSession, request: int, rows: list[KeyDigest]) -> None:
         vector = dict(self._links.local.vector)
         while (some := _count_of_some([row.key for row in rows], KEYS_A_FRAME)) < len(rows):
             self._links.send(session, Keys(request, vector, rows[:some], False))

@@ -164,7 +164,7 @@ class Sub(_Message, frozen=True):
     """The fingerprint of the sender's last batch of that replica ID; empty if unknown."""
 
 
-class Row(_Message, frozen=True):
+class StatusRow(_Message, frozen=True):
     """The status row of one region."""
 
     region: _Region
@@ -179,7 +179,7 @@ class Row(_Message, frozen=True):
     links: _Regions
     """Regions to which it has a link."""
 
-    def equals_but_version(self, other: Row) -> bool:
+    def equals_but_version(self, other: StatusRow) -> bool:
         """Whether two rows are equal except for the version."""
         return (
             self.applied == other.applied
@@ -191,10 +191,10 @@ class Row(_Message, frozen=True):
         )
 
 
-class Rows(_Message, frozen=True):
+class StatusRows(_Message, frozen=True):
     """The sender's row and rows of others, with stamps for round trip and clock skew."""
 
-    rows: Annotated[list[Row], msgspec.Meta(min_length=1, max_length=255)]
+    rows: Annotated[list[StatusRow], msgspec.Meta(min_length=1, max_length=255)]
     stamp: float
     """The sender's monotonic clock in ms."""
     echo: float
@@ -334,8 +334,8 @@ class Bye(_Message, frozen=True):
 
 
 Message = (
-    Hello | Welcome | Proof | Members | Sub | Rows | Fetch | Fetched | Credit | Behind | FullSyncGet
-    | FullSyncBegin | FullSyncEnd | Bye | Digests | Differing | KeysGet | Keys
+    Hello | Welcome | Proof | Members | Sub | StatusRows | Fetch | Fetched | Credit | Behind
+    | FullSyncGet | FullSyncBegin | FullSyncEnd | Bye | Digests | Differing | KeysGet | Keys
 )  # fmt: skip
 
 _STRUCTS: Final[dict[FrameType, type[Message]]] = {
@@ -344,7 +344,7 @@ _STRUCTS: Final[dict[FrameType, type[Message]]] = {
     FrameType.PROOF: Proof,
     FrameType.MEMBERS: Members,
     FrameType.SUB: Sub,
-    FrameType.ROW: Rows,
+    FrameType.ROW: StatusRows,
     FrameType.FETCH: Fetch,
     FrameType.FETCHED: Fetched,
     FrameType.CREDIT: Credit,

@@ -18,7 +18,7 @@ from anabranch.oplog.batch import Batch, SentBatch
 from anabranch.scheduling import Steps
 
 if TYPE_CHECKING:
-    from anabranch.keyspace.equality import Digests
+    from anabranch.keyspace.equality import KeyDigests
 
 Address = tuple[str, int]
 """Host and port."""
@@ -66,7 +66,7 @@ class Local(Protocol):
         ...
 
     @property
-    def digests(self) -> Digests:
+    def digests(self) -> KeyDigests:
         """The digests of all keys, by which two regions find where they differ."""
         ...
 

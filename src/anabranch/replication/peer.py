@@ -1,7 +1,7 @@
 """One other region: the session over the present link, and figures over all links.
 
-A :class:`Session` exists as long as a link, a :class:`Peer` as long as this process. What was sent
-to a peer is a position in the log (:attr:`Session.position`), never a queue.
+A :class:`LinkSession` exists as long as a link, a :class:`Peer` as long as this process. What was
+sent to a peer is a position in the log (:attr:`LinkSession.position`), never a queue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from anabranch.keyspace.places import Places
 from anabranch.metrics.counters import Counters
-from anabranch.replication.frames import Hello, Row
+from anabranch.replication.frames import Hello, StatusRow
 from anabranch.replication.interface import Chance
 from anabranch.replication.lag import ReceiveLag
 from anabranch.replication.sealing import Seal
@@ -79,7 +79,7 @@ class Stage(Enum):
     UP = "up"
 
 
-class Session:
+class LinkSession:
     """A link from its first byte on; the attributes from ``theirs`` on are valid once it is up."""
 
     hello: bytes = b""
@@ -141,7 +141,7 @@ class Session:
         self.heard_ms = heard_ms
         self.names = names
         """The names in the certificate of the other side; None without a certificate."""
-        self.rows_sent: dict[int, Row] = {}
+        self.rows_sent: dict[int, StatusRow] = {}
         self.unechoed: deque[float] = deque()
         """Stamps of sent rows that the peer has not confirmed."""
 
@@ -151,7 +151,7 @@ class Peer:
 
     def __init__(self, region: int) -> None:
         self.region = region
-        self.session: Session | None = None
+        self.session: LinkSession | None = None
         self.backoff = Backoff()
         self.clock = ClockSamples()
         self.counters = Counters()

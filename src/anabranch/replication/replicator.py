@@ -15,7 +15,7 @@ from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.version_vectors import covers
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.replication import frames
-from anabranch.replication.absence import Absence
+from anabranch.replication.absence import AbsenceLimit
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.figures import Figures
 from anabranch.replication.former_epochs import FormerEpochs
@@ -29,7 +29,7 @@ from anabranch.replication.framing import FrameType
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session, Stage
+from anabranch.replication.peer import LinkSession, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 from anabranch.replication.sessions import Sessions
@@ -40,7 +40,7 @@ FRAME_TYPES: Final = frozenset(FrameType)
 _UP: Final = Stage.UP
 _BATCH: Final = int(FrameType.BATCH)
 
-_Handler = Callable[[Session, Any, float], None]
+_Handler = Callable[[LinkSession, Any, float], None]
 
 
 class Replicator:
@@ -73,7 +73,7 @@ class Replicator:
             (Stage.UP, FrameType.CREDIT): (frames.Credit, self._sender.credit),
             (Stage.UP, FrameType.FETCH): (frames.Fetch, self._sender.fetch),
             (Stage.UP, FrameType.FETCHED): (frames.Fetched, self._receiver.fetched),
-            (Stage.UP, FrameType.ROW): (frames.Rows, self._gossip.receive),
+            (Stage.UP, FrameType.ROW): (frames.StatusRows, self._gossip.receive),
             (Stage.UP, FrameType.BEHIND): (frames.Behind, self._receiver.joiner.is_behind),
             (Stage.UP, FrameType.FULL_SYNC_GET): (frames.FullSyncGet, self._sender.begin_full_sync),
             (Stage.UP, FrameType.FULL_SYNC_BEGIN): (
@@ -89,7 +89,7 @@ class Replicator:
             (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._digest_exchange.asked),
             (Stage.UP, FrameType.KEYS): (frames.Keys, self._digest_exchange.keys),
         }
-        self._absence = Absence(self._links)
+        self._absence = AbsenceLimit(self._links)
         self._former_epochs = FormerEpochs(self._links)
         self.caught_up = False
         """Whether, since the start, everything that one other region had was applied."""
@@ -216,7 +216,7 @@ class Replicator:
 
     def _handle(
         self,
-        session: Session,
+        session: LinkSession,
         frame_type: int,
         payload: bytes,
         now_ms: float,
@@ -391,7 +391,7 @@ class Replicator:
         """Do a slice of the digest exchange; each tick does one, further calls make it faster."""
         self._digest_exchange.tick(now_ms)
 
-    def _link_to(self, region: int) -> Session:
+    def _link_to(self, region: int) -> LinkSession:
         session = self._links.session_of(region)
         if session is None:
             raise CommandError(f"ERR Region {region} is unreachable")

@@ -11,7 +11,7 @@ from typing import Final
 
 from anabranch.keyspace.replica import region_of
 from anabranch.keyspace.version_vectors import covers
-from anabranch.replication.frames import Row
+from anabranch.replication.frames import StatusRow
 from anabranch.replication.membership import Membership
 
 ALIVE_MS: Final = 3000
@@ -22,13 +22,13 @@ class StatusTable:
     """The newest row of every other region, and its newest row that the watermark may use."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, StatusRow] = {}
         self.heard_ms: dict[int, float] = {}
         """When the newest row arrived, directly or by way of another region."""
         self._vouched: dict[int, Mapping[int, int]] = {}
         # the durable vectors of the newest rows that the watermark may use
 
-    def update(self, row: Row, now_ms: float) -> None:
+    def update(self, row: StatusRow, now_ms: float) -> None:
         """Take over a row if it is newer."""
         known = self.rows.get(row.region)
         if known is not None and (row.replica_id, row.version) <= (known.replica_id, known.version):

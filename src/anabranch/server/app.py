@@ -46,7 +46,7 @@ from anabranch.version import __version__
 if TYPE_CHECKING:
     from anabranch.config.load import Loaded
     from anabranch.config.settings import Settings
-    from anabranch.node.driver import Driver, Place
+    from anabranch.node.driver import Driver, ProcessDirectory
     from anabranch.region.region import Region
     from anabranch.server.admission import Place as Seat
 
@@ -60,7 +60,7 @@ class Surroundings:
 
     clock: RealClock | None = None
     chance: random.Random | None = None
-    place: Place | None = None
+    place: ProcessDirectory | None = None
     driver: Driver | None = None
 
 

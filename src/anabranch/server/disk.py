@@ -147,7 +147,7 @@ class Directory:
 
 
 class DataDirectory:
-    """A :class:`anabranch.node.driver.Place`: the directory of the settings, locked while used."""
+    """The directory of the settings, a :class:`anabranch.node.driver.ProcessDirectory`."""
 
     def __init__(
         self, settings: Settings, open_directory: Callable[[Path], Directory] = Directory

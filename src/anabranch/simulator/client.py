@@ -56,7 +56,7 @@ class _Reported:
 
 
 class SimulatedClient:
-    """See :class:`anabranch.node.driver.Client`. This client reads all replies at once."""
+    """See :class:`anabranch.node.driver.ReplyWriter`. This client reads all replies at once."""
 
     has_more = False
 

@@ -312,7 +312,7 @@ class MemoryStorage:
 
 
 class MemoryPlace:
-    """See :class:`anabranch.node.driver.Place`: a disk in memory."""
+    """See :class:`anabranch.node.driver.ProcessDirectory`: a disk in memory."""
 
     shown = "disk"
 

@@ -37,7 +37,7 @@ class TooLarge(Refused):
 
 
 class Conversation:
-    """One session; a :class:`anabranch.node.driver.Client`. Close it with :meth:`close`."""
+    """One session; a :class:`anabranch.node.driver.ReplyWriter`. Close it with :meth:`close`."""
 
     def __init__(self, node: Node, address: str, local: str, user: User | None) -> None:
         """``user`` runs the commands; without one (None) ``AUTH`` must come first."""
@@ -94,7 +94,7 @@ class Conversation:
 
     @property
     def unsent_bytes(self) -> int:
-        """See :class:`Client`."""
+        """The bytes of replies that are held."""
         return sum(len(part) for parts in self._held for part in parts)
 
     def go_on_later(self) -> None:

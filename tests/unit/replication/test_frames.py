@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from anabranch.oplog.batch import REPLICA_IDS_MAX
 from anabranch.replication import frames
-from anabranch.replication.frames import Refusal, Row
+from anabranch.replication.frames import Refusal, StatusRow
 from anabranch.replication.framing import FrameType
 
 NUMBERS = st.integers(0, 2**63 - 1)
 VECTORS = st.dictionaries(st.integers(0, 2**40 - 1), NUMBERS, max_size=5)
 REGIONS = st.integers(1, 255)
 ROWS = st.builds(
-    frames.Row, REGIONS, st.integers(0, 2**40 - 1), NUMBERS, VECTORS, VECTORS, VECTORS,
+    frames.StatusRow, REGIONS, st.integers(0, 2**40 - 1), NUMBERS, VECTORS, VECTORS, VECTORS,
     st.integers(0, 9), st.lists(REGIONS, max_size=3),
 )  # fmt: skip
 MESSAGES = st.one_of(
     st.builds(frames.Sub, VECTORS),
     st.builds(
-        frames.Rows, st.lists(ROWS, min_size=1, max_size=3), st.floats(0, 1e12),
+        frames.StatusRows, st.lists(ROWS, min_size=1, max_size=3), st.floats(0, 1e12),
         st.floats(-1, 1e12), st.floats(0, 1e6), st.integers(0, 2**40),
     ),
     st.builds(frames.Fetch, st.integers(0, 2**40 - 1), NUMBERS, NUMBERS, NUMBERS),
@@ -61,7 +61,7 @@ def test_a_flipped_bit_is_found(message: frames.Message, data: st.DataObject) ->
 @example(b"\x92\xa9\x00\x00\x00\x00\x00\x00\x00\x00\x80")  # a name that is no UTF-8
 @example(b"\x92" + b"\x91" * 10_000)
 def test_anything_else_is_refused_with_a_sentence(data: bytes) -> None:
-    for kind in (frames.Hello, frames.Welcome, frames.Rows, frames.Sub, frames.Members):
+    for kind in (frames.Hello, frames.Welcome, frames.StatusRows, frames.Sub, frames.Members):
         with suppress(Refusal):
             assert isinstance(frames.decode(kind, data), kind)
 
@@ -89,8 +89,8 @@ def test_what_earlier_versions_do_not_tell_is_not_compared() -> None:
     "message",
     [
         frames.Sub(dict.fromkeys(range(REPLICA_IDS_MAX + 1), 1)),
-        frames.Rows([Row(1, 1, 1, {}, {}, {}, 1, [])] * 256, 0.0, -1.0, 0.0, 0),
-        frames.Rows([Row(1, 1, 1, {}, {}, {}, 1, [1] * 256)], 0.0, -1.0, 0.0, 0),
+        frames.StatusRows([StatusRow(1, 1, 1, {}, {}, {}, 1, [])] * 256, 0.0, -1.0, 0.0, 0),
+        frames.StatusRows([StatusRow(1, 1, 1, {}, {}, {}, 1, [1] * 256)], 0.0, -1.0, 0.0, 0),
         frames.Members("c", [frames.MemberRecord(1, "x", "h", 1)] * 256),
         frames.Members("c", [], [(1, 1)] * 256),
         frames.Digests(1, {}, [1] * 1025, b""),

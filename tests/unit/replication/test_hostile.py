@@ -14,7 +14,7 @@ from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX, EffectFormatError
 from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_of, encode_batch
 from anabranch.replication import frames
-from anabranch.replication.frames import Reason, Row
+from anabranch.replication.frames import Reason, StatusRow
 from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.peer import Stage
 from tests.support.counted_region import batch_bytes
@@ -96,10 +96,10 @@ def test_a_batch_cut_in_another_way_than_the_one_applied_closes_the_link() -> No
         frames.Proof(b""),
         frames.Members("c", []),
         frames.Sub({1: 99}),
-        frames.Rows([Row(3, 3, 1, {}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
-        frames.Rows([Row(2, 258, 1, {}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
-        frames.Rows([Row(2, 2, 1, {1: 7}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
-        frames.Rows([Row(2, 2, 1, {257: 7}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+        frames.StatusRows([StatusRow(3, 3, 1, {}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+        frames.StatusRows([StatusRow(2, 258, 1, {}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+        frames.StatusRows([StatusRow(2, 2, 1, {1: 7}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+        frames.StatusRows([StatusRow(2, 2, 1, {257: 7}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
     ],
 )
 def test_what_makes_no_sense_closes_the_link(message: frames.Message) -> None:
@@ -170,17 +170,19 @@ def test_no_bytes_raise(seed: int) -> None:
             chance.choice(replica_ids): chance.choice([0, 1, 2, 5, 2**63 - 1]) for _ in range(3)
         }
 
-    def row() -> Row:
+    def row() -> StatusRow:
         region = chance.choice([1, 2, 3, 77])
         replica_id = chance.choice([region, region | 256])
-        return Row(region, replica_id, chance.randrange(9), vector(), vector(), vector(), 1, [2, 3])
+        return StatusRow(
+            region, replica_id, chance.randrange(9), vector(), vector(), vector(), 1, [2, 3]
+        )
 
     def message() -> frames.Message:
         number = chance.choice([0, 1, 7, 2**63 - 1])
         replica_id = chance.choice([1, 2, 3, 258, 77])
         makers: list[Callable[[], frames.Message]] = [
             lambda: frames.Sub(vector()),
-            lambda: frames.Rows([row(), row()], 1.0, 2.0, 3.0, 4),
+            lambda: frames.StatusRows([row(), row()], 1.0, 2.0, 3.0, 4),
             lambda: frames.Fetch(replica_id, number, number, number),
             lambda: frames.Fetched(replica_id),
             lambda: frames.Credit(number, chance.random() < 0.5),

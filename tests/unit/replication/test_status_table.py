@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.keyspace.replica import Member
 from anabranch.keyspace.version_vectors import covers, maximum
-from anabranch.replication.frames import Row
+from anabranch.replication.frames import StatusRow
 from anabranch.replication.membership import Membership
 from anabranch.replication.status_table import StatusTable
 from tests.support.counted_region import CountedRegion
@@ -18,9 +18,9 @@ def row(
     *,
     version: int = 1,
     epoch: int = 0,
-) -> Row:
+) -> StatusRow:
     have = durable if have is None else have
-    return Row(region, epoch << 8 | region, version, have, durable, have, 1, [])
+    return StatusRow(region, epoch << 8 | region, version, have, durable, have, 1, [])
 
 
 class Knowledge:
@@ -33,7 +33,7 @@ class Knowledge:
         self.membership = Membership(self.local)
         self.table = StatusTable()
 
-    def hears(self, *rows: Row) -> Knowledge:
+    def hears(self, *rows: StatusRow) -> Knowledge:
         for each in rows:
             self.table.update(each, 0.0)
             self.membership.learn([each.replica_id, *each.have])
