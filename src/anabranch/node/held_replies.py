@@ -1,8 +1,8 @@
 """Replies that wait until the effects that they report are safe, and the end of the turn.
 
 A connection passes its replies to :meth:`HeldReplies.hold`; :meth:`ReplyWriter.release` is called
-when they may be sent. The first replies of a turn with effects schedule the write of the log for the end
-of the turn: one write for all connections.
+when they may be sent. The first replies of a turn with effects schedule the write of the log for
+the end of the turn: one write for all connections.
 """
 
 from __future__ import annotations
