@@ -226,7 +226,8 @@ class Durability:
             self.disk.report(reason or str(problem), self._unwritten_bytes)
             return
         self._none_waits()
-        self.disk.end()
+        if self.disk.reason is not None:
+            self.disk.end()
         if self.on_progress is not None:
             self.on_progress()
 
@@ -335,7 +336,8 @@ class Durability:
             return  # _finish_sync has waited for it
         if self._finish_sync():
             self._answer(cast("OpLog", self.log))
-            self._region.waking.answer_wait()
+            if self._region.context.waits.safety:
+                self._region.waking.answer_wait()
             if self.on_progress is not None:
                 self.on_progress()
             self.on_answers()
@@ -359,7 +361,7 @@ class Durability:
             if not self._check_files(self.log) or is_gone:
                 return False
             self.log.finish_sync(sync)
-        if not self._unwritten:
+        if not self._unwritten and self.disk.reason is not None:
             self.disk.end()
         return True
 

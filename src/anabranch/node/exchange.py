@@ -242,7 +242,8 @@ class Exchange:
         confirmed = self.replicator.confirmed()
         if confirmed != self._confirmed:
             self._confirmed = confirmed
-            self._region.waking.answer_wait()
+            if self._region.context.waits.safety:
+                self._region.waking.answer_wait()
             self.local.on_answers()
         if self._region.context.waits.inquiries:
             self._region.waking.answer_inquiries()

@@ -57,6 +57,7 @@ class RegionLocal:
 
     def __init__(self, region: Region, durability: Durability) -> None:
         self.replica: Replica = region.replica
+        self.vector: Mapping[int, int] = region.replica.vector
         self.notes = ClusterNotes(region.replica)
         self.on_answers: Callable[[], None] = _nothing
         """Called when sessions may have got a reply to write."""
@@ -157,11 +158,6 @@ class RegionLocal:
     def removed(self) -> Mapping[int, int]:
         """The last epoch of each region that was removed."""
         return self.replica.removed
-
-    @property
-    def vector(self) -> Mapping[int, int]:
-        """What has been applied, by replica ID."""
-        return self.replica.vector
 
     @property
     def durable(self) -> Mapping[int, int]:

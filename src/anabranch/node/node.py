@@ -43,6 +43,7 @@ class Node:
         self.durability.on_answers = self.end_turn
         self.persistence.snapshots.on_over = self._answer_inquiries
         self._replies = self.durability.replies
+        self._waiters = self.region.keyspace.waiters
         self._driver = driver
         self._timer: Timer | None = None
         self._timer_ms: int | None = None  # the time to which the timer is set
@@ -60,7 +61,7 @@ class Node:
             self.flush_pending()
         if not self._replies.is_ending:
             self._replies.end_turn()
-        if self.region.next_timer_ms() != self._timer_ms:
+        if self._waiters.next_timer_ms() != self._timer_ms:
             self.rearm()
 
     def run_turn(self) -> None:
@@ -121,7 +122,7 @@ class Node:
     def rearm(self) -> None:
         """Set the timer to the next deadline of a blocked command."""
         self.stop_timer()
-        self._timer_ms = due_ms = self.region.next_timer_ms()
+        self._timer_ms = due_ms = self._waiters.next_timer_ms()
         if due_ms is not None:
             delay_ms = max(due_ms - self.region.clock.now_us() // 1000, 0)
             self._timer = self._driver.call_later(delay_ms / 1000 + 0.0005, self.on_timer)

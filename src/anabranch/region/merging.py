@@ -171,7 +171,8 @@ class Merging:
         self._count(now_ms)
         if self._region.keyspace.ready:
             self._waking.serve()
-        self._waking.answer_waitfor()
+        if self._region.context.waits.vectors:
+            self._waking.answer_waitfor()
 
     def _count(self, now_ms: int) -> None:
         """Add the counts of the applied effects to the statistics of the region."""

@@ -392,10 +392,6 @@ class Region(RegionState):
         if self.keyspace.ready:
             self.waking.serve()
 
-    def next_timer_ms(self) -> int | None:
-        """When :meth:`tick` must run next for a blocked command; None if none has a deadline."""
-        return self.keyspace.waiters.next_timer_ms()
-
     def sample_rates(self, now_ms: int) -> None:
         """Take a sample for the instantaneous figures of INFO; called several times a second."""
         self.rates.sample(now_ms, self.stats)

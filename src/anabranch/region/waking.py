@@ -201,13 +201,12 @@ class Waking:
     def answer_waitfor(self) -> None:
         """The version vector has grown: answer the clients that wait for this (AB.WAITFOR)."""
         region = self._region
-        waiting = region.context.waits.vectors
-        if waiting:
-            vector = region.replica.vector
-            over = [each for each, wanted in waiting.items() if covers(vector, wanted)]
-            if over:
-                self._again += over
-                self.serve()
+        vector = region.replica.vector
+        waiting = region.context.waits.vectors.items()
+        over = [each for each, wanted in waiting if covers(vector, wanted)]
+        if over:
+            self._again += over
+            self.serve()
 
     def answer_wait(self) -> None:
         """More effects are on disks or in other regions: answer waiting clients (WAIT, WAITAOF)."""

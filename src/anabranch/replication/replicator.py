@@ -267,7 +267,12 @@ class Replicator:
     @property
     def is_behind(self) -> bool:
         """Whether work is left for :meth:`go_on` that did not fit into a slice of time."""
-        return self._receiver.is_ready or self._sender.is_ready or self._receiver.joiner.is_loading
+        joiner = self._receiver.joiner
+        return (
+            self._receiver.is_ready
+            or self._sender.is_ready
+            or (joiner.incoming is not None and joiner.is_loading)
+        )
 
     def go_on(self, now_ms: float) -> None:
         """Apply waiting units, load full syncs, and send, for a slice of time."""

@@ -63,16 +63,16 @@ def test_block_zero_waits_for_ever(begin: str, new: str) -> None:
 def test_the_region_says_when_the_next_wait_ends() -> None:
     """§4.3: what the event loop sleeps for."""
     s = _streams()
-    assert s.region.next_timer_ms() is None
+    assert s.region.keyspace.waiters.next_timer_ms() is None
     s.waits("XREAD BLOCK 0 STREAMS s $")
-    assert s.region.next_timer_ms() is None
+    assert s.region.keyspace.waiters.next_timer_ms() is None
     s.waits("XREAD BLOCK 300 STREAMS s $")
     first = s.waits("XREAD BLOCK 200 STREAMS s $")
-    assert s.region.next_timer_ms() == NOW + 200
+    assert s.region.keyspace.waiters.next_timer_ms() == NOW + 200
     s.region.close_session(first)
-    assert s.region.next_timer_ms() == NOW + 300
+    assert s.region.keyspace.waiters.next_timer_ms() == NOW + 300
     s.fill("s", "1-0")
-    assert s.region.next_timer_ms() is None
+    assert s.region.keyspace.waiters.next_timer_ms() is None
 
 
 @READERS

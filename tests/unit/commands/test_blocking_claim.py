@@ -26,7 +26,7 @@ def test_a_pending_entry_that_comes_of_age_is_served() -> None:
     s = _pending("1-0")
     s.advance(30)
     reader = s.waits("XREADGROUP GROUP g d BLOCK 0 CLAIM 100 STREAMS s >")
-    assert s.region.next_timer_ms() == NOW + 101
+    assert s.region.keyspace.waiters.next_timer_ms() == NOW + 101
     s.advance(69)
     assert s.answer(reader) == ""
     s.advance(2)
@@ -109,7 +109,7 @@ def test_ghosts_do_not_count_for_the_timer() -> None:
     s.advance(50)
     s.run("XCLAIM s g c 0 2-0", "XDEL s 1-0")
     reader = s.waits("XREADGROUP GROUP g d BLOCK 0 CLAIM 100 STREAMS s >")
-    assert s.region.next_timer_ms() == NOW + 151
+    assert s.region.keyspace.waiters.next_timer_ms() == NOW + 151
     s.advance(101)
     assert s.answer(reader) == _claimed("2-0", 101, 2)
 
@@ -156,11 +156,11 @@ def test_a_tiny_idle_time_does_not_spin(idle: int) -> None:
     s = _pending("1-0")
     s.run("XDEL s 1-0")
     s.waits(f"XREADGROUP GROUP g d BLOCK 0 CLAIM {idle} STREAMS s >")
-    timer = s.region.next_timer_ms()
+    timer = s.region.keyspace.waiters.next_timer_ms()
     assert timer is not None
     assert timer > NOW
     s.advance(10)
-    timer = s.region.next_timer_ms()
+    timer = s.region.keyspace.waiters.next_timer_ms()
     assert timer is not None
     assert timer > NOW + 10
 
