@@ -31,7 +31,7 @@ class Clock(Protocol):
         """The processor time of this thread."""
 
 
-class PersistenceControl(Protocol):
+class HostPersistence(Protocol):
     """Log and snapshots. Methods raise :class:`CommandError` with the reply."""
 
     @property
@@ -88,7 +88,7 @@ class LinkControl(Protocol):
         """Send frames that are not delayed any more."""
 
 
-class Regions(Protocol):
+class HostRegions(Protocol):
     """The other regions, as seen by this one."""
 
     @property
@@ -131,11 +131,11 @@ class Host(Protocol):
     """What a command needs of the process around the core."""
 
     @property
-    def persistence(self) -> PersistenceControl:
+    def persistence(self) -> HostPersistence:
         """Log and snapshots."""
 
     @property
-    def regions(self) -> Regions | None:
+    def regions(self) -> HostRegions | None:
         """The other regions of an Active-Active cluster; None without regions."""
 
     def random_bytes(self, count: int) -> bytes:

@@ -31,7 +31,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.region.exclusive import Exclusive
 from anabranch.region.maintenance import Maintenance
 from anabranch.region.merging import Merging
-from anabranch.region.slicing import SlicedCommand
+from anabranch.region.slicing import Resumable
 from anabranch.region.state import RegionState
 from anabranch.region.tiering import Tiering
 from anabranch.region.waking import Waking
@@ -270,7 +270,7 @@ class Region(RegionState):
         self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
     ) -> list[bytes] | None:
         """Run a command in slices of time; the reply if the first slice was enough."""
-        return SlicedCommand(self, self.waking, session, args, steps).begin()
+        return Resumable(self, self.waking, session, args, steps).begin()
 
     def begin_exclusive(
         self, session: Session, args: list[bytes], steps: Steps[bytes]

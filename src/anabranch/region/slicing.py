@@ -63,7 +63,7 @@ class LongRequest:
             self._waking.serve()
 
 
-class SlicedCommand(LongRequest):
+class Resumable(LongRequest):
     """A request during which others are served."""
 
     def begin(self) -> list[bytes] | None:

@@ -10,7 +10,7 @@ from anabranch.replication.frames import Message, Reason, Refusal, encode
 from anabranch.replication.framing import FrameType, batch_head, framed
 from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.membership import Membership
-from anabranch.replication.peer import LinkSession, Peer
+from anabranch.replication.peer import PeerSession, Peer
 from anabranch.replication.status_table import StatusTable
 
 # For every batch: Python calls a function for each look at a member of an enumeration.
@@ -36,7 +36,7 @@ class Links:
         self.replica_id = local.replica_id
         self.membership = Membership(local)
         self.rows = StatusTable()
-        self.sessions: dict[int, LinkSession] = {}
+        self.sessions: dict[int, PeerSession] = {}
         self.peers: dict[int, Peer] = {}
         self.is_set_back = False
         """Whether other regions know different effects under numbers of this region."""
@@ -58,20 +58,20 @@ class Links:
             peer = self.peers[region] = Peer(region)
         return peer
 
-    def up(self) -> list[LinkSession]:
+    def up(self) -> list[PeerSession]:
         """Sessions whose other side is known; at most one per region."""
         return [peer.session for peer in self.peers.values() if peer.session is not None]
 
-    def session_of(self, region: int) -> LinkSession | None:
+    def session_of(self, region: int) -> PeerSession | None:
         """The link to a region, if it is up."""
         peer = self.peers.get(region)
         return None if peer is None else peer.session
 
-    def send(self, session: LinkSession, message: Message) -> None:
+    def send(self, session: PeerSession, message: Message) -> None:
         """Send a message over a link, sealed if the link is."""
         self._send(session, encode(message))
 
-    def send_batch(self, session: LinkSession, data: bytes) -> None:
+    def send_batch(self, session: PeerSession, data: bytes) -> None:
         """Send a batch over a link, and count its bytes for the peer."""
         if session.sealing is None:
             frame = framed(_BATCH, data)
@@ -79,16 +79,16 @@ class Links:
             frame = session.sealing.close(batch_head(len(data)), data)
         self._pass_on(session, frame, saved_bytes(data))
 
-    def send_raw(self, session: LinkSession, frame_type: FrameType, payload: bytes) -> None:
+    def send_raw(self, session: PeerSession, frame_type: FrameType, payload: bytes) -> None:
         """Send a message that is encoded already, or a piece of a full sync."""
         self._send(session, framed(frame_type, payload))
 
-    def _send(self, session: LinkSession, frame: bytes) -> None:
+    def _send(self, session: PeerSession, frame: bytes) -> None:
         if session.sealing is not None:
             frame = session.sealing.close(frame)
         self._pass_on(session, frame)
 
-    def _pass_on(self, session: LinkSession, frame: bytes, saved: int = 0) -> None:
+    def _pass_on(self, session: PeerSession, frame: bytes, saved: int = 0) -> None:
         """Pass a frame, sealed where a secret is set, on to the transport."""
         self.transport.send(session.link, frame)
         if session.region:

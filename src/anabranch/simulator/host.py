@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from anabranch.engine.host import PersistenceControl, Regions
+from anabranch.engine.host import HostPersistence, Regions
 
 if TYPE_CHECKING:
     from anabranch.engine.script_machine import Machine
@@ -16,7 +16,7 @@ class SimulatedHost:
     """See :class:`anabranch.engine.host.Host`. A mistake of a command ends the run."""
 
     def __init__(self, chance: random.Random) -> None:
-        self.persistence: PersistenceControl
+        self.persistence: HostPersistence
         self.regions: Regions | None = None
         self._chance = chance
 
