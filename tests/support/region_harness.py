@@ -8,6 +8,7 @@ from typing import Any
 
 import hiredis
 
+from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.engine.host import Regions
 from anabranch.engine.script_machine import Machine
@@ -157,7 +158,7 @@ class Harness:
         self.clock = FakeClock(now_ms)
         self.host = FakeHost()
         self.settings = Settings(**settings)
-        self.region = Region(self.settings, self.clock, self.host)
+        self.region = Region(self.settings, self.clock, self.host, COMMANDS)
         self.host.persistence.region = self.region
         self.session = self.connect(resp3=resp3)
 

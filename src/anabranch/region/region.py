@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.command_entry import Entry
@@ -59,7 +58,7 @@ class Region(RegionState):
         settings: Settings,
         clock: Clock,
         host: Host,
-        commands: Sequence[Command] = COMMANDS,
+        commands: Sequence[Command],
     ) -> None:
         """``commands`` are the commands that the region knows."""
         super().__init__(settings, clock, host, commands)
