@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.effects.applier import Applier
     from anabranch.effects.kinds import Effect
-    from anabranch.engine.host import Clock
+    from anabranch.engine.host import HostClock
     from anabranch.engine.services import Services
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.inquiry import Inquiry
@@ -50,7 +50,7 @@ class Context:
         effects: Applier,
         settings: Settings,
         stats: Stats,
-        clock: Clock,
+        clock: HostClock,
         server: Services,
         nobody: Session,
     ) -> None:
@@ -119,7 +119,7 @@ class Context:
         return db.values.get(key)
 
     def use(self, key: bytes) -> Value | None:
-        """The same for a writing command: the key was used now, whatever comes of it."""
+        """The value of a key for a writing command; its access time is set in any case."""
         db = self.db
         if db.deadlines and key in db.deadlines:
             self.effects.expire_if_due(db, key, self.now_ms)
@@ -135,7 +135,7 @@ class Context:
         return list(map(self.db.values.get, keys))
 
     def lookup_in(self, db: Database, key: bytes) -> Value | None:
-        """The same for another database."""
+        """The value of a key of any database; a key past its deadline is removed."""
         self.effects.expire_if_due(db, key, self.now_ms)
         return db.values.get(key)
 
