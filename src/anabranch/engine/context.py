@@ -230,30 +230,20 @@ class Context:
         if deadline_ms and self.clock.now_us() % 1000:
             deadline_ms += 1  # the present time is rounded down, and no wait may end too early
         session = self.session
-        condition: Condition | None = None
-        behind: list[int] = []
         if isinstance(wants, list):
             lowest = dict(zip(keys, wants, strict=True))
             if len(lowest) < len(keys):
                 for key, last_id in zip(keys, wants, strict=True):
                     lowest[key] = min(lowest[key], last_id)
-            distinct, behind = list(lowest), list(lowest.values())
+            waiter = Waiter(session, args, self.db.index, list(lowest), deadline_ms, timeout_reply)
+            waiter.behind = list(lowest.values())
         else:
-            condition = wants
             distinct = list(keys) if len(keys) < 2 else list(dict.fromkeys(keys))
-        waiter = Waiter(
-            session,
-            args,
-            self.db.index,
-            distinct,
-            deadline_ms,
-            condition,
-            behind,
-            timeout_reply,
-            fails_without_key,
-            recheck_ms,
-            request,
-        )
+            waiter = Waiter(session, args, self.db.index, distinct, deadline_ms, timeout_reply)
+            waiter.wants = wants
+        waiter.fails_without_key = fails_without_key
+        waiter.recheck_ms = recheck_ms
+        waiter.request = request
         session.waiter = waiter
         waiters.enqueue(waiter)
 
