@@ -217,7 +217,7 @@ class Context:
     ) -> None:
         """Make the connection wait for keys; the command function then returns None.
 
-        ``wants`` is a condition, or for each key the ID behind which a stream must have an entry.
+        ``wants`` is a condition, or for each key the ID after which a stream must have an entry.
         ``args`` is what runs again when a key is signalled (``$`` already resolved), ``request``
         the same in parsed form, for the command. A command that runs again and calls this once
         more keeps its place and its deadline.
@@ -268,7 +268,7 @@ class Context:
         return inquiry
 
     def in_slices(self, args: list[bytes], steps: Steps[list[bytes]]) -> bytes | None:
-        """Run long work in slices, while others are served; a function returns the result.
+        """Run long work in slices, while others are served; the command returns what this returns.
 
         The generator yields after each short step and returns the reply. Its own connection waits.
         See :mod:`anabranch.region.slicing`.
@@ -280,7 +280,7 @@ class Context:
         return None if parts is None else b"".join(parts)
 
     def exclusively(self, args: list[bytes], steps: Steps[bytes]) -> bytes | None:
-        """Run a transaction that may take long; what a function returns.
+        """Run a transaction that may take long; the command returns what this returns.
 
         See :mod:`anabranch.region.exclusive`.
         """

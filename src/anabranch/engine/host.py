@@ -39,7 +39,7 @@ class HostPersistence(Protocol):
         """Whether every change goes into a log (``appendonly yes``)."""
 
     def position(self) -> int:
-        """The position in the log behind all effects so far."""
+        """The position in the log after all effects so far."""
 
     def synced(self) -> int:
         """The position up to which the log is on the disk."""

@@ -97,7 +97,7 @@ def _read_part(
     limit: int,
     budget: ReplyBudget | None,
 ) -> _Part:
-    """Entries that a cursor does not cover, within the limits, and the cursor behind them."""
+    """Entries that a cursor does not cover, within the limits, and the cursor after them."""
     chunks = []
     count = 0
     reached = dict(seen)

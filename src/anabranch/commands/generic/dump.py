@@ -74,7 +74,7 @@ def _dump(value: Value) -> Steps[list[bytes]]:
 
 
 class _RestoreOptions:
-    """The options behind the payload of a RESTORE."""
+    """The options after the payload of a RESTORE."""
 
     __slots__ = ("absolute", "idle_s", "replace")
 

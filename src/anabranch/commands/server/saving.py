@@ -1,6 +1,6 @@
 """SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF: snapshots of everything.
 
-A snapshot and the log behind it are what a start reads. BGSAVE and BGREWRITEAOF therefore do the
+A snapshot and the log after it are what a start reads. BGSAVE and BGREWRITEAOF therefore do the
 same: the log before the snapshot is superfluous afterwards.
 """
 

@@ -30,7 +30,7 @@ _TIME_OPTIONS = {
 
 
 class _Options:
-    """The options behind the value of a SET, or behind the key of a GETEX."""
+    """The options after the value of a SET, or after the key of a GETEX."""
 
     def __init__(self, words: list[bytes], command: str) -> None:
         self.get = False

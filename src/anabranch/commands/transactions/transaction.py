@@ -2,7 +2,7 @@
 
 Between MULTI and EXEC the dispatcher queues what a connection sends. EXEC runs the queue at one
 moment: the clock stands still, nothing else runs in between, and who was blocked on the keys is
-served afterwards. A command that fails does not stop those behind it.
+served afterwards. A command that fails does not stop those after it.
 """
 
 from __future__ import annotations
