@@ -24,6 +24,7 @@ from anabranch.server.gossip import Gossip
 from anabranch.server.region_links import RegionLinks
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedWorker
+from tests.support.wings import WINGS
 
 __all__ = ["VirtualLoop", "Wire", "World"]
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from anabranch.metrics.peers import PeerFigures
 
 
-class Clock(Protocol):
-    """The only source of time."""
+class HostClock(Protocol):
+    """The only source of time for the core."""
 
     def now_us(self) -> int:
         """Wall-clock time in microseconds since 1970."""
@@ -39,7 +39,7 @@ class HostPersistence(Protocol):
         """Whether every change goes into a log (``appendonly yes``)."""
 
     def position(self) -> int:
-        """The position in the log behind all effects so far."""
+        """The position in the log after all effects so far."""
 
     def synced(self) -> int:
         """The position up to which the log is on the disk."""
@@ -172,7 +172,7 @@ class Host(Protocol):
         """The text of the ``aclfile``."""
 
     def write_acl_file(self, text: str) -> None:
-        """Replace the ``aclfile``."""
+        """Replace the ``aclfile`` by a text; CommandError if that fails."""
 
     def apply_setting(self, name: str) -> None:
         """A setting with an effect outside the core changed (port, loglevel, maxclients ...)."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from anabranch.config.load import read_text
 from anabranch.config.rewrite import rewritten
 from anabranch.errors import CommandError, ConfigError
-from anabranch.scripting import new_machine
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
 from anabranch.server.open_ports import warn_of_gossip
@@ -100,7 +99,7 @@ class ServerHost:
     def script_machine(self) -> Machine:
         """The machine that runs Lua; CommandError if the extra is not installed."""
         if self._machine is None:
-            self._machine = new_machine(self._server.settings.script_memory_limit)
+            self._machine = self._server.wings.scripts(self._server.settings.script_memory_limit)
         return self._machine
 
     def machine_bytes(self) -> int:

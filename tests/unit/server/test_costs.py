@@ -23,6 +23,7 @@ from anabranch.server.connection import ClientConnection
 from anabranch.version import IS_COMPILED
 from tests.support.calls import calls_of
 from tests.support.embedded import until
+from tests.support.wings import WINGS
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
 

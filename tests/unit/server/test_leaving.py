@@ -28,6 +28,7 @@ from anabranch.simulator.disk import MemoryPlace
 from tests.support import region_certificates
 from tests.support.gated_storage import GatedStorage
 from tests.support.servers import free_port
+from tests.support.wings import WINGS
 from tests.support.wire import encode_command
 
 SECONDS = 10.0
