@@ -152,6 +152,7 @@ class World:
         loop = cast("VirtualLoop", asyncio.get_running_loop())
         self.server = server = Server(
             Settings(port=0, **self._settings),
+            WINGS,
             surroundings=Surroundings(
                 clock=cast("RealClock", _Clock(loop, self._chance)),
                 place=MemoryPlace(self.disk),

@@ -105,6 +105,7 @@ class World:
                 enable_debug_command="yes",
                 **settings,
             ),
+            WINGS,
             surroundings=Surroundings(place=MemoryPlace(self.disk)),
         )
         await self.server.start()

@@ -10,7 +10,7 @@ from anabranch.replication.frames import Message, Reason, Refusal, encode
 from anabranch.replication.framing import FrameType, batch_head, framed
 from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.membership import Membership
-from anabranch.replication.peer import PeerSession, Peer
+from anabranch.replication.peer import Peer, PeerSession
 from anabranch.replication.status_table import StatusTable
 
 # For every batch: Python calls a function for each look at a member of an enumeration.

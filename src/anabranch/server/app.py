@@ -80,7 +80,7 @@ class Server:
         loop_name: str = "asyncio",
         surroundings: Surroundings = _SYSTEM,
     ) -> None:
-        """``included_users`` are defined in files that ``config_file`` includes."""
+        """``loaded`` says which files the settings are from."""
         self.settings = settings
         self.wings = wings
         self.config_file = None if loaded is None else loaded.file

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
     from anabranch.server.region_links import RegionLinks
+    from anabranch.server.wings import Wings
 
 GARBAGE_BYTES: Final = 1 << 20
 """What scripts must have left behind before it is worth a collection."""
@@ -50,6 +51,7 @@ class Parts(Protocol):
     config_file: Path | None
     included_users: frozenset[bytes]
     loop_name: str
+    wings: Wings
     clock: RealClock
     node: Node
     clients: Clients

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from anabranch.engine.host import HostPersistence, Regions
+from anabranch.engine.host import HostPersistence, HostRegions
 
 if TYPE_CHECKING:
     from anabranch.engine.script_machine import Machine
@@ -17,7 +17,7 @@ class SimulatedHost:
 
     def __init__(self, chance: random.Random) -> None:
         self.persistence: HostPersistence
-        self.regions: Regions | None = None
+        self.regions: HostRegions | None = None
         self._chance = chance
 
     def random_bytes(self, count: int) -> bytes:

@@ -62,7 +62,7 @@ class Client:
     """A connection of a server without sockets."""
 
     def __init__(self) -> None:
-        self._server = Server(Settings(), surroundings=Surroundings(clock=StandingClock()))
+        self._server = Server(Settings(), WINGS, surroundings=Surroundings(clock=StandingClock()))
         self.sink = Sink()
         self.connection = self.connect(self.sink)
 

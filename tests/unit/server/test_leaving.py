@@ -106,6 +106,7 @@ def run(
     async def both() -> None:
         server = Server(
             Settings(unixsocket=str(directory / "socket"), **settings),
+            WINGS,
             surroundings=Surroundings(place=None if disk is None else MemoryPlace(disk)),
         )
         await server.start()
