@@ -12,6 +12,7 @@ ENTRIES = 10_000
 
 def test_cold_entries_shrink_and_stay_what_they_are() -> None:
     extra = ["--stream-compression-age", "1", "--stream-compression", "no"]
+    extra += ["--stream-memory-hot", "1"]
     with AnabranchServer(extra=extra) as server:
         client = redis.Redis(port=server.port, protocol=3)
         with client.pipeline(transaction=False) as pipe:

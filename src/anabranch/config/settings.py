@@ -311,17 +311,23 @@ class Settings(RegionSettings, HttpSettings):
     )
     stream_compression: bool = row(
         YesNo(), "yes", group="streams",
-        sentence="Hold the entries of full nodes in compressed form in memory. With no, nodes that "
-        "are compressed stay so until they change.",
+        sentence="Hold the entries of full nodes as columns, or compressed, in memory. With no, "
+        "nodes that are packed stay so until they change.",
     )
     stream_compression_age: int = row(
         Integer(0, 86400), "10", group="streams", unit="seconds",
-        sentence="Compress a node when it has been full for this long, at most twice as long; "
-        "earlier while much is added.",
+        sentence="Pack a node when it has been full for this long, at most twice as long; earlier "
+        "while much is added.",
     )
     stream_compression_level: int = row(
         Integer(1, 19), "1", group="streams",
         sentence="The zstd level of compressed nodes; a higher one takes longer and saves little.",
+    )
+    stream_memory_hot: int = row(
+        Memory(), "0", group="streams",
+        sentence="While all data take less than this, nodes are not compressed, only written as "
+        "columns where that is smaller; 0 is a quarter of maxmemory, or without one an eighth of "
+        "the machine's memory, at least 128 MB.",
     )
     stream_compression_cache: int = row(
         Memory(), "16mb", group="streams",

@@ -1,22 +1,30 @@
-"""Compresses the blocks of streams that have been full for a while, in slices of time.
+"""Packs the blocks of streams that have been full for a while, in slices of time.
 
-One round after the other looks at all streams. A round compresses what the round before found full
-already, so a block is compressed when it has been full for one to two times
+One round after the other looks at all streams. A round packs what the round before found full
+already, so a block is packed when it has been full for one to two times
 ``stream-compression-age``. If much becomes full meanwhile, *early* rounds come between, so that
-what is not compressed takes little more memory than what is opened may. Who reads a compressed
-block opens it (:mod:`anabranch.stream.compression`); a round that is not early shuts what was
-opened before the last such one.
+what is not packed takes little more memory than what is opened may. Who reads a packed block opens
+it (:mod:`anabranch.stream.compression`); a round that is not early shuts what was opened before the
+last such one.
+
+While all data take less than ``stream-memory-hot``, packing writes columns where they are smaller,
+and nothing is compressed. Above it, blocks are compressed, too, at once, and then the older half of
+those that were left alone, stream by stream, until the data take less again; what was read since
+the last such pass is spared once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.region.state import RegionState
+    from anabranch.stream.block import Block
+    from anabranch.stream.region_log import RegionLog
 
 _KEYS: Final = 100
 """How many are looked at in one step."""
@@ -33,6 +41,19 @@ _REST: Final = 20
 
 _SHORT_REST: Final = 1
 """The same before an early round."""
+
+_MACHINE_SHARE: Final = 8
+_MAXMEMORY_SHARE: Final = 4
+_HOT_MIN: Final = 128 << 20
+
+
+def hot_bytes(setting: int, maxmemory: int, machine_bytes: int) -> int:
+    """So many bytes may all data take before anything is compressed; settings of 0 are unset."""
+    if setting:
+        return setting
+    if maxmemory:
+        return maxmemory // _MAXMEMORY_SHARE
+    return max(machine_bytes // _MACHINE_SHARE, _HOT_MIN)
 
 
 class Compressing:
@@ -102,25 +123,68 @@ class Compressing:
                 yield
         if not self._region.settings.stream_compression:
             return
-        for database in keyspace.databases:
+        for stream in self._streams():
+            if stream is not None:
+                for log in list(stream.logs.values()):
+                    yield from self._pack(log, stream)
+            yield
+        is_any = True
+        while is_any and self._is_over():
+            is_any = False
+            for stream in self._streams():
+                if stream is not None:
+                    for block in chain.from_iterable(
+                        log.loose_blocks() for log in list(stream.logs.values())
+                    ):
+                        is_any |= self._compress(block, stream)
+                        yield
+                yield
+                if not self._is_over():
+                    return
+
+    def _is_over(self) -> bool:
+        """Whether all data take more than what need not be compressed."""
+        region = self._region
+        settings = region.settings
+        return region.keyspace.account.used_bytes > hot_bytes(
+            settings.stream_memory_hot, settings.maxmemory, region.machine_bytes
+        )
+
+    def _streams(self) -> Iterator[Stream | None]:
+        """All streams, and now and then None; what is bound meanwhile may be left out."""
+        for database in self._region.keyspace.databases:
             cursor = 0
             while database.values:
                 cursor, keys = database.order.page(cursor, _KEYS)
                 for key in keys:
                     stream = database.values.get(key)
                     if type(stream) is Stream:
-                        yield from self._compress(stream)
+                        yield stream
+                yield None
                 if not cursor:
                     break
-                yield
 
-    def _compress(self, stream: Stream) -> Iterator[None]:
+    def _pack(self, log: RegionLog, stream: Stream) -> Iterator[None]:
+        """Pack the blocks of a log that have become full, each in a step."""
         keyspace = self._region.keyspace
-        cache = keyspace.block_cache
-        for log in list(stream.logs.values()):
-            is_any = False
-            for block in log.idle_blocks():
-                is_any |= block.compress(cache)
-                yield
-            if is_any and not stream.is_due:
-                keyspace.account.changed(stream)
+        is_any = False
+        for block in log.idle_blocks():
+            if self._is_over():
+                is_any |= block.compress(keyspace.block_cache)
+            else:
+                is_any |= block.pack_plainly(keyspace.block_cache)
+            yield
+        if is_any and not stream.is_due:
+            keyspace.account.changed(stream)
+
+    def _compress(self, block: Block, stream: Stream) -> bool:
+        """Compress a block, unless it was read since the last pass; whether there is any hope."""
+        if block.is_read:
+            block.is_read = False
+            return True
+        keyspace = self._region.keyspace
+        before = block.content_bytes
+        if not block.compress(keyspace.block_cache):
+            return False
+        keyspace.account.saved(stream, before - block.content_bytes)
+        return True

@@ -56,6 +56,8 @@ class RegionState:
         self.clock = clock
         self.host = host
         self.holdings = Holdings()
+        self.machine_bytes = 0
+        """The memory of the machine, or of the container; 0: not known."""
         self.replica = Replica(
             replica_id_of(settings.region_id, 0),
             lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),

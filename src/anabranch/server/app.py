@@ -113,6 +113,7 @@ class Server:
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
         held = self.admission.held
+        self.region.machine_bytes = process.memory_bytes()
         self.region.holdings.measured["handshakes"] = lambda: held[Kind.HANDSHAKE] * TLS_BYTES
         self.region.holdings.measured["lua"] = self.host.machine_bytes
         self.region.holdings.measured["unwritten"] = self.durability.unwritten_bytes

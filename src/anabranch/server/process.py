@@ -40,6 +40,15 @@ def interpreted_note() -> str | None:
     )
 
 
+def memory_bytes() -> int:
+    """The memory of the machine, or of the control group of this process if that is less."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES]
+    for path in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            limits.append(int(Path("/sys/fs/cgroup", path).read_text("ascii")))
+    return min(limits)
+
+
 def rss_bytes() -> int:
     """The present resident memory of the process."""
     try:

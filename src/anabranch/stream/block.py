@@ -14,8 +14,9 @@ adding one is cheapest. When the next block opens, the block is *closed*: one ``
 fragments, their end offsets and their IDs in compact arrays. That takes a tenth of a microsecond an
 entry. Objects of a few hundred entries come and go in the same memory: the heap stays compact.
 
-A closed block may be *compressed* (:meth:`Block.compress`). Whoever reads ``ids``, ``ends`` or
-``data`` opens it: they are there again, beside the compressed form, until the cache has no room.
+A closed block may be *packed*: compressed (:meth:`Block.compress`), or as columns that are not
+compressed (:meth:`Block.pack_plainly`). Whoever reads ``ids``, ``ends`` or ``data`` opens it: they
+are there again, beside the packed form, until the cache has no room.
 If entries are compressed as columns, only the fragments that are read are made, as long as they are
 fewer than the entries of the block. Then all of them are.
 The compressed form may be *offloaded* to a file (:mod:`anabranch.stream.offloading`).
@@ -38,7 +39,7 @@ from typing import Final
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.block_numbers import BlockNumbers
 from anabranch.stream.columnar import Columns
-from anabranch.stream.compression import BlockCache, expanded, opened
+from anabranch.stream.compression import BlockCache, expanded, is_plain, opened
 from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds, index_of
 
@@ -63,6 +64,8 @@ class Block(BlockNumbers):
         "digest",
         "first_id",
         "gaps",
+        "is_dense",
+        "is_read",
         "open_ids",
         "packed",
         "shared",
@@ -85,7 +88,9 @@ class Block(BlockNumbers):
         # Digest of the live entries, see keyspace/agreement.py; None: not computed, or entries were
         # added.
         self.digest: int | None = None
-        # While the block is compressed: its contents, and the cache of opened blocks.
+        self.is_read = False  # entries were read since this was set to False
+        self.is_dense = False  # it is compressed, or would hardly become smaller
+        # While the block is packed: its contents, and the cache of opened blocks.
         self.packed: bytes | Offloaded | None = None
         self.cache: BlockCache | None = None
 
@@ -183,6 +188,7 @@ class Block(BlockNumbers):
 
     def fragment(self, index: int) -> bytes:
         """The wire bytes of one entry."""
+        self.is_read = True
         if self.parts is not None:
             return self.parts[index]
         columns = self._columns_for(1)
@@ -193,6 +199,7 @@ class Block(BlockNumbers):
 
     def fragments(self, low: int, high: int) -> list[bytes]:
         """The wire bytes of the entries ``[low, high)``, one by one."""
+        self.is_read = True
         if self.parts is not None:
             return self.parts[low:high]
         if high - low <= _FEW and (columns := self._columns_for(high - low)) is not None:
@@ -207,6 +214,7 @@ class Block(BlockNumbers):
 
     def slice(self, low: int, high: int) -> bytes:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
+        self.is_read = True
         data, ends = self._data, self._ends
         if data is None or ends is None:
             if self.parts is not None:
@@ -265,6 +273,7 @@ class Block(BlockNumbers):
     def hold(self, ids: list[int] | PackedIds, ends: array[int], data: bytes) -> None:
         """Take these contents as a closed block."""
         self._ids, self._ends, self._data = ids, ends, data
+        self.is_dense = False
         self._closed_count = len(ends)
         self.parts = None
         self.open_ids = _NO_IDS
@@ -288,18 +297,51 @@ class Block(BlockNumbers):
         Not if they would hardly be smaller, unless ``if_smaller`` is false, and not with IDs that
         do not fit into words.
         """
+        if self.packed is not None and not self.is_plain:
+            return True
+        if self.parts is not None:
+            return False
+        self.is_dense = True
+        ids, ends, data = self.contents()
+        if not isinstance(ids, PackedIds):
+            return False
+        packed = cache.compress(ids, ends, data, if_smaller=if_smaller)
+        if packed is None:
+            return False
+        self._pack(packed, cache)
+        return True
+
+    def pack_plainly(self, cache: BlockCache) -> bool:
+        """Hold the contents of a closed block as columns; returns whether it is packed now.
+
+        Not if columns are hardly smaller than entries, or are not possible.
+        """
         if self.packed is not None:
             return True
         ids = self.ids
         if self.parts is not None or not isinstance(ids, PackedIds):
             return False
-        packed = cache.compress(ids, self.ends, self.data, if_smaller=if_smaller)
+        packed = cache.compress(ids, self.ends, self.data, plainly=True)
         if packed is None:
             return False
+        self._pack(packed, cache)
+        return True
+
+    def _pack(self, packed: bytes, cache: BlockCache) -> None:
+        before = self.content_bytes
+        if self.packed is not None:
+            cache.discard(self)
         self.packed = packed
         self.cache = cache
         self.shut()
-        return True
+        cache.compressions += 1
+        cache.saved += before - self.content_bytes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the block is packed, and could be compressed."""
+        packed = self.packed
+        return isinstance(packed, bytes) and is_plain(packed)
 
     def offload(self, cache: BlockCache) -> int | None:
         """Move the contents of a closed block to a file; returns the saved bytes of memory.
@@ -345,7 +387,7 @@ class Block(BlockNumbers):
             self._ends, self._data = ends, data
             self.cache.add(self, len(data) + ids.packed_bytes + getsizeof(ends))
         else:
-            self.cache.add(self, columns.nbytes + ids.packed_bytes)
+            self.cache.add(self, columns.nbytes_beside(self.packed) + ids.packed_bytes)
 
     def _open_whole(self) -> None:
         """Do the same, with ends and fragments."""
@@ -378,6 +420,7 @@ class Block(BlockNumbers):
         if self.packed is not None and cache is not None:
             self._ids, self._ends, self._data = self.contents()
             self._columns = None
+            self.is_dense = False
             self.packed = self.cache = None
             cache.discard(self)
         return cache
@@ -415,7 +458,7 @@ class Block(BlockNumbers):
         """
         if not self.live:
             return
-        before = self.packed
+        before, was_plain = self.packed, self.is_plain
         cache = self._expand()
         last = self.count - 1 if keeps_last else -1
         keep = [index for index in range(self.count) if index == last or index not in self.dead]
@@ -432,7 +475,9 @@ class Block(BlockNumbers):
         self.dead = {len(keep) - 1} if last in self.dead else _NONE
         if is_closed:
             self.close()
-        if cache is not None:
+        if cache is not None and was_plain:
+            self.pack_plainly(cache)
+        elif cache is not None:
             self.compress(cache)
             if isinstance(before, Offloaded):
                 self.offload(cache)
@@ -457,6 +502,7 @@ class Block(BlockNumbers):
             other.packed = self.packed
             other._closed_count = self._closed_count
             other.cache = self.cache
+        other.is_dense = self.is_dense
         other.dead = self.dead if self.dead is _NONE else set(self.dead)
         other.gaps = self.gaps
         other.weight = self.weight

@@ -40,6 +40,7 @@ class BlockSequence:
         "_live_sums",
         "_newest",
         "compressed",
+        "dense",
         "next_position",
         "offloaded",
         "tail",
@@ -57,7 +58,8 @@ class BlockSequence:
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
         self._live_sums: list[int] = []  # live entries before each block; the first may be above 0
-        self.compressed = 0  # blocks below this position have been compressed
+        self.compressed = 0  # blocks below this position have been packed, if that pays
+        self.dense = 0  # those below this one cannot become smaller
         self.offloaded = 0  # blocks below this position are in a file
         self._newest = (0, 0)  # number and ID of the newest entry that is in no block any more
 
@@ -427,6 +429,7 @@ class BlockSequence:
             self.tail = self._own(-1)
         self.tail.reopen()
         self.compressed = min(self.compressed, self.tail.first_position)
+        self.dense = min(self.dense, self.compressed)
         self.offloaded = min(self.offloaded, self.tail.first_position)
         return self.tail
 

@@ -338,10 +338,10 @@ class Columns:
             at = field.begin(at, count)
         self._fields = fields
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of all this, without the IDs."""
-        return len(self._data) + _COLUMNS_BYTES + len(self._fields) * _COLUMN_BYTES
+    def nbytes_beside(self, held: object) -> int:
+        """Memory of all this, without the IDs, and without the data if they are ``held`` anyway."""
+        own = 0 if self._data is held else len(self._data)
+        return own + _COLUMNS_BYTES + len(self._fields) * _COLUMN_BYTES
 
     def whole(self) -> tuple[array[int], bytes]:
         """End offsets and fragments of all entries, as :func:`to_columns` was called with."""

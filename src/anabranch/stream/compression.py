@@ -1,7 +1,9 @@
-"""Compressed blocks, and a bounded cache of those that were opened to be read.
+"""Packed blocks, and a bounded cache of those that were opened to be read.
 
-Each block is compressed alone, at a fast level and without a dictionary, see
-docs/decisions/0020-each-block-is-compressed-alone.md.
+Each block is packed alone, as a frame of zstd: at a fast level and without a dictionary, or, while
+there is memory, as a *plain* frame, whose contents stand in it as they are. A plain frame pays for
+columns only, which take less than entries do. Opening it costs no decompression; any decoder of
+zstd reads both. The reasons are in docs/decisions/0020-each-block-is-compressed-alone.md.
 
 IDs that ascend by one are not written at all; others are written byte by byte, all first bytes of
 the words, then all second ones, without bytes that are zero in all of them. Entries with the same
@@ -44,12 +46,40 @@ _Contents = tuple[PackedIds, "array[int]", bytes]
 
 _decompress: Final = zstandard.ZstdDecompressor().decompress
 
+_PLAIN: Final = Struct("<IBI")
+"""The head of a plain frame: magic number, descriptor, size of the contents. RFC 8878, 3.1.1."""
+
+_MAGIC: Final = 0xFD2FB528
+_DESCRIPTOR: Final = 0xA0
+"""A single segment, whose size has four bytes."""
+
+_PLAIN_AT: Final = _PLAIN.size + 3
+"""Where the contents of a plain frame begin: after the head of its only block."""
+
+_RAW_LAST: Final = 1
+"""The lowest three bits of the head of a block that is the last one and not compressed."""
+
+_PLAIN_MAX: Final = 1 << 17
+"""The largest block of a frame of zstd."""
+
+
+def plain_frame(contents: bytes) -> bytes:
+    """A frame of zstd whose only block is not compressed; at most :data:`_PLAIN_MAX` bytes."""
+    size = len(contents)
+    head = _PLAIN.pack(_MAGIC, _DESCRIPTOR, size)
+    return head + (size << 3 | _RAW_LAST).to_bytes(3, "little") + contents
+
+
+def is_plain(frame: bytes) -> bool:
+    """Whether the contents of a frame stand in it as they are, from one place on."""
+    return len(frame) > _PLAIN_AT and frame[4] == _DESCRIPTOR and frame[9] & 7 == _RAW_LAST
+
 
 def compressed(
     ids: PackedIds,
     ends: array[int],
     data: bytes,
-    compressor: zstandard.ZstdCompressor,
+    compressor: zstandard.ZstdCompressor | None,
     *,
     as_columns: bool = True,
     if_smaller: bool = True,
@@ -57,10 +87,13 @@ def compressed(
     """IDs, end offsets and fragments of a block in one piece.
 
     With ``as_columns`` fragments are written as columns if that is possible. None if all this saves
-    little, unless ``if_smaller`` is false.
+    little, unless ``if_smaller`` is false. Without a compressor it becomes a plain frame; None if
+    it would have no columns.
     """
     columns = to_columns(ids, ends, data) if as_columns else None
     if columns is None:
+        if compressor is None:
+            return None
         sizes = list(map(sub, ends, [0, *ends]))
         widest = max(sizes)
         type_of_sizes = "B" if widest < 1 << 8 else "H" if widest < 1 << 16 else "Q"
@@ -78,8 +111,12 @@ def compressed(
                 planes.append(plane)
                 written |= 1 << byte
     head = _HEAD.pack(ids.base_ms, first, count, form, written)
-    smaller: bytes = compressor.compress(b"".join((head, *planes, *contents)))
+    whole = b"".join((head, *planes, *contents))
     held = len(data) + count * (WORD_BYTES + ends.itemsize)
+    if compressor is None:
+        is_smaller = len(whole) * _GAIN_MIN < held and len(whole) <= _PLAIN_MAX
+        return plain_frame(whole) if is_smaller else None
+    smaller: bytes = compressor.compress(whole)
     if if_smaller and len(smaller) * _GAIN_MIN >= held:
         return None
     return bytes(memoryview(smaller))  # a copy, because the buffer has the size of the worst case
@@ -98,9 +135,10 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
 
     With columns, offsets and fragments are empty.
     """
-    whole: bytes = _decompress(packed)
-    base_ms, first, count, form, written = _HEAD.unpack_from(whole)
-    at = _HEAD.size
+    at = _PLAIN_AT if is_plain(packed) else 0
+    whole: bytes = packed if at else _decompress(packed)
+    base_ms, first, count, form, written = _HEAD.unpack_from(whole, at)
+    at += _HEAD.size
     if not written:
         ids = PackedIds.run(base_ms, first, count)
     else:
@@ -164,9 +202,9 @@ class BlockCache:
         self.filled = 0
         """Bytes of the blocks that became full since the last round of compression began."""
         self.compressions = 0
-        """Blocks compressed so far."""
+        """Blocks packed so far."""
         self.saved = 0
-        """Bytes that compressing has freed so far."""
+        """Bytes that packing has freed so far."""
         self.opens = 0
         """Compressed blocks opened so far."""
         self.file: BlockFile | None = None
@@ -183,16 +221,22 @@ class BlockCache:
         self._shrink()
 
     def compress(
-        self, ids: PackedIds, ends: array[int], data: bytes, *, if_smaller: bool = True
+        self,
+        ids: PackedIds,
+        ends: array[int],
+        data: bytes,
+        *,
+        if_smaller: bool = True,
+        plainly: bool = False,
     ) -> bytes | None:
-        """The contents of a block in one piece, as :func:`compressed` makes it."""
-        packed = compressed(
-            ids, ends, data, self._compressor, as_columns=self._as_columns, if_smaller=if_smaller
+        """The contents of a block in one piece, as :func:`compressed` makes it.
+
+        ``plainly``: as a plain frame.
+        """
+        compressor = None if plainly else self._compressor
+        return compressed(
+            ids, ends, data, compressor, as_columns=self._as_columns, if_smaller=if_smaller
         )
-        if packed is not None:
-            self.compressions += 1
-            self.saved += len(data) + ids.packed_bytes - len(packed)
-        return packed
 
     def offload(self, packed: bytes) -> Offloaded | None:
         """Put the compressed form of a block into the file; None if that has no room."""

@@ -63,6 +63,15 @@ class RegionLog(BlockSequence):
         self.compressed, self.full = high_position, newest
         return blocks[low:high]
 
+    def loose_blocks(self) -> list[Block]:
+        """The older half of the idle blocks that may become smaller, oldest first."""
+        blocks = self.blocks
+        low = bisect_left(blocks, self.dense, key=_first_position)
+        high = bisect_left(blocks, self.compressed, key=_first_position)
+        loose = [each for each in blocks[low:high] if not each.is_dense]
+        self.dense = loose[0].first_position if loose else self.compressed
+        return loose[: (len(loose) + 1) // 2]
+
     def in_memory(self) -> int:
         """The index of the first block that is not in a file."""
         return bisect_left(self.blocks, self.offloaded, key=_first_position)
@@ -410,6 +419,7 @@ class RegionLog(BlockSequence):
         other._newest = self._newest
         other.base = self.base
         other.full, other.compressed = self.full, self.compressed
+        other.dense = self.dense
         other.trimmed = self.trimmed
         other.floor = self.floor
         other.deleted_number, other.deleted_id = self.deleted_number, self.deleted_id

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import random
 import tracemalloc
 from itertools import pairwise
 
 import pytest
 
+from anabranch.region.compressing import hot_bytes
 from anabranch.stream.block import Block
+from anabranch.stream.compression import BlockCache
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness
 
@@ -16,8 +19,13 @@ ENTRIES = 5000
 AGE_MS = 10_000
 
 
+def cold(**settings: object) -> Harness:
+    """A region that has no memory for what is not compressed."""
+    return Harness(**{"stream_memory_hot": 1, **settings})
+
+
 def filled(**settings: object) -> Harness:
-    harness = Harness(**settings)
+    harness = cold(**settings)
     for number in range(ENTRIES):
         harness.raw("XADD", "s", "*", "sensor", f"t{number % 10}")
     return harness
@@ -88,7 +96,7 @@ def test_blocks_that_are_full_for_a_while_are_compressed() -> None:
 
 
 def test_what_is_counted_of_compressed_blocks_is_what_they_hold() -> None:
-    harness = Harness()
+    harness = cold()
     harness.raw("XADD", "warm", "*", "f", "v")
     wait(harness, AGE_MS)
     info(harness)
@@ -142,7 +150,7 @@ def test_a_block_that_is_opened_for_entries_again_is_compressed_again() -> None:
 
 
 def test_much_that_is_full_is_compressed_early_and_what_is_open_stays() -> None:
-    harness = Harness(stream_compression_cache=6 << 20)
+    harness = cold(stream_compression_cache=6 << 20)
     harness.region.tick()
     cache = harness.region.keyspace.block_cache
     for number in range(40):
@@ -185,3 +193,84 @@ def test_a_round_is_done_in_slices() -> None:
             break
     assert done[-1] == len(blocks(harness)) - 1
     assert max(after - before for before, after in pairwise(done)) < 10
+
+
+# -- memory that need not be saved ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "maxmemory", "machine", "expected"),
+    [
+        (5, 1 << 30, 1 << 40, 5),
+        (0, 1 << 30, 1 << 40, 1 << 28),
+        (0, 0, 1 << 40, 1 << 37),
+        (0, 0, 1 << 29, 128 << 20),
+        (0, 0, 0, 128 << 20),
+    ],
+)
+def test_so_much_is_hot(setting: int, maxmemory: int, machine: int, expected: int) -> None:
+    assert hot_bytes(setting, maxmemory, machine) == expected
+
+
+def test_nothing_is_compressed_while_there_is_memory() -> None:
+    harness = filled(stream_memory_hot=0)
+    harness.region.keyspace.block_cache.configure(0, 1)
+    wait(harness, 4 * AGE_MS)
+    assert compressed(harness) == 0, "columns are not for the interpreted form"
+
+
+def test_as_columns_while_there_is_memory_and_compressed_above() -> None:
+    harness = cold(stream_memory_hot=0)
+    harness.region.keyspace.block_cache = BlockCache(1 << 20, as_columns=True)
+    for number in range(ENTRIES):
+        harness.raw("XADD", "s", "*", "sensor", f"t{number % 10}", "value", number % 1000)
+    before = harness.do("XRANGE", "s", "-", "+")
+    wait(harness, 3 * AGE_MS)
+    assert all(block.is_plain for block in blocks(harness)[:-1])
+    assert not any(block.is_dense for block in blocks(harness))
+    plain = harness.do("MEMORY", "USAGE", "s")
+    harness.do("CONFIG", "SET", "stream-memory-hot", 1)
+    wait(harness, AGE_MS)
+    assert all(block.is_dense for block in blocks(harness)[:-1])
+    assert harness.do("MEMORY", "USAGE", "s") < plain
+    assert harness.do("XRANGE", "s", "-", "+") == before
+    harness.check()
+
+
+def test_the_older_half_goes_and_what_was_read_is_spared() -> None:
+    harness = filled(stream_memory_hot=0)
+    wait(harness, 3 * AGE_MS)
+    # Both passes see what was read; after them nothing was.
+    for block in blocks(harness):
+        block.is_read = False
+    first = harness.do("XRANGE", "s", "-", "+", "COUNT", 1)
+    account = harness.region.keyspace.account
+    account.measure_changed(100, lambda: 0, 1)
+    limit = account.used_bytes * 3 // 4
+    harness.do("CONFIG", "SET", "stream-memory-hot", limit)
+    wait(harness, AGE_MS)
+    packed = [block.packed is not None for block in blocks(harness)]
+    newer = packed[len(packed) // 2 :]
+    assert account.used_bytes < limit
+    assert not packed[0], "it was read"
+    assert sum(packed) > 5
+    assert not any(newer)
+    harness.do("CONFIG", "SET", "stream-memory-hot", 1)
+    wait(harness, AGE_MS)
+    assert compressed(harness) == len(blocks(harness)) - 1, "it was spared once"
+    assert harness.do("XRANGE", "s", "-", "+", "COUNT", 1) == first
+
+
+def test_what_cannot_be_compressed_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = cold()
+    chance = random.Random(1)
+    for _ in range(500):
+        harness.raw("XADD", "s", "*", "f", chance.randbytes(300))
+    wait(harness, 3 * AGE_MS)
+    assert compressed(harness) == 0
+    cache = harness.region.keyspace.block_cache
+    tried = []
+    monkeypatch.setattr(BlockCache, "compress", lambda *args, **_: tried.append(args), raising=True)
+    wait(harness, 3 * AGE_MS)
+    assert not tried
+    assert not cache.held

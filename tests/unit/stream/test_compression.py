@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.stream.block import Block, full_block
-from anabranch.stream.compression import BlockCache, compressed, expanded
+from anabranch.stream.compression import BlockCache, compressed, expanded, is_plain, plain_frame
 from anabranch.stream.entry_id import make
 from anabranch.stream.packed_ids import PackedIds
 from tests.support.compressing import whatever_it_gains
@@ -79,6 +79,49 @@ def test_the_cache_holds_what_it_may_and_shuts_what_was_opened_first() -> None:
     assert [block in cache for block in blocks] == [False, False, True, True, True]
     cache.configure(0, 3)
     assert cache.held == size
+
+
+def test_a_plain_frame_is_one_of_zstd_and_is_known_as_plain() -> None:
+    decompress = zstandard.ZstdDecompressor().decompress
+    for size in (0, 1, 255, 256, 65_535, 65_536, 65_792, 1 << 17):
+        contents = bytes(size)
+        frame = plain_frame(contents)
+        assert decompress(frame) == contents
+        assert is_plain(frame) == (size > 0)
+        assert not is_plain(COMPRESSOR.compress(contents)) or not size
+
+
+def test_a_block_packed_plainly_is_the_same_block_and_can_be_compressed() -> None:
+    cache = BlockCache(bytes_max=1 << 20, as_columns=True)
+    block = block_of(100)
+    expected, before = block.slice(0, 100), block.content_bytes
+    assert block.pack_plainly(cache)
+    assert block.is_plain
+    plain = block.content_bytes
+    assert plain * 3 < before
+    assert cache.saved == before - plain
+    assert block.slice(3, 5) == expected[len(block.fragment(0)) * 3 :][: len(block.slice(3, 5))]
+    assert cache.held < before, "the columns stand in the frame"
+    assert block.slice(0, 100) == expected
+    twin = block.copy()
+    assert block.compress(cache)
+    assert not block.is_plain
+    assert block not in cache
+    assert block.content_bytes < plain
+    assert cache.saved == before - block.content_bytes
+    assert block.slice(0, 100) == expected == twin.slice(0, 100)
+    twin.kill_all(list(range(70)))
+    assert twin.is_plain
+    assert twin.content_bytes < plain
+    twin.check()
+    block.check()
+
+
+def test_entries_that_make_no_columns_are_not_packed_plainly() -> None:
+    block = block_of(100)
+    assert not block.pack_plainly(BlockCache(as_columns=False))
+    assert block.packed is None
+    assert not block.is_dense
 
 
 def test_a_closed_cache_refers_to_no_block() -> None:
