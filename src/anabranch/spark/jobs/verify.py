@@ -82,15 +82,7 @@ def verify(
     # What was replaced meanwhile may have been removed as well.
     still = {each.path for each in found.files()}
     findings = [each for each in findings if each.where in still or each.where == str(root)]
-    findings += [
-        Finding(
-            "overlap",
-            f"{stream} {region}".rstrip(),
-            f"two files hold positions {first} to {min(last, furthest)}",
-        )
-        for stream, region, furthest, first, last in neighbours(runs)
-        if first <= furthest
-    ]
+    findings += _overlaps(runs)
     findings += _broken_promises(promised, runs)
     missing = tuple(gaps(runs))
     if not allow_gaps:
@@ -110,6 +102,14 @@ def verify(
         gaps=missing,
         findings=tuple(findings),
     )
+
+
+def _overlaps(runs: Sequence[tuple[str, Run]]) -> Iterator[Finding]:
+    """Positions that several files have."""
+    for stream, region, furthest, first, last in neighbours(runs):
+        if first <= furthest:
+            what = f"two files hold positions {first} to {min(last, furthest)}"
+            yield Finding("overlap", f"{stream} {region}".rstrip(), what)
 
 
 def _broken_promises(
