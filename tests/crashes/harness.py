@@ -24,6 +24,7 @@ from anabranch.server.gossip import Gossip
 from anabranch.server.regions import Regions
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedWorker
+from tests.support.wings import WINGS
 
 __all__ = ["VirtualLoop", "Wire", "World"]
 
@@ -151,6 +152,7 @@ class World:
         loop = cast("VirtualLoop", asyncio.get_running_loop())
         self.server = server = Server(
             Settings(port=0, **self._settings),
+            WINGS,
             clock=cast("RealClock", _Clock(loop, self._chance)),
             place=MemoryPlace(self.disk),
             driver=_Driver(self._chance),

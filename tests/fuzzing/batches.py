@@ -38,7 +38,7 @@ from anabranch.region.region import Region
 from anabranch.replication.frames import Refusal
 from anabranch.replication.interface import Address, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session, Stage
+from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.stream.entry_id import text
 from anabranch.stream.stream import Stream
@@ -167,7 +167,7 @@ class Target:
         self.replica: Replica = replica
         replica.members.update(stage.members)
         self.session = self.region.open_session("127.0.0.1:1", "127.0.0.1:2")
-        self._fresh: tuple[Receiver, Session] | None = None
+        self._fresh: tuple[Receiver, PeerSession] | None = None
         self.before = self.whole_snapshot()
         self.vector = dict(replica.vector)
 
@@ -199,13 +199,13 @@ class Target:
             return "applied"
         return "waits" if receiver.buffer else "repeated"
 
-    def _receiver(self) -> tuple[Receiver, Session]:
+    def _receiver(self) -> tuple[Receiver, PeerSession]:
         """A receiver with a link that is up, and has heard nothing yet."""
         config = ReplicationConfig("r", "h", 1, "run", lambda: self.clock.us // 1000)
         local = cast("Local", _Local(self))
         links = Links(local, cast("Transport", _Silence()), config, random.Random(1))
         replica_id = self.stage.unit.replica_id
-        session = Session(1, Stage.UP, None, 0.0)
+        session = PeerSession(1, Stage.UP, None, 0.0)
         session.region, session.replica_id = region_of(replica_id), replica_id
         links.sessions[1] = session
         links.peer(session.region).session = session

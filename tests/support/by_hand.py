@@ -30,7 +30,7 @@ from anabranch.oplog.storage import Storage
 from anabranch.region.turn import Turn
 from anabranch.replication.causal import CausalBuffer
 from anabranch.replication.frames import Behind, FullSyncBegin, FullSyncEnd, Row
-from anabranch.replication.peer import Session, Stage
+from anabranch.replication.peer import PeerSession, Stage
 from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedDriver
@@ -325,13 +325,13 @@ class Node:
         self._apply()
         self.end_turn()
 
-    def _link_to(self, replica_id: int) -> Session:
+    def _link_to(self, replica_id: int) -> PeerSession:
         """A session that stands for a link to a region in one of its epochs."""
         sessions = self.replicator._links.sessions
         session = sessions.get(replica_id)
         if session is None:
             region = region_of(replica_id)
-            session = Session(replica_id, Stage.UP, None, 0.0)
+            session = PeerSession(replica_id, Stage.UP, None, 0.0)
             session.region, session.replica_id = region, replica_id
             sessions[replica_id] = session
         return session

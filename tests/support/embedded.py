@@ -20,6 +20,7 @@ from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from tests.support.gated_storage import GatedStorage
 from tests.support.logged_server import recovered
 from tests.support.recorder import everything_in
+from tests.support.wings import WINGS
 from tests.support.wire import encode_command
 
 __all__ = ["Client", "World", "turns", "until"]
@@ -104,6 +105,7 @@ class World:
                 enable_debug_command="yes",
                 **settings,
             ),
+            WINGS,
             place=MemoryPlace(self.disk),
         )
         await self.server.start()

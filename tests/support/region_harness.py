@@ -8,8 +8,9 @@ from typing import Any
 
 import hiredis
 
+from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
-from anabranch.engine.host import Regions
+from anabranch.engine.host import HostRegions
 from anabranch.engine.script_machine import Machine
 from anabranch.engine.session import Session
 from anabranch.keyspace.inquiry import Inquiry
@@ -89,7 +90,7 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.persistence = MemoryDisk()
-        self.regions: Regions | None = None
+        self.regions: HostRegions | None = None
         self.random = random.Random(1)
         self.logs: list[tuple[str, str, dict[str, object]]] = []
         self.closed: list[Session] = []
@@ -157,7 +158,7 @@ class Harness:
         self.clock = FakeClock(now_ms)
         self.host = FakeHost()
         self.settings = Settings(**settings)
-        self.region = Region(self.settings, self.clock, self.host)
+        self.region = Region(self.settings, self.clock, self.host, COMMANDS)
         self.host.persistence.region = self.region
         self.session = self.connect(resp3=resp3)
 

@@ -12,6 +12,7 @@ import pytest
 from anabranch.node import persistence
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, server_in
+from tests.support.wings import WINGS
 from tests.support.wire import RespClient
 
 SECONDS = 20.0
@@ -427,7 +428,7 @@ async def test_a_long_recovery_reports_its_progress(
     monkeypatch.setattr(persistence, "PROGRESS_S", 0.0)
     caplog.set_level("INFO", "anabranch")
     assert isinstance(life.storage, MemoryStorage)
-    server = Server(Settings(port=0, dir=str(tmp_path)), place=MemoryPlace(life.storage))
+    server = Server(Settings(port=0, dir=str(tmp_path)), WINGS, place=MemoryPlace(life.storage))
     server.persistence.start()
     server.persistence.close()
     reports = [

@@ -29,11 +29,14 @@ from anabranch.effects import kinds
 from anabranch.keyspace.replica import Replica, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.node.identity import identity_in, set_back_noted
+from anabranch.scripting import new_machine
 from anabranch.server.app import Server
 from anabranch.server.logs import close_logs, open_logs
 from anabranch.server.stop import orderly_stop
+from anabranch.server.wings import Wings
 from anabranch.stream.numbering import spans_behind
 from anabranch.stream.stream import Stream
+from anabranch.web import new_web
 
 _DATABASES: Final = 1024
 _NOTE: Final = "salvaged"
@@ -182,7 +185,8 @@ def bring_back(lost: Lost, cluster: Cluster, directives: Sequence[str], patience
         )
         open_logs(loaded.settings)
         try:
-            return asyncio.run(_live(Server(loaded.settings), lost, cluster, patience_s))
+            server = Server(loaded.settings, Wings(new_web, new_machine))
+            return asyncio.run(_live(server, lost, cluster, patience_s))
         except TimeoutError as problem:
             lines = Path(scratch, "log").read_text(errors="replace").splitlines()
             last = "\n".join(lines[-_LOG_LINES:])

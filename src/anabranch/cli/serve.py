@@ -15,7 +15,9 @@ from anabranch.config.load import load
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.errors import ConfigError
 from anabranch.oplog.errors import LogError
+from anabranch.scripting import new_machine
 from anabranch.version import REDIS_VERSION, __version__
+from anabranch.web import new_web
 
 if TYPE_CHECKING:
     from anabranch.config.rows import Row
@@ -113,7 +115,9 @@ def command(ctx: click.Context) -> None:
         ctx.exit(1)
     try:
         with ended_by_ctrl_c():  # until the server handles the signal itself
-            status = import_module("anabranch.server.app").run_server(loaded)
+            app = import_module("anabranch.server.app")
+            wings = import_module("anabranch.server.wings").Wings(new_web, new_machine)
+            status = app.run_server(loaded, wings)
     except ConfigError as problem:
         print(f"anabranch: {loaded.located(str(problem))}", file=sys.stderr)
         status = 1

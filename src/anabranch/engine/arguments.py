@@ -61,7 +61,7 @@ def integer_or_none(raw: bytes) -> int | None:
 
 
 def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
-    """The same; raises ``text`` as an error reply."""
+    """A signed 64-bit decimal in canonical form; otherwise ``text`` is the error reply."""
     value = integer_or_none(raw)
     if value is None:
         raise CommandError(text)
@@ -69,7 +69,7 @@ def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
 
 
 def int32(raw: bytes, text: str = "") -> int:
-    """The same for a number of 32 bits; without ``text`` the errors are the usual ones."""
+    """A signed decimal of 32 bits; ``text`` is the error reply in place of the usual ones."""
     value = integer(raw, text or texts.NOT_INTEGER)
     if not -(1 << 31) <= value < 1 << 31:
         raise CommandError(text or texts.NOT_INT32)
@@ -77,7 +77,7 @@ def int32(raw: bytes, text: str = "") -> int:
 
 
 def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
-    """The same for a number that must not be negative."""
+    """A 64-bit decimal that is not negative; otherwise ``text`` is the error reply."""
     value = integer(raw, text)
     if value < 0:
         raise CommandError(text)
@@ -85,7 +85,7 @@ def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
 
 
 def symmetric(raw: bytes) -> int:
-    """The same for a number whose sign may be changed."""
+    """A signed 64-bit decimal whose negative fits into 64 bits as well."""
     value = integer(raw)
     if value == _INT_MIN:
         raise CommandError(texts.NOT_SYMMETRIC)
@@ -101,7 +101,7 @@ def id_list(raw_ids: Sequence[bytes]) -> list[int]:
 
 
 def id_list_steps(raw_ids: Sequence[bytes]) -> Steps[list[int]]:
-    """The same for very many, in short steps."""
+    """Several entry IDs, read in short steps; all must be valid before one is used."""
     ids: list[int] = []
     for at in range(0, len(raw_ids), IDS_AT_ONCE):
         ids += id_list(raw_ids[at : at + IDS_AT_ONCE])

@@ -137,7 +137,7 @@ class Channels:
             self.publish(b"__keyevent@%d__:%b" % (db, event.encode()), key)
 
     def remove(self, session: Session) -> None:
-        """Remove a connection."""
+        """End all subscriptions of a connection that closes."""
         if session.subscriptions or session.shard_channels:
             for registry, names in (
                 (self.channels, session.channels),

@@ -52,7 +52,7 @@ def _form(names: tuple[str, ...]) -> str:
 
 
 def describe_briefly(session: Session, command: str, now_ms: int) -> str:
-    """The same for a log: without the end of line, and no name has more than 128 characters."""
+    """The line without its end, for a log; no value has more than 128 characters."""
     fields = _fields(session, command, now_ms)
     return " ".join([f"{name}={str(value)[:_LOGGED_MAX]}" for name, value in fields.items()])
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.effects.applier import Applier
     from anabranch.effects.kinds import Effect
-    from anabranch.engine.host import Clock
+    from anabranch.engine.host import HostClock
     from anabranch.engine.services import Services
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.inquiry import Inquiry
@@ -50,7 +50,7 @@ class Context:
         effects: Applier,
         settings: Settings,
         stats: Stats,
-        clock: Clock,
+        clock: HostClock,
         server: Services,
         nobody: Session,
     ) -> None:
@@ -119,7 +119,7 @@ class Context:
         return db.values.get(key)
 
     def use(self, key: bytes) -> Value | None:
-        """The same for a writing command: the key was used now, whatever comes of it."""
+        """The value of a key for a writing command; its access time is set in any case."""
         db = self.db
         if db.deadlines and key in db.deadlines:
             self.effects.expire_if_due(db, key, self.now_ms)
@@ -135,7 +135,7 @@ class Context:
         return list(map(self.db.values.get, keys))
 
     def lookup_in(self, db: Database, key: bytes) -> Value | None:
-        """The same for another database."""
+        """The value of a key of any database; a key past its deadline is removed."""
         self.effects.expire_if_due(db, key, self.now_ms)
         return db.values.get(key)
 
@@ -217,7 +217,7 @@ class Context:
     ) -> None:
         """Make the connection wait for keys; the command function then returns None.
 
-        ``wants`` is a condition, or for each key the ID behind which a stream must have an entry.
+        ``wants`` is a condition, or for each key the ID after which a stream must have an entry.
         ``args`` is what runs again when a key is signalled (``$`` already resolved), ``request``
         the same in parsed form, for the command. A command that runs again and calls this once
         more keeps its place and its deadline.
@@ -230,30 +230,20 @@ class Context:
         if deadline_ms and self.clock.now_us() % 1000:
             deadline_ms += 1  # the present time is rounded down, and no wait may end too early
         session = self.session
-        condition: Condition | None = None
-        behind: list[int] = []
         if isinstance(wants, list):
             lowest = dict(zip(keys, wants, strict=True))
             if len(lowest) < len(keys):
                 for key, last_id in zip(keys, wants, strict=True):
                     lowest[key] = min(lowest[key], last_id)
-            distinct, behind = list(lowest), list(lowest.values())
+            waiter = Waiter(session, args, self.db.index, list(lowest), deadline_ms, timeout_reply)
+            waiter.behind = list(lowest.values())
         else:
-            condition = wants
             distinct = list(keys) if len(keys) < 2 else list(dict.fromkeys(keys))
-        waiter = Waiter(
-            session,
-            args,
-            self.db.index,
-            distinct,
-            deadline_ms,
-            condition,
-            behind,
-            timeout_reply,
-            fails_without_key,
-            recheck_ms,
-            request,
-        )
+            waiter = Waiter(session, args, self.db.index, distinct, deadline_ms, timeout_reply)
+            waiter.wants = wants
+        waiter.fails_without_key = fails_without_key
+        waiter.recheck_ms = recheck_ms
+        waiter.request = request
         session.waiter = waiter
         waiters.enqueue(waiter)
 
@@ -278,7 +268,7 @@ class Context:
         return inquiry
 
     def in_slices(self, args: list[bytes], steps: Steps[list[bytes]]) -> bytes | None:
-        """Run long work in slices, while others are served; a function returns the result.
+        """Run long work in slices, while others are served; the command returns what this returns.
 
         The generator yields after each short step and returns the reply. Its own connection waits.
         See :mod:`anabranch.region.slicing`.
@@ -290,7 +280,7 @@ class Context:
         return None if parts is None else b"".join(parts)
 
     def exclusively(self, args: list[bytes], steps: Steps[bytes]) -> bytes | None:
-        """Run a transaction that may take long; what a function returns.
+        """Run a transaction that may take long; the command returns what this returns.
 
         See :mod:`anabranch.region.exclusive`.
         """

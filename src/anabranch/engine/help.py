@@ -31,14 +31,14 @@ def _help(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply(help_lines(entry.command))
 
 
-def help_row(since: str, categories: str = "", flags: str = "loading stale") -> Command:
-    """The HELP sub-command of a container."""
+def help_row(since: str, categories: str) -> Command:
+    """The HELP sub-command of a container; the words are those of its row."""
     return Command(
         "help",
         _help,
         arity=2,
-        flags=flags,
-        categories=categories,
+        flag_words=("loading", "stale"),
+        own_categories=categories,
         since=since,
         group="server",
         summary="Lists the sub-commands.",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from anabranch.metrics.peers import PeerFigures
 
 
-class Clock(Protocol):
-    """The only source of time."""
+class HostClock(Protocol):
+    """The only source of time for the core."""
 
     def now_us(self) -> int:
         """Wall-clock time in microseconds since 1970."""
@@ -31,7 +31,7 @@ class Clock(Protocol):
         """The processor time of this thread."""
 
 
-class Persistence(Protocol):
+class HostPersistence(Protocol):
     """Log and snapshots. Methods raise :class:`CommandError` with the reply."""
 
     @property
@@ -39,7 +39,7 @@ class Persistence(Protocol):
         """Whether every change goes into a log (``appendonly yes``)."""
 
     def position(self) -> int:
-        """The position in the log behind all effects so far."""
+        """The position in the log after all effects so far."""
 
     def synced(self) -> int:
         """The position up to which the log is on the disk."""
@@ -71,7 +71,7 @@ class LinkFault(Protocol):
     """Bytes a second; 0 is no limit."""
 
 
-class Regions(Protocol):
+class HostRegions(Protocol):
     """The other regions, as seen by this one."""
 
     def peers(self) -> list[PeerFigures]:
@@ -123,11 +123,11 @@ class Host(Protocol):
     """What a command needs of the process around the core."""
 
     @property
-    def persistence(self) -> Persistence:
-        """Log and snapshots."""
+    def persistence(self) -> HostPersistence:
+        """Log and snapshots of this process."""
 
     @property
-    def regions(self) -> Regions | None:
+    def regions(self) -> HostRegions | None:
         """The other regions of an Active-Active cluster; None without regions."""
 
     def random_bytes(self, count: int) -> bytes:
@@ -164,7 +164,7 @@ class Host(Protocol):
         """The text of the ``aclfile``."""
 
     def write_acl_file(self, text: str) -> None:
-        """Replace the ``aclfile``."""
+        """Replace the ``aclfile`` by a text; CommandError if that fails."""
 
     def apply_setting(self, name: str) -> None:
         """A setting with an effect outside the core changed (port, loglevel, maxclients ...)."""

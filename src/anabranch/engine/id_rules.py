@@ -30,9 +30,8 @@ _BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller th
 
 _SEQ_END: Final = 1 << 60  # far below the last one, and a short integer in machine code
 
-
 _TEXT_COUNT: Final = 1024
-"""Of so many sequence numbers of a millisecond there are texts for replies."""
+"""How many sequence numbers of a millisecond have their bytes in replies made beforehand."""
 
 
 def _texts(first: int, step: int) -> list[bytes]:
@@ -43,7 +42,7 @@ _TEXTS: Final = _texts(0, 1)
 
 
 class IdRules:
-    """The rules of Redis. Setting the time also sets the first ID of the millisecond."""
+    """The rules of Redis. Who sets ``now_ms`` also sets ``first``, and calls :meth:`begin`."""
 
     __slots__ = (
         *("any_below", "first", "heads", "heads_ms", "last", "now_ms", "refusal", "seq"),
@@ -55,19 +54,21 @@ class IdRules:
         self.now_ms = 0
         self.first = 0  # the first ID of this millisecond
         self.any_below = MAX_ID
-        """Above an ID below this one, any ID may be the next; XADD then applies no rules."""
+        """If the last ID of a stream is below this one, XADD need not call :meth:`automatic`: it
+        takes the first ID of the millisecond, or the one above the last ID."""
         self.refusal = ""  # why the clock makes no IDs; usually empty
         self.step = 1  # from an automatic ID to the next one
-        # XADD keeps the last automatic ID, and its distance from ``first`` if that is below
-        # ``seq_end``: then the next one is a step above it.
+        # XADD keeps the last automatic ID here, and its distance from ``first`` while that is
+        # below ``seq_end``. As long as a stream ends with that ID, its next one is ``step`` above.
         self.last = -1
         self.seq = -1
         self.seq_end = _SEQ_END
-        # XADD keeps the first bytes of IDs of a millisecond in replies, by the length of the rest.
+        # An ID in a reply consists of two parts. XADD keeps the first one here, with the
+        # milliseconds ``heads_ms``: one for each length of the second part.
         self.heads_ms = -1
         self.heads: list[bytes | None] = []
-        # And the rest of them: ``texts[n]`` is of number ``texts_from + (n << texts_shift)``, as
-        # long as that is below ``texts_end``.
+        # The second part is a sequence number: ``texts[n]`` is that of the number
+        # ``texts_from + (n << texts_shift)``. Numbers from ``texts_end`` on have none.
         self.texts = _TEXTS
         self.texts_from = 0
         self.texts_end = _TEXT_COUNT
@@ -87,7 +88,7 @@ class IdRules:
         return last + 1
 
     def consecutive(self, last: int, count: int) -> range:
-        """As many IDs for ``*``."""
+        """``count`` IDs for ``*`` above ``last``, one after the other."""
         first = max(self.first, last + 1)
         return range(first, first + count)
 
@@ -140,7 +141,7 @@ class RegionalIdRules(IdRules):
         self._settings = settings
 
     def automatic(self, last: int) -> int:
-        """As in Redis, but with a sequence number of this region."""
+        """The ID for ``*`` above ``last``; its sequence number belongs to this region."""
         if self.refusal:
             raise CommandError(self.refusal)
         own = self._replica.own
@@ -157,12 +158,16 @@ class RegionalIdRules(IdRules):
         return entry_id
 
     def consecutive(self, last: int, count: int) -> range:
-        """The same."""
+        """``count`` IDs for ``*`` above ``last``, all with sequence numbers of this region."""
         first = self.automatic(last)
         return range(first, first + count * MODULUS, MODULUS)
 
     def given(self, raw: bytes) -> tuple[int | None, int | None]:
-        """As in Redis; a setting determines which IDs a client may give."""
+        """An ID given by a client, as in Redis, unless ``xadd-id-uniqueness-mode`` refuses it.
+
+        Without ``-`` it names milliseconds only, but in the liberal mode. CommandError for a full
+        ID in the strict mode.
+        """
         mode = self._settings.xadd_id_uniqueness_mode
         found = id_argument(raw)
         if mode == "liberal":
@@ -174,7 +179,7 @@ class RegionalIdRules(IdRules):
         return found, None
 
     def next(self, given_id: int | None, ms: int | None, last: int) -> int:
-        """As in Redis, but with a sequence number of this region if it is made here."""
+        """The ID of a new entry above ``last``; a sequence number made here is of this region."""
         if given_id is None and ms is None:
             return self.automatic(last)
         if ms is None or self._settings.xadd_id_uniqueness_mode == "liberal":
@@ -187,7 +192,7 @@ class RegionalIdRules(IdRules):
     def check_counters(
         self, stream: Stream, last_id: int, entries_added: int | None, max_deleted: int
     ) -> None:
-        """Counters only rise."""
+        """Refuse counters that are below the present ones: among regions they only rise."""
         if last_id < stream.last_id:
             raise CommandError(_BELOW_LAST)
         if entries_added is not None and entries_added < stream.entries_added:

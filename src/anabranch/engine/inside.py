@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
 
 
@@ -25,7 +25,10 @@ class Inside:
         self._ticks_ns = ctx.clock.ticks_ns
 
     def run(
-        self, entry: Entry, args: list[bytes], admit: Callable[[Entry, list[bytes]], None]
+        self,
+        entry: CommandEntry,
+        args: list[bytes],
+        admit: Callable[[CommandEntry, list[bytes]], None],
     ) -> bytes:
         """Run one request with its accounting; errors become replies.
 

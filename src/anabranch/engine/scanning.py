@@ -34,7 +34,7 @@ def cursor(raw: bytes) -> int:
 
 
 def scan_options(words: list[bytes], *, over_keys: bool) -> ScanOptions:
-    """The words behind the cursor; only an iteration over keys has TYPE."""
+    """The words after the cursor; only an iteration over keys has TYPE."""
     count = _PAGE_DEFAULT
     matches = None
     type_name = None

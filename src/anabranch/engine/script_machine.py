@@ -56,7 +56,7 @@ class Machine(Protocol):
 
     @property
     def used_bytes(self) -> int:
-        """The memory that it uses."""
+        """The memory that the machine takes, in bytes."""
 
     def compile(self, source: bytes, name: bytes) -> Any:
         """The argument of :meth:`run`; ``name`` is for error texts. Raises :class:`ScriptError`."""
@@ -93,7 +93,7 @@ class Machine(Protocol):
         """Forget what was compiled, and free its memory; no script may be under way."""
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
-        """The same as calling it, in steps: scripts that take long yield in between.
+        """Call ``work`` in steps: scripts that take long yield in between.
 
         Only what is called so can be interrupted. Closing the generator kills the script.
         """

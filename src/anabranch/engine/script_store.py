@@ -21,7 +21,7 @@ def sha1_of(source: bytes) -> bytes:
 
 
 class Scripts:
-    """Sources by hash."""
+    """Sources of scripts by their hashes."""
 
     def __init__(self) -> None:
         self._loaded: dict[bytes, bytes] = {}
@@ -32,7 +32,7 @@ class Scripts:
         """The memory of the sources."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """How many scripts there are of both kinds."""
         return len(self._loaded) + len(self._evaluated)
 
     def __contains__(self, sha1: bytes) -> bool:
@@ -68,7 +68,7 @@ class Scripts:
                 self.used_bytes -= _SCRIPT_BYTES + len(dropped)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all scripts, as SCRIPT FLUSH does."""
         self._loaded.clear()
         self._evaluated.clear()
         self.flushes += 1

@@ -9,7 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from anabranch.engine.acl.rules import AclRegistry
     from anabranch.engine.channels import Channels
-    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.dispatch import Dispatcher
     from anabranch.engine.host import Host
     from anabranch.engine.keyspace_events import KeyspaceEvents
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class Blocked(Protocol):
-    """The commands that wait."""
+    """What commands may do with the commands that wait."""
 
     def time_out(self, waiter: Waiter) -> None:
         """End a wait as if its time was over."""
 
     def end_wait(self, waiter: Waiter, reply: bytes) -> None:
-        """End a wait with a reply."""
+        """End a wait with a reply, which may be an error."""
 
     def unpause(self) -> None:
         """End a CLIENT PAUSE: run what it held back."""
 
 
 class Runner(Protocol):
-    """Runs requests."""
+    """What commands may ask of the region that runs them."""
 
     def begin_slices(
         self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
@@ -50,17 +50,20 @@ class Runner(Protocol):
     def begin_exclusive(
         self, session: Session, args: list[bytes], steps: Steps[bytes]
     ) -> bytes | None:
-        """The same for a transaction: until its end no other client sees or changes anything."""
+        """Run a transaction: until its end no other client sees or changes anything.
 
-    def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
+        The reply, or None if more is left; that is answered later. Raises what the command raises.
+        """
+
+    def mistake(self, entry: CommandEntry | None, args: list[bytes], mistake: Exception) -> bytes:
         """Log that a command failed by a mistake of this program; returns the error reply."""
 
-    def slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
+    def slow(self, session: Session, entry: CommandEntry, args: list[bytes], spent_ns: int) -> None:
         """Put a request into the slow log and the latency monitor if it took long."""
 
 
 class Services(Struct):
-    """All of them."""
+    """What administrative commands use of the server beside the data."""
 
     host: Host
     acl: AclRegistry

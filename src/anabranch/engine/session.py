@@ -9,12 +9,12 @@ from anabranch.metrics.holdings import Holdings
 
 if TYPE_CHECKING:
     from anabranch.engine.acl.users import User
-    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.command_entry import CommandEntry
     from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiter import Waiter
 
 
-class Sliced(Protocol):
+class Resumable(Protocol):
     """A request that takes several slices of time and is running."""
 
     def resume(self) -> None:
@@ -105,9 +105,9 @@ class Session:
         self.outbox: list[bytes] = []
         self.backlog: deque[list[bytes]] = deque()  # requests that wait behind a blocked one
         self.waiter: Waiter | None = None
-        self.sliced: Sliced | None = None  # of the first request of the backlog, in progress
+        self.sliced: Resumable | None = None  # of the first request of the backlog, in progress
         # transactions
-        self.transaction: list[tuple[Entry, list[bytes]]] | None = None
+        self.transaction: list[tuple[CommandEntry, list[bytes]]] | None = None
         self.transaction_bytes = 0  # about how many bytes of memory its requests take
         self.transaction_error: str | None = None
         self.watched: set[tuple[int, bytes]] = set()
@@ -181,7 +181,7 @@ class Session:
         return len(self.channels) + len(self.patterns)
 
     def refresh(self) -> None:
-        """Recompute ``plain``."""
+        """Recompute ``plain`` after a change of what it depends on."""
         self.plain = (
             self.user is not None
             and self.user.is_unrestricted

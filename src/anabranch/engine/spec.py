@@ -7,6 +7,7 @@ these rows. Adding a command means writing a function and a row in one family fi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 from msgspec import Struct
@@ -61,56 +62,57 @@ def _implied(flags: frozenset[str], categories: str) -> list[str]:
     return found
 
 
+@dataclass(eq=False, slots=True)
 class Command:
-    """One command or sub-command.
+    """One command or sub-command: what its row says, and what follows from that."""
 
-    ``arity`` counts the name; negative is a minimum. ``flags`` are blank-separated words as COMMAND
-    INFO lists them (``write denyoom fast``). The ACL categories are those that the flags imply and
-    the one of the group; ``categories`` replaces the latter. Without ``complexity`` it is O(1).
-    """
+    name: str
+    """In lower case; of a sub-command its own word."""
+    function: CommandFunction | None
+    """None for a container of sub-commands."""
+    _: KW_ONLY
+    arity: int
+    """The count of words, name included; negative: at least so many."""
+    flag_words: Sequence[str] = ()
+    """In the order of COMMAND INFO (``write denyoom fast``)."""
+    own_categories: str | None = None
+    """ACL categories in place of the one of the group, separated by blanks."""
+    keys: Sequence[KeySpec] = ()
+    find_keys: Callable[[list[bytes]], list[tuple[int, str]]] | None = None
+    """Finds the keys of a request, where the specifications are too coarse."""
+    since: str = "1.0.0"
+    """The version of Redis that brought it."""
+    group: str = "generic"
+    summary: str = ""
+    complexity: str = "O(1)"
+    syntax: str = ""
+    tips: Sequence[str] = ()
+    history: Sequence[tuple[str, str]] = ()
+    """Versions of Redis, and what each changed."""
+    subcommands: dict[bytes, Command] = field(default_factory=dict)
+    """By their words."""
 
-    def __init__(
-        self,
-        name: str,
-        function: CommandFunction | None,
-        *,
-        arity: int,
-        flags: str = "",
-        categories: str | None = None,
-        keys: Sequence[KeySpec] = (),
-        find_keys: Callable[[list[bytes]], list[tuple[int, str]]] | None = None,
-        since: str = "1.0.0",
-        group: str = "generic",
-        summary: str = "",
-        complexity: str | None = None,
-        syntax: str = "",
-        tips: Sequence[str] = (),
-        history: Sequence[tuple[str, str]] = (),
-        subcommands: Sequence[Command] = (),
-    ) -> None:
-        self.name = name  # lower case; a sub-command's own word
-        self.full_name = name  # "xgroup|create" once attached to its container
-        self.function = function
-        self.arity = arity
-        self.flag_words = flags.split()
+    full_name: str = field(init=False)
+    """With the container of a sub-command: ``xgroup|create``."""
+    flags: frozenset[str] = field(init=False)
+    categories: frozenset[str] = field(init=False)
+    """ACL categories: those that the flags imply, and the one of the group or the own ones."""
+    is_write: bool = field(init=False)
+    is_denyoom: bool = field(init=False)
+    is_noauth: bool = field(init=False)
+    skips_monitor: bool = field(init=False)
+    skips_slowlog: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Derive the further attributes, and attach the sub-commands."""
+        self.full_name = self.name
         self.flags = frozenset(self.flag_words)
-        further = _GROUP_CATEGORY.get(group, "") if categories is None else categories
+        further = self.own_categories
+        if further is None:
+            further = _GROUP_CATEGORY.get(self.group, "")
         self.categories = frozenset(_implied(self.flags, further) + further.split())
-        self.keys = tuple(keys)
-        self.find_keys = find_keys  # in place of the specifications, where these are too coarse
-        self.since = since
-        self.group = group
-        self.summary = summary
-        if complexity is None:
-            complexity = "Depends on the sub-command" if subcommands else "O(1)"
-        self.complexity = complexity
-        self.syntax = syntax
-        self.tips = tuple(tips)
-        self.history = tuple(history)
-        self.subcommands: dict[bytes, Command] = {}
-        for sub in subcommands:
-            sub.full_name = f"{name}|{sub.name}"
-            self.subcommands[sub.name.encode()] = sub
+        for sub in self.subcommands.values():
+            sub.full_name = f"{self.name}|{sub.name}"
         self.is_write = "write" in self.flags
         self.is_denyoom = "denyoom" in self.flags
         self.is_noauth = "no_auth" in self.flags
@@ -118,5 +120,5 @@ class Command:
         self.skips_slowlog = "skip_slowlog" in self.flags
 
     def accepts(self, count: int) -> bool:
-        """Whether a request of ``count`` arguments, name included, fits the arity."""
+        """Whether a request of ``count`` words, name included, fits the arity."""
         return count == self.arity if self.arity >= 0 else count >= -self.arity

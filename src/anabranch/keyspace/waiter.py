@@ -58,24 +58,19 @@ class Waiter:
         db: int,
         keys: list[bytes],
         deadline_ms: int,
-        wants: Condition | None,
-        behind: list[int],
         timeout_reply: bytes,
-        fails_without_key: bool,
-        recheck_ms: int,
-        request: Any,
     ) -> None:
         self.session = session
         self.args = args
         self.db = db
         self.keys = keys
         self.deadline_ms = deadline_ms
-        self.wants = wants
-        self.behind = behind
         self.timeout_reply = timeout_reply
-        self.fails_without_key = fails_without_key
-        self.recheck_ms = recheck_ms
-        self.request = request
+        self.wants: Condition | None = None
+        self.behind: list[int] = []
+        self.fails_without_key = False
+        self.recheck_ms = 0
+        self.request: Any = None
         self.number = 0
         self.held_bytes = 0
         self.conditions: dict[Waiter, Any] | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anabranch.config.settings import Settings
-    from anabranch.engine.host import Clock, Host
+    from anabranch.engine.host import Host, HostClock
     from anabranch.engine.spec import Command
     from anabranch.node.driver import Driver, Place, Timer
     from anabranch.node.exchange import Exchange
@@ -30,7 +30,7 @@ class Node:
     def __init__(
         self,
         settings: Settings,
-        clock: Clock,
+        clock: HostClock,
         host: Host,
         driver: Driver,
         place: Place,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Exclusive(LongRequest):
-    """One such transaction. A :class:`anabranch.engine.session.Sliced`."""
+    """One such transaction. A :class:`anabranch.engine.session.Resumable`."""
 
     def __init__(
         self,

@@ -16,10 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.command_entry import Entry
+from anabranch.engine.command_entry import CommandEntry
 from anabranch.engine.context import Context
 from anabranch.engine.dispatch import RequestRefused
 from anabranch.engine.queueing import end_transaction
@@ -39,7 +38,7 @@ from anabranch.scheduling import NOT_BEGUN
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
-    from anabranch.engine.host import Clock, Host
+    from anabranch.engine.host import Host, HostClock
     from anabranch.engine.spec import Command, CommandFunction
     from anabranch.scheduling import Steps
 
@@ -57,9 +56,9 @@ class Region(RegionState):
     def __init__(
         self,
         settings: Settings,
-        clock: Clock,
+        clock: HostClock,
         host: Host,
-        commands: Sequence[Command] = COMMANDS,
+        commands: Sequence[Command],
     ) -> None:
         """``commands`` are the commands that the region knows."""
         super().__init__(settings, clock, host, commands)
@@ -155,7 +154,7 @@ class Region(RegionState):
         waking = self.waking
         ticks = self.clock.ticks_ns
         out = session.outbox
-        entry: Entry | None = None
+        entry: CommandEntry | None = None
         name: bytes | None = None  # pipelines repeat a command: its row is looked up once
         low = high = 0
         total_ns = 0  # of the entry's calls since it was looked up
@@ -253,7 +252,7 @@ class Region(RegionState):
         session.commands += count
         self.stats.commands_processed += count
 
-    def _resolve(self, args: list[bytes]) -> Entry:
+    def _resolve(self, args: list[bytes]) -> CommandEntry:
         """Find the entry of an unusual request: sub-command, mixed case, unknown, wrong arity."""
         try:
             return self.dispatcher.resolve(args)

@@ -26,9 +26,9 @@ from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
-    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
-    from anabranch.engine.host import Clock, Host
+    from anabranch.engine.host import Host, HostClock
     from anabranch.engine.services import Services
     from anabranch.engine.spec import Command
 
@@ -49,7 +49,7 @@ class RegionState:
     def __init__(
         self,
         settings: Settings,
-        clock: Clock,
+        clock: HostClock,
         host: Host,
         commands: Sequence[Command],
     ) -> None:
@@ -125,7 +125,7 @@ class RegionState:
 
     # -- accounting for requests --------------------------------------------------------------
 
-    def say(self, session: Session, entry: Entry | None, *parts: bytes) -> None:
+    def say(self, session: Session, entry: CommandEntry | None, *parts: bytes) -> None:
         """Reply to a connection, unless it has switched replies off.
 
         CLIENT REPLY SKIP suppresses its own reply and that of the next request.
@@ -137,7 +137,7 @@ class RegionState:
         elif session.reply_mode == "on":
             session.outbox += parts
 
-    def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
+    def mistake(self, entry: CommandEntry | None, args: list[bytes], mistake: Exception) -> bytes:
         """A command failed because of a bug: log it; the client gets an error reply."""
         name = entry.command.full_name if entry is not None else "?"
         self.host.log(
@@ -150,7 +150,7 @@ class RegionState:
     def slow(
         self,
         session: Session,
-        entry: Entry,
+        entry: CommandEntry,
         args: list[bytes],
         spent_ns: int,
         cpu_ns: int | None = None,

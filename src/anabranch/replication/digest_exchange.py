@@ -32,7 +32,7 @@ from anabranch.replication.frames import (
     Refusal,
 )
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session
+from anabranch.replication.peer import PeerSession
 
 if TYPE_CHECKING:
     from anabranch.keyspace.equality import Digests as LocalDigests
@@ -82,7 +82,7 @@ def comparable(
 class _Comparison(Struct):
     """One comparison with one region, of all buckets or of named keys."""
 
-    session: Session
+    session: PeerSession
     verdict: Verdict
     since_ms: float
     named: bool
@@ -109,7 +109,7 @@ class _Comparison(Struct):
 
 
 class _Question(Struct):
-    session: Session
+    session: PeerSession
     message: Digests | KeysGet
     passed: int
     ready: int = 0
@@ -149,14 +149,14 @@ class DigestExchange:
 
     # -- steering -----------------------------------------------------------------------------
 
-    def verify(self, session: Session, keys: list[Place], now_ms: float) -> Verdict:
+    def verify(self, session: PeerSession, keys: list[Place], now_ms: float) -> Verdict:
         """Compare with a region: some keys, or all if none are named."""
         verdict = Verdict()
         self._begin(session, verdict, keys, now_ms)
         return verdict
 
     def _begin(
-        self, session: Session, verdict: Verdict, keys: list[Place], now_ms: float
+        self, session: PeerSession, verdict: Verdict, keys: list[Place], now_ms: float
     ) -> _Comparison:
         comparison = _Comparison(session, verdict, now_ms, named=bool(keys))
         if keys:
@@ -167,7 +167,7 @@ class DigestExchange:
         self._comparisons.append(comparison)
         return comparison
 
-    def end(self, session: Session) -> None:
+    def end(self, session: PeerSession) -> None:
         """A link has ended."""
         self._due.pop(session.region, None)
         self._questions = [each for each in self._questions if each.session is not session]
@@ -277,13 +277,13 @@ class DigestExchange:
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _asked(self, session: Session, request: int) -> _Comparison | None:
+    def _asked(self, session: PeerSession, request: int) -> _Comparison | None:
         for comparison in self._comparisons:
             if comparison.request == request and comparison.session is session:
                 return comparison
         return None
 
-    def differing(self, session: Session, message: Differing, now_ms: float) -> None:
+    def differing(self, session: PeerSession, message: Differing, now_ms: float) -> None:
         """The answer about buckets."""
         comparison = self._asked(session, message.request)
         if comparison is None:
@@ -304,7 +304,7 @@ class DigestExchange:
         if comparison.opened:
             comparison.next_ms = now_ms
 
-    def keys(self, session: Session, message: Keys, now_ms: float) -> None:
+    def keys(self, session: PeerSession, message: Keys, now_ms: float) -> None:
         """The answer about keys."""
         comparison = self._asked(session, message.request)
         if comparison is None:
@@ -385,7 +385,7 @@ class DigestExchange:
 
     # -- being asked --------------------------------------------------------------------------
 
-    def asked(self, session: Session, message: Digests | KeysGet, now_ms: float) -> None:
+    def asked(self, session: PeerSession, message: Digests | KeysGet, now_ms: float) -> None:
         """A request of another region: answered as soon as the digests are prepared."""
         if isinstance(message, Digests):
             count = len(message.buckets) or BUCKETS
@@ -425,7 +425,7 @@ class DigestExchange:
         """Keys of databases that exist here."""
         return [place for place in keys if place[0] < self._digests.databases]
 
-    def _answer_buckets(self, session: Session, message: Digests) -> None:
+    def _answer_buckets(self, session: PeerSession, message: Digests) -> None:
         buckets = message.buckets or list(range(BUCKETS))
         starts = range(0, len(message.sums), DIGEST_BYTES)
         packed = [message.sums[at : at + DIGEST_BYTES] for at in starts]
@@ -440,14 +440,14 @@ class DigestExchange:
         vector = dict(self._links.local.vector)
         self._links.send(session, Differing(message.request, vector, rows, busy))
 
-    def _answer_opened(self, session: Session, request: int, bucket: int) -> None:
+    def _answer_opened(self, session: PeerSession, request: int, bucket: int) -> None:
         rows = [
             KeyDigest(*place, _packed(digest), {})
             for place, digest in self._digests.keys_of(bucket).items()
         ]
         self._send_keys(session, request, rows)
 
-    def _answer_keys(self, session: Session, message: KeysGet) -> None:
+    def _answer_keys(self, session: PeerSession, message: KeysGet) -> None:
         digests = self._digests
         here = set(self._present(message.keys))
         rows = [
@@ -460,7 +460,7 @@ class DigestExchange:
         ]
         self._send_keys(session, message.request, rows)
 
-    def _send_keys(self, session: Session, request: int, rows: list[KeyDigest]) -> None:
+    def _send_keys(self, session: PeerSession, request: int, rows: list[KeyDigest]) -> None:
         vector = dict(self._links.local.vector)
         while (some := _count_of_some([row.key for row in rows], KEYS_A_FRAME)) < len(rows):
             self._links.send(session, Keys(request, vector, rows[:some], False))

@@ -13,7 +13,7 @@ from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.replication.frames import Reason, Refusal, Row, Rows
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session
+from anabranch.replication.peer import PeerSession
 from anabranch.replication.receiving import Receiver
 
 ROW_EVERY_MS: Final = 50.0
@@ -80,7 +80,7 @@ class Gossip:
         for session in due:
             self._send(session, own, now_ms)
 
-    def _has_changed(self, session: Session, own: Row) -> bool:
+    def _has_changed(self, session: PeerSession, own: Row) -> bool:
         """Whether a row has changed that the other side does not get from another region."""
         sent = session.rows_sent.get(own.region)
         if sent is None or not sent.equals_but_version(own):
@@ -94,7 +94,7 @@ class Gossip:
                     return True
         return False
 
-    def _send(self, session: Session, own: Row, now_ms: float) -> None:
+    def _send(self, session: PeerSession, own: Row, now_ms: float) -> None:
         rows = [own]
         for region, row in self._links.rows.rows.items():
             # A region gets its own row once: after a restart its versions must go on above that
@@ -113,7 +113,7 @@ class Gossip:
 
     # -- hearing ------------------------------------------------------------------------------
 
-    def receive(self, session: Session, message: Rows, now_ms: float) -> None:
+    def receive(self, session: PeerSession, message: Rows, now_ms: float) -> None:
         """Take over rows that have arrived."""
         links = self._links
         first = message.rows[0]
@@ -153,7 +153,7 @@ class Gossip:
                 )
             links.membership.learn([replica_id])
 
-    def _measure(self, session: Session, message: Rows, now_ms: float) -> None:
+    def _measure(self, session: PeerSession, message: Rows, now_ms: float) -> None:
         session.stamp = message.stamp
         session.stamp_at_ms = now_ms
         if message.echo < 0:
@@ -172,7 +172,7 @@ class Gossip:
                 region=session.region, name=name, ahead=skew > 0,
             )  # fmt: skip
 
-    def _compare(self, session: Session, row: Row) -> None:
+    def _compare(self, session: PeerSession, row: Row) -> None:
         """Report when both sides have everything that the other had when the link came up."""
         links = self._links
         if session.met is None:

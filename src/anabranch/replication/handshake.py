@@ -44,7 +44,7 @@ from anabranch.replication.handshake_checks import (
 )
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session, Stage
+from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.sealing import Seal, keys_of
 from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.status_table import ALIVE_MS
@@ -59,7 +59,7 @@ class Handshaker:
     """Runs the handshake of each link; raises :class:`Refusal` where a check fails."""
 
     def __init__(
-        self, links: Links, config: ReplicationConfig, on_up: Callable[[Session, float], None]
+        self, links: Links, config: ReplicationConfig, on_up: Callable[[PeerSession, float], None]
     ) -> None:
         self._links = links
         self._local = links.local
@@ -78,7 +78,7 @@ class Handshaker:
         )
         return next(regions, None)
 
-    def start(self, session: Session, expected: int | None, now_ms: float) -> None:
+    def start(self, session: PeerSession, expected: int | None, now_ms: float) -> None:
         """Send HELLO on a link that was dialled; ``expected`` is None if any region may answer."""
         session.stage = Stage.WELCOME
         known = -1
@@ -98,7 +98,7 @@ class Handshaker:
             removed_you, bool(config.secret), config.databases,
         )  # fmt: skip
 
-    def hello(self, session: Session, body: bytes, now_ms: float) -> None:
+    def hello(self, session: PeerSession, body: bytes, now_ms: float) -> None:
         """A HELLO: another server has dialled this region."""
         theirs = frames.decode(Hello, body)
         session.theirs = theirs
@@ -159,7 +159,7 @@ class Handshaker:
         )
 
     def _check_facts(
-        self, session: Session, theirs: Hello, expected: int | None, now_ms: float
+        self, session: PeerSession, theirs: Hello, expected: int | None, now_ms: float
     ) -> None:
         membership = self._links.membership
         is_used = self._is_used_by_another(theirs, now_ms)
@@ -200,7 +200,7 @@ class Handshaker:
             ALIVE_MS,
         )
 
-    def welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
+    def welcome(self, session: PeerSession, message: frames.Welcome, now_ms: float) -> None:
         """A WELCOME: the facts of the other side."""
         theirs = frames.decode(Hello, message.facts)
         session.theirs = theirs
@@ -217,7 +217,7 @@ class Handshaker:
         session.sealing = Seal(keys_of(secret, session.hello, session.facts)[0])
         session.stage = Stage.CONFIRMATION
 
-    def confirmation(self, session: Session, message: frames.Proof, now_ms: float) -> None:
+    def confirmation(self, session: PeerSession, message: frames.Proof, now_ms: float) -> None:
         """The proof of the side that this region dialled."""
         secret = self._config.secret
         check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
@@ -225,7 +225,7 @@ class Handshaker:
         assert session.theirs is not None
         self._go_on(session, session.theirs, now_ms)
 
-    def _go_on(self, session: Session, theirs: Hello, now_ms: float) -> None:
+    def _go_on(self, session: PeerSession, theirs: Hello, now_ms: float) -> None:
         """Check the facts of the side that this region dialled, after its proof."""
         expected = None if session.dialled is None else self.region_at(session.dialled)
         self._check_removals(theirs, now_ms)
@@ -248,7 +248,7 @@ class Handshaker:
         else:
             links.membership.met(region)
 
-    def proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
+    def proof(self, session: PeerSession, message: frames.Proof, now_ms: float) -> None:
         """The proof of the side that dialled."""
         theirs = session.theirs
         assert theirs is not None
@@ -284,7 +284,7 @@ class Handshaker:
                 f"region {self._links.region} has used epoch {theirs.known_epoch} already",
             )
 
-    def _admit(self, session: Session, theirs: Hello, now_ms: float) -> None:
+    def _admit(self, session: PeerSession, theirs: Hello, now_ms: float) -> None:
         """Admit a region that has requested it."""
         links, local = self._links, self._local
         peer = links.peer(theirs.region)
@@ -321,7 +321,7 @@ class Handshaker:
         removed = list(local.removed.items())
         links.send(session, frames.Members(local.cluster_id, members, removed))
 
-    def members(self, session: Session, message: frames.Members, now_ms: float) -> None:
+    def members(self, session: PeerSession, message: frames.Members, now_ms: float) -> None:
         """This region was admitted."""
         members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
         assert session.theirs is not None

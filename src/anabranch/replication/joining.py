@@ -23,7 +23,7 @@ from anabranch.replication.frames import (
     Refusal,
 )
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session
+from anabranch.replication.peer import PeerSession
 from anabranch.replication.repairing import Repair, Repairs
 from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.transfer import WAIT_MS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Incoming(Struct):
     """A full sync that is being staged."""
 
-    session: Session
+    session: PeerSession
     """The link that brings it, or the ended link while it waits for another one."""
     vector: dict[int, int] | None = None
     """Its version vector; None until it has begun, and if the staged part is of no use."""
@@ -63,7 +63,7 @@ class Inward(Protocol):
     def reach(self, replica_id: int) -> int:
         """The last effect of a replica ID up to which all effects are here, applied or waiting."""
 
-    def subscribe(self, session: Session) -> None:
+    def subscribe(self, session: PeerSession) -> None:
         """Request the effects after those that are here."""
 
 
@@ -96,11 +96,11 @@ class Joiner:
         joining = self.joining
         return {} if joining is None or joining.vector is None else joining.vector
 
-    def is_needed(self, session: Session) -> bool:
+    def is_needed(self, session: PeerSession) -> bool:
         """Whether this region needs a full sync of a peer, because the peer's log is cut."""
         return session.link in self._behind
 
-    def end(self, session: Session, now_ms: float) -> None:
+    def end(self, session: PeerSession, now_ms: float) -> None:
         """A link has ended."""
         self._behind.pop(session.link, None)
         incoming = self.incoming
@@ -115,7 +115,7 @@ class Joiner:
 
     # -- joining a state ----------------------------------------------------------------------
 
-    def is_behind(self, session: Session, message: Behind, now_ms: float) -> None:
+    def is_behind(self, session: PeerSession, message: Behind, now_ms: float) -> None:
         """A BEHIND: the log of a peer does not reach back to the requested effects."""
         self._links.peer(session.region).counters.failed_partial_catch_ups += 1
         self._behind[session.link] = message
@@ -145,7 +145,7 @@ class Joiner:
             self._links.local.report_event("joining", region=session.region, name=name)
             return
 
-    def full_sync_begin(self, session: Session, message: FullSyncBegin, now_ms: float) -> None:
+    def full_sync_begin(self, session: PeerSession, message: FullSyncBegin, now_ms: float) -> None:
         """A full sync begins, or continues."""
         incoming = self._expected(session)
         self._links.refuse_beyond_issued(message.vector.get(self._links.replica_id, 0), now_ms)
@@ -166,7 +166,7 @@ class Joiner:
         if incoming.repair is not None:
             incoming.repair.begun(message)
 
-    def full_sync_chunk(self, session: Session, chunk: bytes) -> None:
+    def full_sync_chunk(self, session: PeerSession, chunk: bytes) -> None:
         """The next bytes of a full sync."""
         incoming = self._expected(session)
         if incoming.vector is None:
@@ -175,7 +175,7 @@ class Joiner:
         self._stage(incoming, chunk)
         incoming.bytes += len(chunk)
 
-    def full_sync_end(self, session: Session, message: FullSyncEnd, now_ms: float) -> None:
+    def full_sync_end(self, session: PeerSession, message: FullSyncEnd, now_ms: float) -> None:
         """The full sync is complete: begin to load it."""
         incoming = self._expected(session)
         if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:
@@ -247,7 +247,7 @@ class Joiner:
 
     # -- staging ------------------------------------------------------------------------------
 
-    def _expected(self, session: Session) -> Incoming:
+    def _expected(self, session: PeerSession) -> Incoming:
         if self.incoming is None or self.incoming.session is not session:
             raise Refusal(Reason.PROTOCOL, "a snapshot arrives that was not requested")
         if self.incoming.loading is not None:

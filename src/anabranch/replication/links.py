@@ -10,7 +10,7 @@ from anabranch.replication.frames import Message, Reason, Refusal, encode
 from anabranch.replication.framing import FrameType, batch_head, framed
 from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.membership import Membership
-from anabranch.replication.peer import Peer, Session
+from anabranch.replication.peer import Peer, PeerSession
 from anabranch.replication.status_table import StatusTable
 
 # For every batch: Python calls a function for each look at a member of an enumeration.
@@ -36,7 +36,7 @@ class Links:
         self.replica_id = local.replica_id
         self.membership = Membership(local)
         self.rows = StatusTable()
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, PeerSession] = {}
         self.peers: dict[int, Peer] = {}
         self.is_set_back = False
         """Whether other regions know different effects under numbers of this region."""
@@ -58,20 +58,20 @@ class Links:
             peer = self.peers[region] = Peer(region)
         return peer
 
-    def up(self) -> list[Session]:
+    def up(self) -> list[PeerSession]:
         """Sessions whose other side is known; at most one per region."""
         return [peer.session for peer in self.peers.values() if peer.session is not None]
 
-    def session_of(self, region: int) -> Session | None:
+    def session_of(self, region: int) -> PeerSession | None:
         """The link to a region, if it is up."""
         peer = self.peers.get(region)
         return None if peer is None else peer.session
 
-    def send(self, session: Session, message: Message) -> None:
+    def send(self, session: PeerSession, message: Message) -> None:
         """Send a message."""
         self._send(session, encode(message))
 
-    def send_batch(self, session: Session, data: bytes) -> None:
+    def send_batch(self, session: PeerSession, data: bytes) -> None:
         """Send a batch."""
         if session.sealing is None:
             frame = framed(_BATCH, data)
@@ -79,16 +79,16 @@ class Links:
             frame = session.sealing.close(batch_head(len(data)), data)
         self._pass_on(session, frame, saved_bytes(data))
 
-    def send_raw(self, session: Session, frame_type: FrameType, payload: bytes) -> None:
+    def send_raw(self, session: PeerSession, frame_type: FrameType, payload: bytes) -> None:
         """Send a message that is encoded already, or a piece of a full sync."""
         self._send(session, framed(frame_type, payload))
 
-    def _send(self, session: Session, frame: bytes) -> None:
+    def _send(self, session: PeerSession, frame: bytes) -> None:
         if session.sealing is not None:
             frame = session.sealing.close(frame)
         self._pass_on(session, frame)
 
-    def _pass_on(self, session: Session, frame: bytes, saved: int = 0) -> None:
+    def _pass_on(self, session: PeerSession, frame: bytes, saved: int = 0) -> None:
         """Pass a frame, sealed where a secret is set, on to the transport."""
         self.transport.send(session.link, frame)
         if session.region:

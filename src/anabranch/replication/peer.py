@@ -1,7 +1,7 @@
 """One other region: the session over the present link, and figures over all links.
 
-A :class:`Session` exists as long as a link, a :class:`Peer` as long as this process. What was sent
-to a peer is a position in the log (:attr:`Session.position`), never a queue.
+A :class:`PeerSession` exists as long as a link, a :class:`Peer` as long as this process. What was
+sent to a peer is a position in the log (:attr:`PeerSession.position`), never a queue.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Stage(Enum):
     UP = "up"
 
 
-class Session:
+class PeerSession:
     """A link from its first byte on; the attributes from ``theirs`` on are valid once it is up."""
 
     hello: bytes = b""
@@ -151,7 +151,7 @@ class Peer:
 
     def __init__(self, region: int) -> None:
         self.region = region
-        self.session: Session | None = None
+        self.session: PeerSession | None = None
         self.backoff = Backoff()
         self.clock = ClockSamples()
         self.counters = Counters()

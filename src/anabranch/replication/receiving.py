@@ -42,7 +42,7 @@ from anabranch.replication.frames import (
 )
 from anabranch.replication.joining import Joiner
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session
+from anabranch.replication.peer import PeerSession
 from anabranch.replication.sending import FETCH_BYTES_MAX
 
 PATIENCE_MS: Final = 200.0
@@ -74,7 +74,7 @@ MALFORMED_RETRY_MS: Final = 10_000
 
 
 class _Fetching(Struct):
-    session: Session
+    session: PeerSession
     reach: int
     since_ms: float
 
@@ -127,21 +127,21 @@ class Receiver:
 
     # -- links --------------------------------------------------------------------------------
 
-    def link_up(self, session: Session) -> None:
+    def link_up(self, session: PeerSession) -> None:
         """A link is up: request effects over it."""
         session.grants = self._links.config.window_bytes
         session.ungranted = session.full_sync_ungranted = session.grants
         self.grant(session)
         self.subscribe(session)
 
-    def subscribe(self, session: Session) -> None:
+    def subscribe(self, session: PeerSession) -> None:
         """Request the own effects of the peer after those that are here."""
         vector = dict(self._links.local.vector)
         if reach := self.reach(session.replica_id):
             vector[session.replica_id] = reach
         self._links.send(session, Sub(vector, self._fingerprint(session.replica_id)))
 
-    def end(self, session: Session, now_ms: float) -> None:
+    def end(self, session: PeerSession, now_ms: float) -> None:
         """A link has ended: forget requests and units that arrived only in part."""
         for replica_id, fetching in list(self._fetching.items()):
             if fetching.session is session:
@@ -165,7 +165,7 @@ class Receiver:
     # -- batches ------------------------------------------------------------------------------
 
     def batch(
-        self, session: Session, raw: bytes, now_ms: float, *, more_follows: bool = False
+        self, session: PeerSession, raw: bytes, now_ms: float, *, more_follows: bool = False
     ) -> bool:
         """A batch has arrived: keep it until :meth:`deliver`, unless it is here already.
 
@@ -225,7 +225,7 @@ class Receiver:
         config = self._links.config
         return config.hold_bytes + config.window_bytes + FETCH_BYTES_MAX
 
-    def _checked(self, session: Session, raw: bytes, now_ms: float) -> Batch:
+    def _checked(self, session: PeerSession, raw: bytes, now_ms: float) -> Batch:
         """The batch in these bytes; :class:`Refusal` if it must not be applied."""
         links = self._links
         try:
@@ -260,13 +260,13 @@ class Receiver:
         links.membership.learn([batch.replica_id])
         return batch
 
-    def _alarm(self, session: Session, now_ms: float, why: str) -> None:
+    def _alarm(self, session: PeerSession, now_ms: float, why: str) -> None:
         self._links.report_once(
             "bad_batch", session.region, now_ms,
             region=session.region, name=self._name(session), why=why,
         )  # fmt: skip
 
-    def _name(self, session: Session) -> str:
+    def _name(self, session: PeerSession) -> str:
         return self._links.membership.name(session.region)
 
     def deliver(self, now_ms: float) -> None:
@@ -357,7 +357,7 @@ class Receiver:
             self.is_full = is_full
             self._links.local.report_event("full" if is_full else "not_full")
 
-    def grant(self, session: Session) -> None:
+    def grant(self, session: PeerSession) -> None:
         """Grant a peer the bytes that it has sent, unless too many of them wait for a cause."""
         if self.is_full:
             return
@@ -443,7 +443,7 @@ class Receiver:
             if source is not None and self._fetch(source, replica_id, number, now_ms):
                 self._report_relay(replica_id, source)
 
-    def _best_source(self, replica_id: int, but: Session | None) -> Session | None:
+    def _best_source(self, replica_id: int, but: PeerSession | None) -> PeerSession | None:
         """The link to the region that has most effects of a replica ID, if more than this one."""
         best = None
         most = self.reach(replica_id)
@@ -454,7 +454,7 @@ class Receiver:
                 best, most = session, number
         return best
 
-    def _fetch(self, session: Session, replica_id: int, upto: int, now_ms: float) -> bool:
+    def _fetch(self, session: PeerSession, replica_id: int, upto: int, now_ms: float) -> bool:
         """Fetch, unless a request is unanswered or failed a short while ago."""
         links = self._links
         if (
@@ -474,14 +474,14 @@ class Receiver:
         )
         return True
 
-    def _report_relay(self, replica_id: int, source: Session) -> None:
+    def _report_relay(self, replica_id: int, source: PeerSession) -> None:
         if self.relays.get(replica_id) != source.region:
             self.relays[replica_id] = source.region
             self._links.local.report_event(
                 "relay", region=region_of(replica_id), origin=replica_id, via=source.region
             )
 
-    def fetched(self, session: Session, message: Fetched, now_ms: float) -> None:
+    def fetched(self, session: PeerSession, message: Fetched, now_ms: float) -> None:
         """The answer to a FETCH is complete."""
         fetching = self._fetching.get(message.replica_id)
         if fetching is None or fetching.session is not session:

@@ -17,7 +17,7 @@ from anabranch.keyspace.version_vectors import covers
 from anabranch.replication.digest_exchange import comparable
 from anabranch.replication.frames import FullSyncBegin, FullSyncGet, Place
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session
+from anabranch.replication.peer import PeerSession
 from anabranch.scheduling import in_one_go
 
 PATIENCE_MS: Final = 10_000.0
@@ -30,7 +30,7 @@ AGAIN_MS: Final = 100.0
 class Repair(Struct):
     """The repair of one key, and its progress."""
 
-    session: Session
+    session: PeerSession
     place: Place
     inquiry: Inquiry
     until_ms: float
@@ -60,7 +60,7 @@ class Repairs:
         self._links = links
         self._waiting: list[Repair] = []
 
-    def order(self, session: Session, place: Place, now_ms: float) -> Inquiry:
+    def order(self, session: PeerSession, place: Place, now_ms: float) -> Inquiry:
         """Order the repair of a key from a region."""
         inquiry = Inquiry()
         self._waiting.append(Repair(session, place, inquiry, now_ms + PATIENCE_MS))
@@ -70,7 +70,7 @@ class Repairs:
         """The next repair to begin; it stays first until it ends."""
         return self._waiting[0] if self._waiting else None
 
-    def end(self, session: Session) -> None:
+    def end(self, session: PeerSession) -> None:
         """A link has ended."""
         for repair in list(self._waiting):
             if repair.session is session:

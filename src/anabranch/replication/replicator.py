@@ -29,7 +29,7 @@ from anabranch.replication.framing import FrameType
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session, Stage
+from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 from anabranch.replication.sessions import Sessions
@@ -40,7 +40,7 @@ FRAME_TYPES: Final = frozenset(FrameType)
 _UP: Final = Stage.UP
 _BATCH: Final = int(FrameType.BATCH)
 
-_Handler = Callable[[Session, Any, float], None]
+_Handler = Callable[[PeerSession, Any, float], None]
 
 
 class Replicator:
@@ -216,7 +216,7 @@ class Replicator:
 
     def _handle(
         self,
-        session: Session,
+        session: PeerSession,
         frame_type: int,
         payload: bytes,
         now_ms: float,
@@ -391,7 +391,7 @@ class Replicator:
         """Do a slice of the digest exchange; each tick does one, further calls make it faster."""
         self._digest_exchange.tick(now_ms)
 
-    def _link_to(self, region: int) -> Session:
+    def _link_to(self, region: int) -> PeerSession:
         session = self._links.session_of(region)
         if session is None:
             raise CommandError(f"ERR Region {region} is unreachable")

@@ -31,7 +31,7 @@ from anabranch.replication.frames import (
 from anabranch.replication.framing import FrameType
 from anabranch.replication.lag import SendLag
 from anabranch.replication.links import Links
-from anabranch.replication.peer import Session
+from anabranch.replication.peer import PeerSession
 from anabranch.replication.transfer import WAIT_MS, Transfer
 from anabranch.scheduling import Steps
 
@@ -81,7 +81,7 @@ class Sender:
             for batch in fresh:
                 self.lag.record(batch.last, len(batch.data), batch.wall_ms)
 
-    def subscribe(self, session: Session, message: Sub, now_ms: float) -> None:
+    def subscribe(self, session: PeerSession, message: Sub, now_ms: float) -> None:
         """A SUB: the peer requests own effects after a number."""
         number = message.vector.get(self._links.replica_id, 0)
         self._links.refuse_beyond_issued(number, now_ms)
@@ -94,7 +94,7 @@ class Sender:
         session.subscribed = True
         self.feed(session)
 
-    def credit(self, session: Session, message: Credit, now_ms: float) -> None:
+    def credit(self, session: PeerSession, message: Credit, now_ms: float) -> None:
         """A CREDIT: the peer accepts more bytes."""
         if message.of_full_sync:
             session.full_sync_credit = min(session.full_sync_credit + message.bytes, CREDIT_MAX)
@@ -103,7 +103,7 @@ class Sender:
             session.window = max(session.window, session.credit)
         self.feed(session)
 
-    def fetch(self, session: Session, message: Fetch, now_ms: float) -> None:
+    def fetch(self, session: PeerSession, message: Fetch, now_ms: float) -> None:
         """A FETCH: the peer lacks effects of some replica ID."""
         links = self._links
         limit = min(message.max_bytes, FETCH_BYTES_MAX)
@@ -126,11 +126,11 @@ class Sender:
         ours = self._links.local.fingerprint(replica_id, number) if fingerprint else None
         return None if ours is None else ours == fingerprint
 
-    def _agree(self, session: Session, number: int) -> None:
+    def _agree(self, session: PeerSession, number: int) -> None:
         agreed = self._links.peer(session.region).agreed
         agreed[self._links.replica_id] = max(number, agreed.get(self._links.replica_id, 0))
 
-    def _conflict(self, session: Session, replica_id: int, number: int, now_ms: float) -> None:
+    def _conflict(self, session: PeerSession, replica_id: int, number: int, now_ms: float) -> None:
         """A number has two contents: no effects may follow either of them in other regions.
 
         The region that issued both must stop: it was set back. But if the peer had agreed on the
@@ -149,7 +149,7 @@ class Sender:
             region=session.region, origin=replica_id, number=number,
         )  # fmt: skip
 
-    def begin_full_sync(self, session: Session, message: FullSyncGet, now_ms: float) -> None:
+    def begin_full_sync(self, session: PeerSession, message: FullSyncGet, now_ms: float) -> None:
         """The peer requests a full sync, or some keys; a running transfer begins again."""
         waiting = self._waiting.pop(session.region, None)
         self._stop(session)
@@ -171,7 +171,7 @@ class Sender:
                 session.choosing = local.choose(message.vector)
         self.feed(session)
 
-    def _choose(self, session: Session, choosing: Steps[Places | None]) -> None:
+    def _choose(self, session: PeerSession, choosing: Steps[Places | None]) -> None:
         """Find the keys of a full sync, for a slice of time; begin to send it when they are known.
 
         Not while a full sync is joined here: its keys may be among them.
@@ -188,7 +188,7 @@ class Sender:
             self._begin_transfer(session, end.value, None)
 
     def _begin_transfer(
-        self, session: Session, places: Places | None, last_effects: dict[int, int] | None
+        self, session: PeerSession, places: Places | None, last_effects: dict[int, int] | None
     ) -> None:
         """Begin a full sync of these keys; ``last_effects`` on them only for a repair."""
         local = self._links.local
@@ -204,7 +204,7 @@ class Sender:
         session.outgoing = Transfer(begin, chunks, is_whole=last_effects is None)
         self._links.send(session, begin)
 
-    def _stop(self, session: Session) -> None:
+    def _stop(self, session: PeerSession) -> None:
         """End what is being sent over a link, or prepared."""
         self._drop(session.outgoing)
         session.outgoing = None
@@ -212,7 +212,7 @@ class Sender:
             session.choosing.close()
             session.choosing = None
 
-    def end(self, session: Session, now_ms: float) -> None:
+    def end(self, session: PeerSession, now_ms: float) -> None:
         """A link has ended: the peer may continue its full sync over the next one."""
         transfer, session.outgoing = session.outgoing, None
         self._stop(session)
@@ -245,7 +245,7 @@ class Sender:
         if transfer is not None:
             transfer.close()
 
-    def feed(self, session: Session) -> None:
+    def feed(self, session: PeerSession) -> None:
         """Send full sync data and own effects, as far as the window and the slice of time allow."""
         self._feed_full_sync(session)
         links = self._links
@@ -277,7 +277,7 @@ class Sender:
             self._agree(session, session.position)
             session.is_cut = session.position < self.lag.number and links.local.is_over
 
-    def _feed_full_sync(self, session: Session) -> None:
+    def _feed_full_sync(self, session: PeerSession) -> None:
         """Send more of a full sync, as far as the window and the slice of time allow."""
         budget = FULL_SYNC_SLICE_BYTES
         if session.choosing is not None:
@@ -301,7 +301,7 @@ class Sender:
             budget -= len(chunk)
 
 
-def _has_full_sync_to_send(session: Session) -> bool:
+def _has_full_sync_to_send(session: PeerSession) -> bool:
     """Whether a full sync is prepared, or incomplete and the peer accepts more."""
     transfer = session.outgoing
     if session.choosing is not None:

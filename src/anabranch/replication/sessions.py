@@ -18,7 +18,7 @@ from anabranch.replication.gossip import Gossip
 from anabranch.replication.handshake import Handshaker
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.links import Links
-from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
+from anabranch.replication.peer import DELAY_MS_MAX, PeerSession, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 
@@ -84,7 +84,7 @@ class Sessions:
 
         ``names`` are those in the certificate of the other side; None without a certificate.
         """
-        session = Session(link, Stage.HELLO, dialled, now_ms, names)
+        session = PeerSession(link, Stage.HELLO, dialled, now_ms, names)
         if dialled is None:
             self._links.sessions[link] = session
             return
@@ -120,7 +120,7 @@ class Sessions:
 
     # -- beginnings -------------------------------------------------------------------------------
 
-    def _up(self, session: Session, now_ms: float) -> None:
+    def _up(self, session: PeerSession, now_ms: float) -> None:
         """The handshake is complete: begin the session, unless a better link exists."""
         links = self._links
         theirs = session.theirs
@@ -147,7 +147,7 @@ class Sessions:
         self._receiver.link_up(session)
         self._gossip.send_due(now_ms)
 
-    def _is_better(self, existing: Session, new: Session, now_ms: float) -> bool:
+    def _is_better(self, existing: PeerSession, new: PeerSession, now_ms: float) -> bool:
         """Whether an existing link stays. Both sides decide alike, whichever comes first there.
 
         Of two simultaneous dials the one of the lower region number stays. But a region that dials
@@ -166,7 +166,7 @@ class Sessions:
 
     # -- ends -------------------------------------------------------------------------------------
 
-    def bye(self, session: Session, message: Bye, now_ms: float) -> None:
+    def bye(self, session: PeerSession, message: Bye, now_ms: float) -> None:
         """A BYE: the other side closes the link."""
         self._links.transport.close(session.link)
         self._report_refusal(session, message.reason, message.text, now_ms, by="them")
@@ -194,7 +194,7 @@ class Sessions:
 
     def _end(
         self,
-        session: Session,
+        session: PeerSession,
         now_ms: float,
         why: str,
         reason: int = 0,
@@ -227,7 +227,7 @@ class Sessions:
                 self.dialler.record_failure(session.dialled, now_ms, why)
 
     def _report_refusal(
-        self, session: Session, reason: int, text: str, now_ms: float, by: str
+        self, session: PeerSession, reason: int, text: str, now_ms: float, by: str
     ) -> None:
         if reason not in UNSPOKEN:
             region = session.region or (session.theirs.region if session.theirs else 0)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from anabranch.node.driver import Driver, Place
     from anabranch.region.region import Region
     from anabranch.server.admission import Place as Seat
+    from anabranch.server.wings import Wings
 
 HZ_MAX: Final = 500
 """The greatest rate of background turns; more would cost time without use."""
@@ -59,19 +60,23 @@ class Server:
     def __init__(
         self,
         settings: Settings,
+        wings: Wings,
         *,
-        config_file: Path | None = None,
-        included_users: frozenset[bytes] = frozenset(),
+        loaded: Loaded | None = None,
         loop_name: str = "asyncio",
         clock: RealClock | None = None,
         chance: random.Random | None = None,
         place: Place | None = None,
         driver: Driver | None = None,
     ) -> None:
-        """Clock, randomness, disk and threads are those of the system unless given."""
+        """Clock, randomness, disk and threads are those of the system unless given.
+
+        ``loaded`` says which files the settings are from.
+        """
         self.settings = settings
-        self.config_file = config_file
-        self.included_users = included_users
+        self.wings = wings
+        self.config_file = None if loaded is None else loaded.file
+        self.included_users = frozenset() if loaded is None else loaded.included_users
         self.loop_name = loop_name
         self.clock = clock or RealClock()
         self.host = ServerHost(self, chance or random.SystemRandom())
@@ -95,7 +100,7 @@ class Server:
             )
             self.node.take_part(self.regions)
         self.listeners = Listeners(settings, self.admission, self._new_connection)
-        self.http = HttpServer(settings, self.admission, self.node)
+        self.http = HttpServer(settings, self.admission, self.node, wings)
         self.heap = Heap()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
@@ -282,7 +287,7 @@ def load_kept_users(region: Region, settings: Settings) -> None:
 # -- the process --------------------------------------------------------------------------------
 
 
-def run_server(loaded: Loaded) -> int:
+def run_server(loaded: Loaded, wings: Wings) -> int:
     """Serve until a request to stop; returns the exit code. Raises ConfigError."""
     settings = loaded.settings
     process.enter_directory(settings.dir)
@@ -295,7 +300,7 @@ def run_server(loaded: Loaded) -> int:
         calm_collector()
         factory, name = loop_factory()
         with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(_serve(loaded, name))
+            return runner.run(_serve(loaded, wings, name))
     finally:
         close_logs()
 
@@ -318,13 +323,13 @@ def _announce(loaded: Loaded) -> None:
     warn_of_gossip(settings)
 
 
-async def _serve(loaded: Loaded, loop_name: str) -> int:
+async def _serve(loaded: Loaded, wings: Wings, loop_name: str) -> int:
     settings = loaded.settings
     asyncio.get_running_loop().set_exception_handler(_loop_mistake)
     server = Server(
         settings,
-        config_file=loaded.file,
-        included_users=loaded.included_users,
+        wings,
+        loaded=loaded,
         loop_name=loop_name,
     )
     try:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from anabranch.config.load import read_text
 from anabranch.config.rewrite import rewritten
 from anabranch.errors import CommandError, ConfigError
-from anabranch.scripting import new_machine
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
 from anabranch.server.open_ports import warn_of_gossip
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from anabranch.server.heap import Heap
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
+    from anabranch.server.wings import Wings
 
 GARBAGE_BYTES: Final = 1 << 20
 """What scripts must have left behind before it is worth a collection."""
@@ -58,6 +58,7 @@ class Parts(Protocol):
     http: HttpServer
     heap: Heap
     regions: Regions | None
+    wings: Wings
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
         """Begin to stop; a second request changes nothing."""
@@ -98,7 +99,7 @@ class ServerHost:
     def script_machine(self) -> Machine:
         """Lua, if it is installed."""
         if self._machine is None:
-            self._machine = new_machine(self._server.settings.script_memory_limit)
+            self._machine = self._server.wings.scripts(self._server.settings.script_memory_limit)
         return self._machine
 
     def machine_bytes(self) -> int:

@@ -1,7 +1,6 @@
 """The HTTP port: its sockets, the budget of connections, and the start of what answers there.
 
-What answers is the package ``web``, whose libraries only the extra ``anabranch[web]`` installs. It
-is imported when the port is opened first.
+What answers is started when the port is opened first (:class:`anabranch.server.wings.Wings`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from anabranch.errors import ConfigError
 from anabranch.server.acceptor import Acceptor
 from anabranch.server.admission import Kind
 from anabranch.server.listener import bind_all, listening
@@ -20,28 +18,24 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.node.node import Node
     from anabranch.server.admission import Admission, Place
-    from anabranch.web.application import Web
+    from anabranch.server.wings import HttpAnswers, Wings
 
 AVAILABILITY_PORT: Final = 9443
 """Where the availability API is found unless ``http-port`` is set: where official clients ask."""
 
 BACKLOG: Final = 128
 
-_NOT_INSTALLED: Final = (
-    "http-port and availability-api need the extra 'web', which is not installed: "
-    "pip install 'anabranch[web]' ({missing})"
-)
-
 
 class HttpServer:
     """Listens while ``http-port`` or ``availability-api`` asks for it."""
 
-    def __init__(self, settings: Settings, admission: Admission, node: Node) -> None:
+    def __init__(self, settings: Settings, admission: Admission, node: Node, wings: Wings) -> None:
         self._settings = settings
         self._node = node
+        self._wings = wings
         self._admission = admission
         self._acceptor = Acceptor(admission, Kind.HTTP, self._connected, beyond=Kind.PROBE)
-        self._web: Web | None = None
+        self._answers: HttpAnswers | None = None
         self._ticked_s = 0.0
         self.port = 0
         """Where it listens; 0: it does not."""
@@ -55,10 +49,10 @@ class HttpServer:
         if not port:
             return
         self.ticked()
-        web = self._started()
+        answers = self._wings.http(self._node, _logger(), self._silent_s, self._admission.feeds)
         sockets = bind_all(bind, port, "--http-port")
         self._acceptor.open(listening(sockets, BACKLOG, "--http-port"))
-        self._web, self.port = web, port
+        self._answers, self.port = answers, port
 
     def switch(self) -> None:
         """A setting has changed: listen as they say now; raises ConfigError."""
@@ -69,9 +63,9 @@ class HttpServer:
         """Listen no more, and end all connections."""
         self._acceptor.close()
         self.port = 0
-        web, self._web = self._web, None
-        if web is not None:
-            web.close()
+        answers, self._answers = self._answers, None
+        if answers is not None:
+            answers.close()
 
     def ticked(self) -> None:
         """Background work runs."""
@@ -80,18 +74,9 @@ class HttpServer:
     def _silent_s(self) -> float:
         return asyncio.get_running_loop().time() - self._ticked_s
 
-    def _started(self) -> Web:
-        try:
-            from anabranch.web.application import Web  # noqa: PLC0415 - only with the extra
-        except ModuleNotFoundError as missing:
-            if (missing.name or "").startswith("anabranch"):
-                raise
-            raise ConfigError(_NOT_INSTALLED.format(missing=missing)) from None
-        return Web(self._node, _logger(), self._silent_s, self._admission.feeds)
-
     def _connected(self, place: Place) -> asyncio.BaseProtocol:
-        assert self._web is not None, "the port is not open without it"
-        return self._web.connection(place.leave, only_health=place.kind is Kind.PROBE)
+        assert self._answers is not None, "the port is not open without it"
+        return self._answers.connection(place.leave, only_health=place.kind is Kind.PROBE)
 
 
 class _ToLog(logging.Handler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from anabranch.engine.host import Persistence, Regions
+from anabranch.engine.host import HostPersistence, HostRegions
 
 if TYPE_CHECKING:
     from anabranch.engine.script_machine import Machine
@@ -16,8 +16,8 @@ class SimulatedHost:
     """See :class:`anabranch.engine.host.Host`. A mistake of a command ends the run."""
 
     def __init__(self, chance: random.Random) -> None:
-        self.persistence: Persistence
-        self.regions: Regions | None = None
+        self.persistence: HostPersistence
+        self.regions: HostRegions | None = None
         self._chance = chance
 
     def random_bytes(self, count: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import hiredis
 
-from anabranch.engine.host import Regions
+from anabranch.engine.host import HostRegions
 from anabranch.errors import CommandError
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import epoch_of
@@ -88,7 +88,7 @@ class Process(Exchange):
         self.region = self.core.region
         self.core.take_part(self)
         self.host.persistence = self.core.persistence
-        self.host.regions = cast("Regions", self)
+        self.host.regions = cast("HostRegions", self)
         self.report = Recovery()
         self.on_disk: dict[str, Any] = {}
         """The recovered data."""

@@ -19,11 +19,13 @@ from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
+from anabranch.scripting import new_machine
 from anabranch.server.app import Server as LiveServer
 from anabranch.server.disk import DataDirectory, Directory
 from anabranch.server.listener import bind_all, bind_free_port
 from anabranch.server.logs import LOGGER
 from anabranch.server.stop import abandon, orderly_stop
+from anabranch.server.wings import Wings
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
 from anabranch.testing.directory import OwnDirectory
@@ -31,6 +33,7 @@ from anabranch.testing.disk import Disk
 from anabranch.testing.seen import Seen, our_session
 from anabranch.testing.startable import Startable
 from anabranch.testing.worker import Worker
+from anabranch.web import new_web
 
 HOST: Final = "127.0.0.1"
 
@@ -109,6 +112,7 @@ class Server(Startable):
         recall(loaded, Directory(Path(settings.dir) / settings.appenddirname))
         live = LiveServer(
             settings,
+            Wings(new_web, new_machine),
             loop_name=loop_name,
             clock=self.clock,
             chance=random.Random(self.seed),  # noqa: S311 - a test wants to be repeated

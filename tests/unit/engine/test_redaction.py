@@ -33,5 +33,5 @@ def test_user_data_is_hidden_behind_the_names():
     add = Command("xadd", None, arity=-5)
     assert hidden(add, [b"XADD", b"s", b"*"]) == [b"XADD", b"(redacted)", b"(redacted)"]
     create = Command("create", None, arity=-5)
-    Command("xgroup", None, arity=-2, subcommands=[create])
+    Command("xgroup", None, arity=-2, subcommands={b"create": create})
     assert hidden(create, [b"XGROUP", b"CREATE", b"s"]) == [b"XGROUP", b"CREATE", b"(redacted)"]

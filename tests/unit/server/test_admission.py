@@ -20,6 +20,7 @@ from anabranch.server.loop import loop_factory
 from anabranch.server.stop import orderly_stop
 from tests.support import region_certificates
 from tests.support.servers import free_port
+from tests.support.wings import WINGS
 
 SECONDS = 15.0
 
@@ -145,7 +146,7 @@ def test_every_way_to_end_gives_the_place_back(
         left[0].close()
 
     async def visit() -> None:
-        server = Server(settings)
+        server = Server(settings, WINGS)
         await server.start()
         try:
             for _ in range(3):

@@ -8,6 +8,7 @@ from anabranch.config.settings import Settings
 from anabranch.server.admission import Admission, Kind
 from anabranch.server.app import Server
 from anabranch.server.connection import CAREFUL_PIECE_BYTES, ClientConnection
+from tests.support.wings import WINGS
 
 
 class Sink(asyncio.Transport):
@@ -51,7 +52,7 @@ class Client:
 
 
 def test_the_end_of_the_requests_does_not_drop_a_reply_that_is_not_written_yet() -> None:
-    server = Server(Settings())
+    server = Server(Settings(), WINGS)
     waiting, other = Client(server), Client(server)
     waiting.send(b"BLPOP", b"list", b"0")
     server.node.flush_pending = lambda: None  # type: ignore[method-assign]  # a later slice does
@@ -64,7 +65,7 @@ def test_the_end_of_the_requests_does_not_drop_a_reply_that_is_not_written_yet()
 
 def test_a_request_that_blocks_after_the_end_of_the_requests_ends_the_connection() -> None:
     """Also if others wait behind it: nobody will ever read their replies."""
-    server = Server(Settings())
+    server = Server(Settings(), WINGS)
     scheduler = server.node.region.scheduler
     scheduler.drive(lambda: None)
     client = Client(server)
@@ -83,7 +84,7 @@ def test_a_request_that_blocks_after_the_end_of_the_requests_ends_the_connection
 
 def test_lines_are_parsed_a_short_piece_at_a_time() -> None:
     """Also if pieces end within a line: the clock is looked at after each piece."""
-    server = Server(Settings())
+    server = Server(Settings(), WINGS)
     scheduler = server.node.region.scheduler
     scheduler.drive(lambda: None)
     scheduler.ticks_ns = lambda: 0  # so requests see that their slice is over, pieces do not

@@ -23,6 +23,7 @@ from anabranch.server.connection import ClientConnection
 from anabranch.version import IS_COMPILED
 from tests.support.calls import calls_of
 from tests.support.embedded import until
+from tests.support.wings import WINGS
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
 
@@ -61,7 +62,7 @@ class Client:
     """A connection of a server without sockets."""
 
     def __init__(self) -> None:
-        self._server = Server(Settings(), clock=StandingClock())
+        self._server = Server(Settings(), WINGS, clock=StandingClock())
         self.sink = Sink()
         self.connection = self.connect(self.sink)
 

@@ -28,6 +28,7 @@ from anabranch.simulator.disk import MemoryPlace
 from tests.support import region_certificates
 from tests.support.gated_storage import GatedStorage
 from tests.support.servers import free_port
+from tests.support.wings import WINGS
 from tests.support.wire import encode_command
 
 SECONDS = 10.0
@@ -105,6 +106,7 @@ def run(
     async def both() -> None:
         server = Server(
             Settings(unixsocket=str(directory / "socket"), **settings),
+            WINGS,
             place=None if disk is None else MemoryPlace(disk),
         )
         await server.start()

@@ -26,6 +26,7 @@ from anabranch.server.stop import orderly_stop
 from tests.support.http import ask
 from tests.support.inspection import wait_until
 from tests.support.servers import free_port, redis_server_path
+from tests.support.wings import WINGS
 from tests.support.wire import RespClient
 
 LOADING = "LOADING Redis is loading the dataset in memory"
@@ -84,7 +85,7 @@ def _hang_up() -> Iterator[None]:
 async def listening(directory: Path, *words: str) -> AsyncIterator[Server]:
     """A server that has begun to listen, and loads nothing yet."""
     settings = load(["--port", str(free_port()), "--dir", str(directory), *words], {}).settings
-    server = Server(settings)
+    server = Server(settings, WINGS)
     try:
         server.listen()
         yield server

@@ -39,23 +39,23 @@ _BITS_MAX = 4096
 
 
 def whoami(ctx: Context, _args: list[bytes]) -> bytes:
-    """ACL WHOAMI."""
+    """ACL WHOAMI: the name of the user of this connection."""
     assert ctx.session.user is not None
     return bulk(ctx.session.user.name)
 
 
 def users(ctx: Context, _args: list[bytes]) -> bytes:
-    """ACL USERS."""
+    """ACL USERS: the names of all users, sorted."""
     return ctx.reply(sorted(ctx.server.acl.users))
 
 
 def list_(ctx: Context, _args: list[bytes]) -> bytes:
-    """ACL LIST."""
+    """ACL LIST: every user as a line of configuration, sorted by name."""
     return ctx.reply(ctx.server.acl.lines())
 
 
 def getuser(ctx: Context, args: list[bytes]) -> bytes:
-    """ACL GETUSER username."""
+    """ACL GETUSER username: flags, passwords and selectors of a user, null if there is none."""
     user = ctx.server.acl.users.get(args[2])
     if user is None:
         return null(ctx.resp3)
@@ -148,7 +148,7 @@ def _expel(ctx: Context, gone: Iterable[User]) -> None:
 
 
 def load(ctx: Context, _args: list[bytes]) -> bytes:
-    """ACL LOAD."""
+    """ACL LOAD: replace all users by those of the ``aclfile``, or none if a line is wrong."""
     path = _acl_file(ctx)
     gone = _registry(ctx).load(ctx.server.host.read_acl_file(), path)
     _expel(ctx, gone)
@@ -157,7 +157,7 @@ def load(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def save(ctx: Context, _args: list[bytes]) -> bytes:
-    """ACL SAVE."""
+    """ACL SAVE: write all users into the ``aclfile``."""
     _acl_file(ctx)
     text = b"".join([line + b"\n" for line in ctx.server.acl.lines()])
     ctx.server.host.write_acl_file(text.decode("utf-8", "surrogateescape"))
@@ -175,7 +175,7 @@ def _acl_file(ctx: Context) -> str:
 
 
 def cat(ctx: Context, args: list[bytes]) -> bytes:
-    """ACL CAT [category]."""
+    """ACL CAT [category]: the categories, or the commands of one."""
     if len(args) > 3:
         raise wrong_subcommand(args)
     if len(args) == 2:
@@ -202,7 +202,7 @@ def dryrun(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def log(ctx: Context, args: list[bytes]) -> bytes:
-    """ACL LOG [count | RESET]."""
+    """ACL LOG [count | RESET]: the newest denials, or forget all."""
     if len(args) > 3:
         raise wrong_subcommand(args)
     count = 10

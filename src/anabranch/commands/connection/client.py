@@ -29,7 +29,7 @@ _NOT_TRACKED = (
 
 
 def client_id(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT ID."""
+    """CLIENT ID: the number of this connection; no later one gets the same."""
     return integer_reply(ctx.session.id)
 
 
@@ -45,7 +45,7 @@ def setname(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def getname(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT GETNAME."""
+    """CLIENT GETNAME: the name that CLIENT SETNAME gave, null without one."""
     name = ctx.session.name
     return bulk(name) if name else null(ctx.resp3)
 
@@ -65,13 +65,13 @@ def setinfo(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def no_evict(ctx: Context, args: list[bytes]) -> bytes:
-    """CLIENT NO-EVICT ON | OFF."""
+    """CLIENT NO-EVICT ON | OFF: whether ``maxmemory-clients`` spares this connection."""
     ctx.session.no_evict = _on_off(args[2])
     return OK
 
 
 def no_touch(ctx: Context, args: list[bytes]) -> bytes:
-    """CLIENT NO-TOUCH ON | OFF."""
+    """CLIENT NO-TOUCH ON | OFF: whether commands leave access times of keys as they are."""
     ctx.session.no_touch = _on_off(args[2])
     return OK
 
@@ -104,7 +104,7 @@ def reply(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def info(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT INFO."""
+    """CLIENT INFO: the line of CLIENT LIST about this connection."""
     return ctx.reply(Verbatim(describe(ctx.session, "client|info", ctx.now_ms)))
 
 
@@ -158,7 +158,7 @@ def pause(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def unpause(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT UNPAUSE."""
+    """CLIENT UNPAUSE: end a CLIENT PAUSE, and run what it held back."""
     ctx.server.blocked.unpause()
     return OK
 
@@ -250,5 +250,5 @@ def getredir(_ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def trackinginfo(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT TRACKINGINFO."""
+    """CLIENT TRACKINGINFO: tracking is off, because this server has none."""
     return ctx.reply(Map({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}))

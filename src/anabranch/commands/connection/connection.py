@@ -47,18 +47,18 @@ def ping(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def echo(_ctx: Context, args: list[bytes]) -> bytes:
-    """ECHO message."""
+    """ECHO message: the message comes back."""
     return bulk(args[1])
 
 
 def quit_(ctx: Context, _args: list[bytes]) -> bytes:
-    """QUIT."""
+    """QUIT: close the connection after the reply."""
     ctx.session.closing = True
     return OK
 
 
 def select(ctx: Context, args: list[bytes]) -> bytes:
-    """SELECT index."""
+    """SELECT index: the database that following commands use."""
     index = int32(args[1])
     if not 0 <= index < len(ctx.keyspace.databases):
         raise CommandError(texts.DB_RANGE)
@@ -71,7 +71,7 @@ def select(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def auth(ctx: Context, args: list[bytes]) -> bytes:
-    """AUTH [username] password."""
+    """AUTH [username] password: become this user."""
     words = _without_secrets(args)
     if len(words) > 3:
         raise CommandError(texts.SYNTAX)

@@ -459,7 +459,7 @@ def _limits(ctx: Context) -> tuple[int, int]:
 
 
 def ledger(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.LEDGER key."""
+    """AB.LEDGER key: what each producer of batches has had accepted."""
     stream = ctx.read_stream(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)

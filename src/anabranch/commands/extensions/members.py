@@ -10,7 +10,7 @@ from anabranch.keyspace.replica import Replica
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
-    from anabranch.engine.host import Regions
+    from anabranch.engine.host import HostRegions
 
 _ALONE = (
     "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
@@ -18,7 +18,7 @@ _ALONE = (
 )
 
 
-def cluster(ctx: Context) -> tuple[Replica, Regions]:
+def cluster(ctx: Context) -> tuple[Replica, HostRegions]:
     """The replica and the links of this region; CommandError if there are no regions."""
     regions = ctx.server.host.regions
     if regions is None:
@@ -36,7 +36,7 @@ def member(replica: Replica, raw: bytes) -> int:
 
 
 def other(replica: Replica, raw: bytes) -> int:
-    """The same; CommandError for this region itself."""
+    """The number of a member that is not this region; CommandError if there is none."""
     number = member(replica, raw)
     if number == replica.region:
         raise CommandError("ERR This is the region you are talking to: name another one")
@@ -44,7 +44,7 @@ def other(replica: Replica, raw: bytes) -> int:
 
 
 def once_other(replica: Replica, raw: bytes) -> int:
-    """The same, or a region that was removed: by its number, or the name it had."""
+    """The number of another region, maybe a removed one, from its number or the name it had."""
     word = raw.decode("utf-8", "replace")
     for number in replica.removed:
         if number not in replica.members and word in {

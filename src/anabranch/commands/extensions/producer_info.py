@@ -20,7 +20,7 @@ _ALONE: Dot = (0, 0)
 
 
 def producers(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.PRODUCERS key."""
+    """AB.PRODUCERS key: what a stream keeps of each producer: idempotent IDs and batches."""
     stream = ctx.read_stream(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)

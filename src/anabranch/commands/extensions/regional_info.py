@@ -40,7 +40,7 @@ def _rows(vector: Mapping[int, int]) -> list[list[int]]:
 
 
 def info(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.INFO [key]."""
+    """AB.INFO [key]: figures of this region, or of a stream in it."""
     if len(args) == 1:
         return ctx.reply(_region(ctx))
     stream = ctx.read_stream(args[1])
@@ -191,7 +191,7 @@ def _intervals(by_replica_id: Mapping[int, Ranges]) -> list[list[int]]:
 
 
 def lag(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.LAG key [group ...]."""
+    """AB.LAG key [group ...]: the lag of each group, as a whole and by region."""
     stream = ctx.read_stream(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
@@ -227,7 +227,7 @@ def _by_region(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def digest(ctx: Context, args: list[bytes]) -> bytes | None:
-    """AB.DIGEST key [key ...]."""
+    """AB.DIGEST key [key ...]: the digest of each stream by which regions compare it, or null."""
     return ctx.in_slices(args, _digest(ctx, args))
 
 
@@ -251,7 +251,7 @@ def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
 
 
 def equal_ids(ctx: Context, args: list[bytes]) -> bytes | None:
-    """AB.EQUALIDS key."""
+    """AB.EQUALIDS key: how many entries get another ID if equal IDs are renumbered."""
     stream = ctx.read_stream(args[1])
     return ZERO if stream is None else ctx.in_slices(args, _equal_ids(stream))
 

@@ -97,7 +97,7 @@ def _read_part(
     limit: int,
     budget: ReplyBudget | None,
 ) -> _Part:
-    """Entries that a cursor does not cover, within the limits, and the cursor behind them."""
+    """Entries that a cursor does not cover, within the limits, and the cursor after them."""
     chunks = []
     count = 0
     reached = dict(seen)
@@ -138,7 +138,7 @@ def _is_stream(value: Value | None) -> bool:
 
 
 def count_(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.COUNT key start end."""
+    """AB.COUNT key start end: how many live entries have IDs in an interval."""
     start, end = interval_start(args[2]), interval_end(args[3])
     stream = ctx.read_stream(args[1])
     return integer(0 if stream is None else stream.count(start, end))

@@ -31,7 +31,7 @@ _NOT_ITSELF = "ERR A region cannot remove itself: ask another one"
 
 
 def peers(ctx: Context, _args: list[bytes]) -> bytes:
-    """AB.PEERS."""
+    """AB.PEERS: every other region, and the state of the link to it."""
     _, regions = cluster(ctx)
     faults, expiries = regions.faults, regions.expiries()
     return ctx.reply(

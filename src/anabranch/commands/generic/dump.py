@@ -41,7 +41,7 @@ def payload_of(value: Value) -> bytes:
 
 
 def _payload_steps(value: Value) -> Steps[list[bytes]]:
-    """The same in short steps and in pieces, in the state of the first step."""
+    """Encode the payload in pieces and short steps; it shows the value as of the first step."""
     if not isinstance(value, Stream):
         return (yield from encode_small_payload(_plain(value)))
     frozen = ImageBuilder(value)
@@ -61,7 +61,7 @@ def _plain(value: Value) -> bytes | list[bytes] | set[bytes]:
 
 
 def dump(ctx: Context, args: list[bytes]) -> bytes | None:
-    """The payload of a key."""
+    """DUMP key: the value as a payload that RESTORE takes, null without the key."""
     value = ctx.read(args[1])
     return null(ctx.resp3) if value is None else ctx.in_slices(args, _dump(value))
 
@@ -73,8 +73,8 @@ def _dump(value: Value) -> Steps[list[bytes]]:
     return parts
 
 
-class _Options:
-    """The options behind the payload of a RESTORE."""
+class _RestoreOptions:
+    """The options after the payload of a RESTORE."""
 
     __slots__ = ("absolute", "idle_s", "replace")
 
@@ -113,14 +113,14 @@ class _Options:
 
 def restore(ctx: Context, args: list[bytes]) -> bytes | None:
     """Bind a key to the value of a payload."""
-    options = _Options(args[4:])
+    options = _RestoreOptions(args[4:])
     _refuse_taken(ctx, args[1], options)
     if integer_argument(args[2]) < 0:
         raise CommandError(_BAD_TTL)
     return ctx.in_slices(args, _restore(ctx, args, options))
 
 
-def _refuse_taken(ctx: Context, key: bytes, options: _Options) -> Value | None:
+def _refuse_taken(ctx: Context, key: bytes, options: _RestoreOptions) -> Value | None:
     """The value of the key; an error if the key must not be replaced."""
     existing = ctx.lookup(key)
     if existing is not None and not options.replace:
@@ -128,7 +128,7 @@ def _refuse_taken(ctx: Context, key: bytes, options: _Options) -> Value | None:
     return existing
 
 
-def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[bytes]]:
+def _restore(ctx: Context, args: list[bytes], options: _RestoreOptions) -> Steps[list[bytes]]:
     """Make the value outside the keyspace; the last step binds the key."""
     key = args[1]
     at_ms = integer_argument(args[2])
@@ -168,9 +168,9 @@ def _not_here(key: bytes, kind: str) -> CommandError:
 
 
 def _bind(
-    ctx: Context, effect: kinds.Restore, value: Value, at_ms: int, options: _Options
+    ctx: Context, effect: kinds.Restore, value: Value, at_ms: int, options: _RestoreOptions
 ) -> list[bytes]:
-    """The last step."""
+    """The last step of RESTORE: check again that the key is free, and bind it."""
     key = effect.key
     existing = _refuse_taken(ctx, key, options)  # again: time may have passed
     if at_ms and not options.absolute:

@@ -82,7 +82,7 @@ def touch(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def type_of(ctx: Context, args: list[bytes]) -> bytes:
-    """The name of a key's type."""
+    """TYPE key: the name of the type of its value, ``none`` if it is missing."""
     value = peek(ctx, args[1])
     return b"+%b\r\n" % (b"none" if value is None else value.type_name)
 

@@ -30,5 +30,5 @@ def read_as(ctx: Context, key: bytes, kind: type[Small]) -> Small | None:
 
 
 def write_as(ctx: Context, key: bytes, kind: type[Small]) -> Small | None:
-    """The same for a writing command."""
+    """The value of a key for a writing command, None if missing; an error if of another type."""
     return peek_as(ctx.use(key), kind)

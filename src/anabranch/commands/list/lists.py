@@ -186,7 +186,7 @@ def lrem(ctx: Context, args: list[bytes]) -> bytes:
 
 
 class _Search:
-    """The options of LPOS."""
+    """The options of LPOS: which matches are wanted, and how far to look."""
 
     def __init__(self, words: list[bytes]) -> None:
         self.rank = 1

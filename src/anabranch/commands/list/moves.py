@@ -46,7 +46,7 @@ def _wait(ctx: Context, keys: list[bytes], args: list[bytes], timeout_ms: int) -
 
 
 def _pop_or_wait(*, tail: bool) -> CommandFunction:
-    """BLPOP or BRPOP."""
+    """The function of BLPOP, or of BRPOP, which pops at the tail."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes | None:
         timeout_ms = _timeout_ms(args[-1])

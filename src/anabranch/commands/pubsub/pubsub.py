@@ -19,7 +19,7 @@ from anabranch.resp.encode import bulk, integer, null
 _Registry = dict[bytes, dict[Session, None]]
 
 
-class Kind:
+class SubscriptionKind:
     """One of the three sorts of subscription: words, registry, and the session's own set."""
 
     __slots__ = ("joined", "left", "own", "registry")
@@ -45,9 +45,9 @@ class Kind:
         return len(session.shard_channels) if self is SHARDS else session.subscriptions
 
 
-CHANNELS: Final[Kind] = Kind("", "channels", "channels")
-PATTERNS: Final[Kind] = Kind("p", "patterns", "patterns")
-SHARDS: Final[Kind] = Kind("s", "shards", "shard_channels")
+CHANNELS: Final[SubscriptionKind] = SubscriptionKind("", "channels", "channels")
+PATTERNS: Final[SubscriptionKind] = SubscriptionKind("p", "patterns", "patterns")
+SHARDS: Final[SubscriptionKind] = SubscriptionKind("s", "shards", "shard_channels")
 
 
 def _acknowledgement(session: Session, head: bytes, name: bytes | None, count: int) -> bytes:
@@ -67,7 +67,7 @@ def _acknowledged(ctx: Context, acknowledgements: list[bytes]) -> bytes:
     return b""
 
 
-def _subscriber(kind: Kind) -> CommandFunction:
+def _subscriber(kind: SubscriptionKind) -> CommandFunction:
     """SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -95,7 +95,7 @@ psubscribe = _subscriber(PATTERNS)
 ssubscribe = _subscriber(SHARDS)
 
 
-def _unsubscriber(kind: Kind) -> CommandFunction:
+def _unsubscriber(kind: SubscriptionKind) -> CommandFunction:
     """UNSUBSCRIBE, PUNSUBSCRIBE or SUNSUBSCRIBE; without names from everything of the kind."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -131,7 +131,7 @@ def spublish(ctx: Context, args: list[bytes]) -> bytes:
     return integer(ctx.server.channels.publish_shard(args[1], args[2]))
 
 
-def _active(kind: Kind) -> CommandFunction:
+def _active(kind: SubscriptionKind) -> CommandFunction:
     """PUBSUB CHANNELS or SHARDCHANNELS: channels with subscribers."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
@@ -150,7 +150,7 @@ channels = _active(CHANNELS)
 shard_channels = _active(SHARDS)
 
 
-def _numbers(kind: Kind) -> CommandFunction:
+def _numbers(kind: SubscriptionKind) -> CommandFunction:
     """PUBSUB NUMSUB or SHARDNUMSUB: listeners of the named channels, a flat list."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes | None:

@@ -15,7 +15,7 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
-    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
     from anabranch.engine.script_machine import Machine
 
@@ -26,10 +26,16 @@ _SENDING: Final = ("publish", "spublish")
 """Write nothing, but a script that only reads must not call them."""
 
 
+def asks_read_only(args: list[bytes]) -> bool:
+    """Whether a request runs a script by a command that must not write, as EVAL_RO."""
+    return args[0].lower().endswith(b"_ro")
+
+
 class Calls:
     """One run of a script. A :class:`anabranch.engine.script_machine.ScriptCalls`.
 
-    ``flags`` are those of its shebang; ``name`` is its hash, or the name of the function.
+    ``args`` is the request that runs it, ``name`` its hash, or the name of the function, ``flags``
+    are those of the script or function.
     """
 
     def __init__(
@@ -39,17 +45,14 @@ class Calls:
         name: bytes,
         args: list[bytes],
         flags: frozenset[bytes],
-        *,
-        is_read_only: bool,
-        is_function: bool = False,
     ) -> None:
         self._ctx = ctx
         self.flushes = ctx.server.scripts.flushes
         self.machine = machine
         self.name = name
         self.args = args
-        self.is_read_only = is_read_only or b"no-writes" in flags
-        self.is_function = is_function
+        self.is_read_only = asks_read_only(args) or b"no-writes" in flags
+        self.is_function = args[0].lower().startswith(b"fcall")
         """Whether FCALL runs it."""
         self.has_written = False
         """Whether it has called a command that writes."""
@@ -61,7 +64,7 @@ class Calls:
         self.started_ns = ctx.clock.ticks_ns()
 
     def call(self, args: list[bytes]) -> bytes:
-        """See :class:`ScriptCalls`."""
+        """Run a command as the user of the script; refusals become error replies."""
         ctx = self._ctx
         try:
             entry = self._find(args)
@@ -79,7 +82,7 @@ class Calls:
         self.machine.kill()
 
     def may_call(self, args: list[bytes]) -> bool:
-        """See :class:`ScriptCalls`."""
+        """Whether the user of the script may run a request; CommandError if it is none."""
         try:
             entry = self._look_up(args)
         except CommandError:
@@ -88,7 +91,7 @@ class Calls:
         return user is None or user.judge(entry.command, args) is None
 
     def log(self, level: int, text: bytes) -> None:
-        """See :class:`ScriptCalls`."""
+        """Write a line of the script into the log of the server; ``level`` is 0 to 3."""
         self._ctx.server.host.log(
             _LEVELS[level],
             "script.log",
@@ -97,11 +100,11 @@ class Calls:
         )
 
     def set_protocol(self, *, resp3: bool) -> None:
-        """See :class:`ScriptCalls`."""
+        """Encode the replies that the script gets from now on in RESP3, or in RESP2."""
         self.session.resp3 = resp3
         self.session.refresh()
 
-    def _find(self, args: list[bytes]) -> Entry:
+    def _find(self, args: list[bytes]) -> CommandEntry:
         entry = self._ctx.server.dispatcher.entries.get(args[0])
         if entry is not None and entry.low <= len(args) <= entry.high:
             return entry
@@ -110,7 +113,7 @@ class Calls:
             raise CommandError("ERR Wrong number of args calling Redis command from script")
         return entry
 
-    def _look_up(self, args: list[bytes]) -> Entry:
+    def _look_up(self, args: list[bytes]) -> CommandEntry:
         entry = self._ctx.server.dispatcher.find(args)
         if entry is None or (entry.subcommands and len(args) > 1):
             text = b"ERR Unknown Redis command called from script"
@@ -120,7 +123,7 @@ class Calls:
             raise CommandError(text)
         return entry
 
-    def _admit(self, entry: Entry, args: list[bytes]) -> None:
+    def _admit(self, entry: CommandEntry, args: list[bytes]) -> None:
         """Raise the reason if a script may not call a command now."""
         ctx, command = self._ctx, entry.command
         user = self.session.user

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.commands.scripting.calls import Calls
+from anabranch.commands.scripting.calls import Calls, asks_read_only
 from anabranch.commands.scripting.shebang import Shebang, parse_script
 from anabranch.engine.arguments import integer
 from anabranch.engine.script_machine import Machine, ScriptError
@@ -71,10 +71,9 @@ def _run(
     count: int,
 ) -> bytes | None:
     shebang, machine, compiled = script
-    is_read_only = args[0].lower().endswith(b"_ro")
     if shebang.is_declared:
-        check_flags(ctx, shebang.flags, is_read_only=is_read_only)
-    calls = Calls(ctx, machine, sha1, args, shebang.flags, is_read_only=is_read_only)
+        check_flags(ctx, shebang.flags, is_read_only=asks_read_only(args))
+    calls = Calls(ctx, machine, sha1, args, shebang.flags)
     return run_as_transaction(ctx, calls, compiled, args[3 : 3 + count], args[3 + count :])
 
 

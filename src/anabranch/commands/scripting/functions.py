@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.scripting.calls import Calls
+from anabranch.commands.scripting.calls import Calls, asks_read_only
 from anabranch.commands.scripting.evaluation import check_flags, run_as_transaction
 from anabranch.commands.scripting.shebang import parse_library
 from anabranch.effects import kinds
@@ -43,8 +43,7 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     if count < 0:
         raise CommandError("ERR Number of keys can't be negative")
     flags = frozenset(words)
-    is_read_only = args[0].lower().endswith(b"_ro")
-    check_flags(ctx, flags, is_read_only=is_read_only)
+    check_flags(ctx, flags, is_read_only=asks_read_only(args))
     machine = ctx.server.host.script_machine()
     registered = machine.loaded.get(library)
     if registered is None:
@@ -52,7 +51,7 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     if name not in registered:  # a library may register others each time it runs
         raise CommandError("ERR Function not found")
     body = registered[name][0]
-    calls = Calls(ctx, machine, name, args, flags, is_read_only=is_read_only, is_function=True)
+    calls = Calls(ctx, machine, name, args, flags)
     return run_as_transaction(ctx, calls, body, args[3 : 3 + count], args[3 + count :])
 
 
@@ -115,7 +114,7 @@ def _check_names(library: Library, others: Iterable[Library]) -> None:
 
 
 def function_delete(ctx: Context, args: list[bytes]) -> bytes:
-    """FUNCTION DELETE library."""
+    """FUNCTION DELETE library: drop a library with all its functions."""
     if args[2] not in ctx.keyspace.libraries:
         raise CommandError("ERR Library not found")
     ctx.emit(kinds.DropLibrary(args[2]))
@@ -172,7 +171,7 @@ def _described(library: Library, *, with_code: bool) -> Map:
 
 
 def function_stats(ctx: Context, _args: list[bytes]) -> bytes:
-    """FUNCTION STATS."""
+    """FUNCTION STATS: the running script, and the counts of libraries and functions."""
     running = ctx.server.dispatcher.running
     shown = None
     if running is not None:
@@ -225,7 +224,7 @@ def function_restore(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _codes(dump: bytes) -> list[bytes]:
-    """The sources in a dump."""
+    """The source of each library in a dump; CommandError if the dump is damaged."""
     try:
         body, _ = unframe(dump)
         cursor = Cursor(body)

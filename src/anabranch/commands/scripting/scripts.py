@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def script_load(ctx: Context, args: list[bytes]) -> bytes:
-    """SCRIPT LOAD script."""
+    """SCRIPT LOAD script: keep a script until SCRIPT FLUSH; the reply is its hash."""
     compile_script(ctx, args[2])
     return bulk(ctx.server.scripts.load(args[2]))
 

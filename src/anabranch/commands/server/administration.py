@@ -34,13 +34,13 @@ _NO_SYNC = (
 
 
 def time(ctx: Context, _args: list[bytes]) -> bytes:
-    """TIME."""
+    """TIME: seconds since 1970, and microseconds of the present second."""
     seconds, microseconds = divmod(ctx.clock.now_us(), 1_000_000)
     return ctx.reply([str(seconds), str(microseconds)])
 
 
 def role(ctx: Context, _args: list[bytes]) -> bytes:
-    """ROLE."""
+    """ROLE: always ``master``, because regions are equals."""
     return ctx.reply([b"master", 0, []])
 
 
@@ -123,7 +123,7 @@ def _wait(
 
 
 def _never(_value: Value | None) -> bool:
-    """No key ends this wait."""
+    """A change of a key does not end the wait."""
     return False
 
 
@@ -169,7 +169,7 @@ def replicaof(_ctx: Context, args: list[bytes]) -> bytes:
 
 
 def no_replicas(_ctx: Context, _args: list[bytes]) -> NoReturn:
-    """FAILOVER."""
+    """FAILOVER: refused, because there are no replicas."""
     raise CommandError(_NO_REPLICAS)
 
 

@@ -39,7 +39,7 @@ def _named(ctx: Context, names: list[bytes]) -> Iterator[Command | None]:
 
 
 def command(ctx: Context, args: list[bytes]) -> bytes:
-    """COMMAND: all rows."""
+    """COMMAND: every row of the table, as COMMAND INFO shows it."""
     if len(args) > 1:
         raise CommandError(b"ERR unknown subcommand '%b'. Try COMMAND HELP." % args[1][:128])
     return ctx.reply([_info(each) for each in _rows(ctx)])
@@ -111,7 +111,7 @@ def _search(kind: str, spec: dict[bytes, Any]) -> Map:
 
 
 def count(ctx: Context, _args: list[bytes]) -> bytes:
-    """COMMAND COUNT."""
+    """COMMAND COUNT: how many commands there are, without sub-commands."""
     return integer(sum(1 for _ in _rows(ctx)))
 
 

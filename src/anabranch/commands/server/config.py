@@ -178,7 +178,7 @@ def _may_change_protected(ctx: Context) -> bool:
 
 
 def config_resetstat(ctx: Context, args: list[bytes]) -> bytes:
-    """CONFIG RESETSTAT."""
+    """CONFIG RESETSTAT: set the statistics of INFO to zero."""
     ctx.stats.reset()
     for entry in ctx.server.dispatcher.all_entries():
         entry.reset()

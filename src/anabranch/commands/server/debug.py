@@ -42,7 +42,7 @@ def check_allowed(ctx: Context, name: str) -> None:
 
 
 def debug(ctx: Context, args: list[bytes]) -> bytes:
-    """DEBUG subcommand [...]."""
+    """DEBUG subcommand [...]: for tests; ``enable-debug-command`` says who may use it."""
     check_allowed(ctx, "DEBUG")
     known = _SUBCOMMANDS.get(args[1].lower())
     if known is None or not known[1] <= len(args) <= known[2]:

@@ -16,7 +16,7 @@ from anabranch.resp.values import Map, Verbatim
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
 
 _GRAPH_WIDTH = 80
@@ -25,7 +25,7 @@ _GRAPH_ROWS = 4
 
 
 def latest(ctx: Context, _args: list[bytes]) -> bytes:
-    """LATENCY LATEST."""
+    """LATENCY LATEST: the newest and the greatest delay of each event."""
     rows = []
     for name, event in ctx.server.latency.events.items():
         unix_seconds, ms = event.samples[-1]
@@ -34,7 +34,7 @@ def latest(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def history(ctx: Context, args: list[bytes]) -> bytes:
-    """LATENCY HISTORY event."""
+    """LATENCY HISTORY event: when it took long, and how many milliseconds."""
     event = ctx.server.latency.events.get(args[2].decode("latin-1"))
     if event is None:
         return EMPTY_ARRAY
@@ -57,7 +57,7 @@ def histogram(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply(Map(pairs))
 
 
-def _chosen(ctx: Context, names: list[bytes]) -> Iterable[Entry]:
+def _chosen(ctx: Context, names: list[bytes]) -> Iterable[CommandEntry]:
     if not names:
         yield from ctx.server.dispatcher.all_entries()
     for name in names:

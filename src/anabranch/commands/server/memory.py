@@ -42,7 +42,7 @@ def usage(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def stats(ctx: Context, _args: list[bytes]) -> bytes:
-    """MEMORY STATS."""
+    """MEMORY STATS: what the memory is used for, in bytes."""
     facts = _sizes(ctx)
     keys = sum(len(database.values) for database in ctx.keyspace.databases)
     used, resident = facts["used"], facts["resident"]
@@ -149,5 +149,5 @@ def purge(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def malloc_stats(ctx: Context, _args: list[bytes]) -> bytes:
-    """MEMORY MALLOC-STATS."""
+    """MEMORY MALLOC-STATS: a line that says that there are no such figures."""
     return ctx.reply(Verbatim("Python's allocator keeps no statistics to show.\n"))

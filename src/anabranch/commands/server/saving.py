@@ -1,6 +1,6 @@
 """SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF: snapshots of everything.
 
-A snapshot and the log behind it are what a start reads. BGSAVE and BGREWRITEAOF therefore do the
+A snapshot and the log after it are what a start reads. BGSAVE and BGREWRITEAOF therefore do the
 same: the log before the snapshot is superfluous afterwards.
 """
 
@@ -24,7 +24,7 @@ def save(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def bgsave(ctx: Context, args: list[bytes]) -> bytes:
-    """BGSAVE [SCHEDULE]."""
+    """BGSAVE [SCHEDULE]: begin a snapshot, or let it follow the one that runs."""
     schedule = len(args) == 2 and args[1].lower() == b"schedule"
     if len(args) > 1 and not schedule:
         raise CommandError(texts.SYNTAX)
@@ -33,7 +33,7 @@ def bgsave(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def bgrewriteaof(ctx: Context, _args: list[bytes]) -> bytes:
-    """BGREWRITEAOF."""
+    """BGREWRITEAOF: begin a snapshot, after which older parts of the log can go."""
     started = ctx.server.host.persistence.begin_save(rewrite=True)
     how = "started" if started else "scheduled"
     return ctx.reply(Status(f"Background append only file rewriting {how}"))

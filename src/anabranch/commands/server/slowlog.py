@@ -29,11 +29,11 @@ def get(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def length(ctx: Context, _args: list[bytes]) -> bytes:
-    """SLOWLOG LEN."""
+    """SLOWLOG LEN: the count of slow requests that are kept."""
     return integer(len(ctx.server.slowlog.entries))
 
 
 def reset(ctx: Context, _args: list[bytes]) -> bytes:
-    """SLOWLOG RESET."""
+    """SLOWLOG RESET: forget all slow requests."""
     ctx.server.slowlog.reset()
     return OK

@@ -49,12 +49,12 @@ def parse_syntax(text: str) -> list[Argument]:
     """The arguments of a syntax text, in order; empty for no text."""
     if not text:
         return []
-    options, repeats = _Reader(_LEXEME.findall(text)).alternatives("")
+    options, repeats = _SyntaxReader(_LEXEME.findall(text)).alternatives("")
     assert not repeats, f"what repeats stands in brackets: {text}"
     return options[0] if len(options) == 1 else [_grouped(options)]
 
 
-class _Reader:
+class _SyntaxReader:
     def __init__(self, lexemes: list[str]) -> None:
         self._lexemes = lexemes
         self._at = 0
@@ -86,7 +86,7 @@ class _Reader:
         return found
 
     def _choice(self) -> Argument:
-        """``<...>``."""
+        """Read what stands between ``<`` and ``>``."""
         self._at += 1
         return _grouped(self.alternatives(">")[0])
 

@@ -67,7 +67,7 @@ def smove(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def smembers(ctx: Context, args: list[bytes]) -> bytes:
-    """All members of a set."""
+    """SMEMBERS key: all members; an empty set if the key is missing."""
     return ctx.reply(SetReply(sorted(_members(read_as(ctx, args[1], SetValue)))))
 
 
@@ -99,7 +99,7 @@ def smismember(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
-    """SINTER, SUNION or SDIFF."""
+    """The function of SINTER, SUNION or SDIFF; the first set is on the left of ``combine``."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
         sets = [_members(read_as(ctx, key, SetValue)) for key in args[1:]]
@@ -114,7 +114,7 @@ sdiff = _combined(sub)
 
 
 def _drawn(ctx: Context, value: SetValue, count: int) -> list[bytes]:
-    """As many different random members."""
+    """Choose ``count`` different members at random, each with equal chance."""
     random_below = ctx.server.host.random_below
     if count * 2 < len(value.members):
         order = _order(ctx, value)

@@ -1,1 +1,1 @@
-"""Streams: X..."""
+"""Commands on streams, whose names begin with X."""

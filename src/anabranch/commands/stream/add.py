@@ -1,4 +1,4 @@
-"""XADD adds an entry."""
+"""XADD: adds an entry to a stream."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _existing_group(ctx: Context, args: list[bytes]) -> tuple[Stream, Group]:
 
 
 def create(ctx: Context, args: list[bytes]) -> bytes:
-    """XGROUP CREATE."""
+    """XGROUP CREATE: make a group that begins after an ID; MKSTREAM makes the stream too."""
     mkstream, entries_read = _start_and_read(args, mkstream_allowed=True)
     key, name, raw = args[2], args[3], args[4]
     stream = ctx.stream(key)
@@ -121,7 +121,7 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def destroy(ctx: Context, args: list[bytes]) -> bytes:
-    """XGROUP DESTROY."""
+    """XGROUP DESTROY: drop a group with its pending entries; the reply is 1, or 0 without it."""
     stream = _existing_stream(ctx, args[2])
     if args[3] not in stream.groups:
         return ZERO
@@ -131,7 +131,7 @@ def destroy(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def create_consumer(ctx: Context, args: list[bytes]) -> bytes:
-    """XGROUP CREATECONSUMER."""
+    """XGROUP CREATECONSUMER: the reply is 1, or 0 if the consumer exists."""
     _, group = _existing_group(ctx, args)
     if args[4] in group.consumers:
         return ZERO

@@ -220,7 +220,7 @@ def _owned_tail(entry: PendingEntry) -> bytes:
 
 
 def groups_info(ctx: Context, args: list[bytes]) -> bytes:
-    """XINFO GROUPS key."""
+    """XINFO GROUPS key: every group with its counts, last-delivered ID and lag."""
     stream = _existing(ctx, args[2])
     none = null(ctx.resp3)
     header = map_header(_GROUP_COUNT, ctx.resp3)

@@ -64,7 +64,7 @@ def check_trim(rule: TrimRule, limit: int | None, node_entries_max: int, *, requ
 
 
 def limit_argument(raw: bytes) -> int:
-    """The value of LIMIT."""
+    """The value of LIMIT, at least 0: the most entries that one trim removes."""
     limit = integer(raw)
     if limit < 0:
         raise CommandError(_LIMIT_NEGATIVE)

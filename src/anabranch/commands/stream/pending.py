@@ -75,7 +75,7 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
 
 
 class _NackOptions:
-    """The arguments of XNACK."""
+    """What a request of XNACK says: the mode, the IDs and what to set."""
 
     __slots__ = ("force", "ids", "mode", "retry_count")
 

@@ -73,7 +73,7 @@ def _xpending(
 
 
 def _first_of(pieces: Iterable[list[PendingEntry]], count: int) -> Iterator[list[PendingEntry]]:
-    """As :func:`_first`, for pieces."""
+    """Cut a list of entries that comes in pieces after ``count``; see :func:`_first`."""
     last_id = -1
     for piece in pieces:
         cut = min(count, len(piece))
@@ -110,7 +110,7 @@ def _idle_for(
 def _idle_pieces(
     pieces: Iterable[list[PendingEntry]], now_ms: int, min_idle: int
 ) -> Iterator[list[PendingEntry]]:
-    """As :func:`_idle_for`, for pieces."""
+    """The entries of each piece that are idle for so long, and released entries."""
     for piece in pieces:
         yield list(_idle_for(piece, now_ms, min_idle))
 

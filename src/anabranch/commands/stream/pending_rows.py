@@ -34,7 +34,7 @@ def pending_rows_steps(
     tail_of: Callable[[PendingEntry], bytes],
     fields: int = 4,
 ) -> Steps[list[bytes]]:
-    """The same in short steps, a piece of the entries in each."""
+    """The array of :func:`pending_rows` in parts; each step writes one piece of the entries."""
     written = [b""]
     total = 0
     for piece in pieces:

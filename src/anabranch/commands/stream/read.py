@@ -77,7 +77,7 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def xread(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Entries of several streams behind an ID each; may wait for them."""
+    """Entries of several streams after an ID each; may wait for them."""
     if ctx.waiter is not None:
         request: ReadRequest = ctx.waiter.request
     else:
@@ -137,10 +137,10 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _with_news(ctx: Context, request: ReadRequest) -> Sequence[int]:
-    """The places of those among many streams that must be looked at; counts the others.
+    """The indexes of the streams that a long request must read; the others are counted only.
 
-    A stream without an entry behind its ID need not be, if an earlier one has the same ID: so each
-    ID is checked.
+    These are missing, or have no entry after their ID. The first stream with an ID is always read:
+    so an invalid ID is found.
     """
     if ctx.server.events.flags:  # each missing key is an event
         return range(len(request.keys))
@@ -230,8 +230,9 @@ def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Spa
 
 
 def _awaited(raw: bytes) -> int:
-    """The ID behind which a blocked XREAD awaits an entry; below all if that is not all it asks.
+    """The ID after which a blocked XREAD awaits an entry.
 
-    It keeps waiting while its key is missing or of another type.
+    -1 for ``+`` and for tokens: any entry wakes the command, which then looks for itself. It keeps
+    waiting while its key is missing or of another type.
     """
     return -1 if raw == b"+" or raw.startswith(TOKEN_PREFIX) else id_argument(raw)

@@ -50,7 +50,7 @@ class ReadRequest:
 
 
 def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequest:
-    """Read all options and the two lists behind STREAMS."""
+    """Read all options and the two lists after STREAMS."""
     request = ReadRequest()
     size = len(args)
     index = 1

@@ -61,7 +61,7 @@ def xtrim(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def xdel(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Delete entries by ID."""
+    """XDEL: delete entries by ID; the reply is the count of those that existed."""
     stream = ctx.stream(args[1])
     if stream is None:
         return ZERO
@@ -142,7 +142,7 @@ def xdelex(ctx: Context, args: list[bytes]) -> bytes | None:
         return ctx.reply([-1] * len(raw_ids))
     if len(raw_ids) > LOCATED_AT_ONCE:
         return ctx.in_slices(args, _xdelex(ctx, args[1], policy, raw_ids))
-    return _delete_each(ctx, args[1], stream, policy, id_list(raw_ids), None)
+    return _delete_each(ctx, args[1], policy, id_list(raw_ids), (stream, None))
 
 
 def _xdelex(ctx: Context, key: bytes, policy: Policy, raw_ids: list[bytes]) -> Steps[list[bytes]]:
@@ -150,8 +150,7 @@ def _xdelex(ctx: Context, key: bytes, policy: Policy, raw_ids: list[bytes]) -> S
     found = yield from _located(ctx, key, ids)
     if found is None:
         return [ctx.reply([-1] * len(ids))]
-    stream, located = found
-    return [_delete_each(ctx, key, stream, policy, ids, located)]
+    return [_delete_each(ctx, key, policy, ids, found)]
 
 
 def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], bool]:
@@ -164,11 +163,11 @@ def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], 
 def _delete_each(
     ctx: Context,
     key: bytes,
-    stream: Stream,
     policy: Policy,
     ids: list[int],
-    located: LocatedEntries | None,
+    found: tuple[Stream, LocatedEntries | None],
 ) -> bytes:
+    stream, located = found
     is_live = _is_live(stream, located)
     references = References(stream) if policy is ACKED else None
     doomed: dict[int, None] = {}
@@ -205,7 +204,7 @@ def xackdel(ctx: Context, args: list[bytes]) -> bytes | None:
         return ctx.reply([-1] * len(raw_ids))
     if len(raw_ids) > LOCATED_AT_ONCE:
         return ctx.in_slices(args, _xackdel(ctx, key, args[2], policy, raw_ids))
-    return _acknowledge_each(ctx, key, args[2], stream, policy, id_list(raw_ids), None)
+    return _acknowledge_each(ctx, key, args[2], policy, id_list(raw_ids), (stream, None))
 
 
 def _xackdel(
@@ -215,19 +214,18 @@ def _xackdel(
     found = yield from _located(ctx, key, ids)
     if found is None or name not in found[0].groups:
         return [ctx.reply([-1] * len(ids))]
-    stream, located = found
-    return [_acknowledge_each(ctx, key, name, stream, policy, ids, located)]
+    return [_acknowledge_each(ctx, key, name, policy, ids, found)]
 
 
 def _acknowledge_each(
     ctx: Context,
     key: bytes,
     name: bytes,
-    stream: Stream,
     policy: Policy,
     ids: list[int],
-    located: LocatedEntries | None,
+    found: tuple[Stream, LocatedEntries | None],
 ) -> bytes:
+    stream, located = found
     is_live = _is_live(stream, located)
     acked = stream.groups[name].pending_among(ids)
     if acked:

@@ -15,7 +15,7 @@ _BITS: Final = 64
 _EXPONENT_MAX: Final = 16384  # the greatest number lies below 2 to that power
 _EXPONENT_MIN: Final = -16445  # of the smallest number above 0
 _INFINITE: Final = Fraction(2) ** _EXPONENT_MAX
-_DIGITS: Final = 17  # behind the point, in replies
+_DIGITS: Final = 17  # after the point, in replies
 _LENGTH_MAX: Final = 5119  # bytes that Redis reads as a number
 _TEN_POWER_MAX: Final = 12_000  # more is infinite, or nothing, with so few digits before it
 _DECIMAL: Final = re.compile(rb"([+-]?)(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?")
@@ -53,7 +53,7 @@ def total(first: Fraction, second: Fraction) -> Fraction:
 
 
 def shown(number: Fraction) -> bytes:
-    """Up to 17 digits behind the point, without zeros at the end."""
+    """Up to 17 digits after the point, without zeros at the end."""
     scaled = round(abs(number) * 10**_DIGITS)
     digits = str(Decimal(scaled)).zfill(_DIGITS + 1)  # str(int) refuses more than 4,300 of them
     text = f"{digits[:-_DIGITS]}.{digits[-_DIGITS:]}".rstrip("0").rstrip(".")

@@ -35,7 +35,7 @@ def _count(ctx: Context, key: bytes, step: int) -> bytes:
 
 
 def _one(step: int) -> CommandFunction:
-    """INCR or DECR."""
+    """The function of INCR or DECR, which adds ``step``."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
         return _count(ctx, args[1], step)

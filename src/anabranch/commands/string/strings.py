@@ -30,7 +30,7 @@ _TIME_OPTIONS = {
 
 
 class _Options:
-    """The options behind the value of a SET, or behind the key of a GETEX."""
+    """The options after the value of a SET, or after the key of a GETEX."""
 
     def __init__(self, words: list[bytes], command: str) -> None:
         self.get = False
@@ -114,7 +114,7 @@ def keys_of_set(args: list[bytes]) -> list[tuple[int, str]]:
 
 
 def set_string(ctx: Context, args: list[bytes]) -> bytes:
-    """Bind a key to a string."""
+    """SET: bind a key to a string, under the conditions of the options."""
     key = args[1]
     options = _NO_OPTIONS if len(args) == 3 else _Options(args[3:], "set")
     at_ms = options.deadline(ctx)
@@ -138,7 +138,7 @@ def setnx(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _set_for(name: str, per_unit: int) -> CommandFunction:
-    """SETEX or PSETEX."""
+    """The function of SETEX or PSETEX; a unit of time has ``per_unit`` milliseconds."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
         at_ms = _deadline(ctx, args[2], per_unit, name)
@@ -153,7 +153,7 @@ psetex = _set_for("psetex", 1)
 
 
 def get(ctx: Context, args: list[bytes]) -> bytes:
-    """The string of a key."""
+    """GET key: its string, null if the key is missing."""
     return _shown(ctx, read_as(ctx, args[1], StringValue))
 
 
@@ -200,7 +200,7 @@ def mget(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def mset(ctx: Context, args: list[bytes]) -> bytes:
-    """Bind several keys."""
+    """MSET key value [key value ...]: bind several keys to strings."""
     if len(args) % 2 == 0:
         raise texts.wrong_arity("mset")
     _bind_all(ctx, args[1::2], args[2::2])

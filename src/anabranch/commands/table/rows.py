@@ -104,23 +104,24 @@ def _command(
 ) -> Command:
     name, arity, function, since, *flags = head.split()
     said = dict(lines)
+    cost = said.get("cost", "Depends on the sub-command" if subcommands else "O(1)")
     history = [words.partition(" ") for label, words in lines if label == "history"]
     return Command(
         name.rpartition("|")[2],
         None if function == "-" else function_of(function),
         arity=int(arity),
-        flags=" ".join([*flags, said.get("flags", "")]),
-        categories=said.get("acl", "" if subcommands else None),
-        keys=_key_specs(said["keys"]) if "keys" in said else (),
+        flag_words=[*flags, *said.get("flags", "").split()],
+        own_categories=said.get("acl", "" if subcommands else None),
+        keys=tuple(_key_specs(said["keys"])) if "keys" in said else (),
         find_keys=function_of(said["find"]) if "find" in said else None,
         since=since,
         group=said.get("group", group),
         summary=said["does"],
-        complexity="" if said.get("cost") == "-" else said.get("cost"),
+        complexity="" if cost == "-" else cost,
         syntax=said.get("", ""),
-        tips=said.get("tips", "").split(),
-        history=[(version, change) for version, _, change in history],
-        subcommands=subcommands,
+        tips=tuple(said.get("tips", "").split()),
+        history=tuple([(version, change) for version, _, change in history]),
+        subcommands={sub.name.encode(): sub for sub in subcommands},
     )
 
 

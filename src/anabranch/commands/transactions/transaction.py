@@ -2,7 +2,7 @@
 
 Between MULTI and EXEC the dispatcher queues what a connection sends. EXEC runs the queue at one
 moment: the clock stands still, nothing else runs in between, and who was blocked on the keys is
-served afterwards. A command that fails does not stop those behind it.
+served afterwards. A command that fails does not stop those after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
 
 if TYPE_CHECKING:
-    from anabranch.engine.command_entry import Entry
+    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
     from anabranch.engine.session import Session
 
@@ -36,7 +36,7 @@ def multi(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def discard(ctx: Context, args: list[bytes]) -> bytes:
-    """Drop the queue."""
+    """DISCARD: drop the queue of MULTI, and watch no key any more."""
     if ctx.session.transaction is None:
         raise CommandError("ERR DISCARD without MULTI")
     end_transaction(ctx.keyspace, ctx.session)
@@ -56,7 +56,7 @@ def watch(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def unwatch(ctx: Context, args: list[bytes]) -> bytes:
-    """Watch no key any more."""
+    """UNWATCH: let EXEC run whatever happens to the watched keys."""
     forget_watches(ctx.keyspace, ctx.session)
     return OK
 
@@ -84,7 +84,7 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
         ctx.in_exec = True
         databases = ctx.keyspace.databases
         run = Inside(ctx).run
-        admit = _Admission(ctx, session).check
+        admit = _QueuedChecks(ctx, session).check
         try:
             for entry, queued in requests:
                 if ctx.session is not session or ctx.db is not databases[session.db]:
@@ -104,7 +104,7 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     return work()
 
 
-def _exceeds_memory(ctx: Context, requests: list[tuple[Entry, list[bytes]]]) -> bool:
+def _exceeds_memory(ctx: Context, requests: list[tuple[CommandEntry, list[bytes]]]) -> bool:
     dispatcher = ctx.server.dispatcher
     return (
         "maxmemory" in dispatcher.guarded_by
@@ -113,7 +113,7 @@ def _exceeds_memory(ctx: Context, requests: list[tuple[Entry, list[bytes]]]) -> 
     )
 
 
-class _Admission:
+class _QueuedChecks:
     """Refuses queued commands that may not run any more."""
 
     def __init__(self, ctx: Context, session: Session) -> None:
@@ -122,7 +122,7 @@ class _Admission:
         self._acl = ctx.server.acl
         self._dispatcher = ctx.server.dispatcher
 
-    def check(self, entry: Entry, args: list[bytes]) -> None:
+    def check(self, entry: CommandEntry, args: list[bytes]) -> None:
         """Raise the reason if a command may not run now."""
         user = self._session.user
         if user is not None and not user.is_unrestricted and not entry.command.is_noauth:

@@ -7,6 +7,7 @@ displace all others. Names that clients choose are cut as those of the slow log.
 from __future__ import annotations
 
 from sys import getsizeof
+from typing import NamedTuple
 
 from anabranch.metrics.slowlog import shortened
 from anabranch.resp.values import Map
@@ -15,12 +16,24 @@ _GROUPING_MS = 60_000
 _GROUPING_DEPTH = 10  # how many of the newest entries are compared
 
 
-class _Entry:
+class LoggedDenial(NamedTuple):
+    """What was denied to which user; equal denials are counted in one entry."""
+
+    reason: str
+    """``command``, ``key``, ``channel`` or ``auth``."""
+    context: str
+    """``toplevel``, ``multi`` or ``lua``."""
+    name: bytes
+    """The command, key or channel."""
+    user: bytes
+
+
+class _LogEntry:
     __slots__ = ("client", "count", "created_ms", "id", "updated_ms", "what")
 
-    def __init__(self, entry_id: int, what: tuple[str, str, bytes, bytes], now_ms: int) -> None:
+    def __init__(self, entry_id: int, what: LoggedDenial, now_ms: int) -> None:
         self.id = entry_id
-        self.what = what  # reason, context, object, user
+        self.what = what
         self.count = 0
         self.client = ""
         self.created_ms = now_ms
@@ -35,24 +48,14 @@ class AclLog:
     """The recorded denials, at most ``acllog-max-len``."""
 
     def __init__(self) -> None:
-        self._entries: list[_Entry] = []
+        self._entries: list[_LogEntry] = []
         self._next_id = 0
         self.used_bytes = 0
         """The memory of the entries."""
 
-    def record(
-        self,
-        reason: str,
-        context: str,
-        name: bytes,
-        user: bytes,
-        *,
-        client: str,
-        now_ms: int,
-        max_len: int,
-    ) -> None:
-        """Record a denial; ``name`` is the command, key or channel, ``client`` its CLIENT INFO."""
-        what = (reason, context, shortened(name), shortened(user))
+    def record(self, denial: LoggedDenial, client: str, now_ms: int, max_len: int) -> None:
+        """Record a denial; ``client`` is CLIENT INFO, ``max_len`` the most entries to keep."""
+        what = denial._replace(name=shortened(denial.name), user=shortened(denial.user))
         entries = self._entries
         for index, entry in enumerate(entries[:_GROUPING_DEPTH]):
             if entry.what == what and now_ms - entry.updated_ms <= _GROUPING_MS:
@@ -60,7 +63,7 @@ class AclLog:
                 self.used_bytes -= entry.used_bytes
                 break
         else:
-            entry = _Entry(self._next_id, what, now_ms)
+            entry = _LogEntry(self._next_id, what, now_ms)
             self._next_id += 1
         entry.count += 1
         entry.client = client
@@ -70,7 +73,7 @@ class AclLog:
         del entries[max_len:]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all denials, as ACL LOG RESET does."""
         self._entries.clear()
         self.used_bytes = 0
 
@@ -79,7 +82,7 @@ class AclLog:
         return [_described(entry, now_ms) for entry in self._entries[:count]]
 
 
-def _described(entry: _Entry, now_ms: int) -> Map:
+def _described(entry: _LogEntry, now_ms: int) -> Map:
     reason, context, name, user = entry.what
     return Map(
         {

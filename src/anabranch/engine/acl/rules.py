@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from anabranch.engine import texts
-from anabranch.engine.acl.log import AclLog
+from anabranch.engine.acl.log import AclLog, LoggedDenial
 from anabranch.engine.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
 from anabranch.engine.acl.users import UnmatchedParenthesis, User, denial_text
 from anabranch.engine.client_list import describe_briefly
@@ -140,13 +140,10 @@ class AclRegistry:
         queueing = asked.session.transaction is not None
         place = "multi" if asked.in_exec or queueing else "toplevel"
         self.log.record(
-            reason,
-            "lua" if asked.in_script else place,
-            name,
-            user,
-            client=describe_briefly(asked.session, running, asked.now_ms),
-            now_ms=asked.now_ms,
-            max_len=asked.settings.acllog_max_len,
+            LoggedDenial(reason, "lua" if asked.in_script else place, name, user),
+            describe_briefly(asked.session, running, asked.now_ms),
+            asked.now_ms,
+            asked.settings.acllog_max_len,
         )
 
     # -- changing -----------------------------------------------------------------------------

@@ -349,7 +349,7 @@ class Selector:
 
     @property
     def used_bytes(self) -> int:
-        """The memory that it takes."""
+        """The memory that the selector takes with its rules, in bytes."""
         size = getsizeof(self) + getsizeof(self.command_bits) + getsizeof(self.command_rules)
         size += getsizeof(self.key_patterns) + getsizeof(self.channel_patterns)
         for key_row in self.key_patterns:
