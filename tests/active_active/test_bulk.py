@@ -162,7 +162,7 @@ def test_the_last_id_stays_where_the_newest_entries_are_deleted() -> None:
 
 def stops(node: Node, vector: dict[str, int], limit: int) -> dict[str, list[Any]]:
     words = ("FROM", json.dumps([vector]), "LIMIT", limit, "STREAMS", "s")
-    return {row[0].decode(): row[7:9] for row in node.do("AB.OFFSETS", *words)[0]}
+    return {row[0].decode(): row[8:10] for row in node.do("AB.OFFSETS", *words)[0]}
 
 
 def test_a_limit_is_shared_among_regions_so_that_none_waits() -> None:

@@ -178,7 +178,7 @@ def test_an_older_member_can_join_a_full_sync_with_packed_keys() -> None:
 
 
 HEAD: list[Any] = [
-    [[0, 0], [0, 0], 0, 0], [100, 100, 0, 0, []], [[1, 1, 0, 1, 1, 0, [0, 0], 0, [0, 0]]],
+    [[0, 0], [0, 0], 0, 0], [100, 100, 0, 0, []], [[1, 1, 0, 1, 1, 0, [0, 0], 0, [0, 0], 1]],
     [], [], [[[1, 1, True]], [], [], [], [], [], [], []],
 ]  # fmt: skip
 encode = msgspec.msgpack.encode

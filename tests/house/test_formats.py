@@ -141,7 +141,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     page = pages()["docs/formats.md"].partition("## Wire format")[0]
     rows = dict(re.findall(r"^\| (\d+) \| `([A-Z_]+)` \|", page, re.MULTILINE))
     assert {int(number): getattr(snapshot, name) for number, name in rows.items()} == {
-        number: number for number in range(12)
+        number: number for number in range(13)
     }
     flags = re.findall(r"(\d) `([A-Z_]+)`", page)
     assert {name: getattr(batch, name) for _, name in flags} == {

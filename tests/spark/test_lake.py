@@ -21,6 +21,7 @@ from anabranch.spark.jobs.compact import compact
 from anabranch.spark.jobs.migrate import migrate
 from anabranch.spark.jobs.verify import verify
 from anabranch.spark.lake import Gap, Lake, LakeError
+from anabranch.spark.lake_files import merge
 from tests.spark import dying_lake, writing_lake
 from tests.spark.lakes import DAY_MS, add, copies, positions, seen_by_duckdb, seen_by_polars, table
 from tests.support.servers import REPOSITORY
@@ -75,11 +76,11 @@ def test_a_stream_may_have_any_name(lake: Lake, stream: str) -> None:
     column = lake.table().to_pyarrow_dataset().to_table(["stream"]).column(0)
     assert set(column.to_pylist()) == {stream or None, "other"}  # NULL for the empty key
     assert kinds(lake) == []
-    # The library makes a directory of the name for what it merges.
-    is_long = stream in ("é" * 60, "x" * 300, "😀" * 30)
-    assert merged(lake).merged == (3 if is_long else 6)
-    assert len(lake.files([stream])) == (3 if is_long else 1)
+    assert merged(lake).merged == 6
+    assert [(each.stream, each.rows) for each in lake.files([stream])] == [(stream, 3)]
     assert {each.rows for each in lake.files(["other"])} == {3}
+    column = lake.table().to_pyarrow_dataset().to_table(["stream"]).column(0)
+    assert sorted(each or "" for each in column.to_pylist()) == sorted([stream, "other"] * 3)
     assert kinds(lake) == []
 
 
@@ -274,6 +275,33 @@ def test_those_who_merge_at_once_double_nothing(lake: Lake) -> None:
     assert kinds(lake) == []
 
 
+def test_a_merge_is_put_only_in_the_place_of_files_that_are_there(lake: Lake) -> None:
+    """Commits of others come in between, and other merges have the same files."""
+    for batch in range(6):
+        add(lake, batch, (batch * 10, batch * 10 + 9))
+    files = lake.files()
+    drafts = [merge(lake.root, files[at : at + 2])[0] for at in (0, 2, 2, 3)]
+    merges = [
+        (files[at : at + 2], draft)
+        for at, draft in zip((0, 2, 2, 3), drafts, strict=True)
+        if draft is not None
+    ]
+    together = Barrier(5)
+
+    def put(number: int) -> int:
+        together.wait()
+        if number == len(merges):
+            return add(lake, 6, (60, 69))
+        return len(lake.replace([merges[number]]))
+
+    with ThreadPoolExecutor(5) as threads:
+        told = list(threads.map(put, range(5)))
+    assert (told[0], sum(told[1:4]), told[4]) == (1, 1, 1)
+    assert lake.replace(merges) == []
+    assert positions(lake) == stay(70)
+    assert kinds(lake) == []
+
+
 def test_every_reader_sees_the_same_whole_batches_while_writers_are_killed(lake: Lake) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/src:{REPOSITORY}"}
     words = [sys.executable, writing_lake.__file__, str(lake.root)]
@@ -321,6 +349,9 @@ def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(lake: Lake, change
     while (root := copies(lake.root, step)).exists():
         if (root / "_delta_log").exists():
             assert entries(root) in allowed
+            if change == "compact":
+                assert verify(None, root).findings == ()
+                assert verify(None, root).undigested == 0
         dying_lake.change(root, change)
         assert entries(root) == whole
         assert verify(None, root).findings == ()

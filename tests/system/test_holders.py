@@ -138,6 +138,19 @@ def delete_streams(harness: Harness, session: Session) -> None:
         harness.raw("DEL", f"s{each}", session=session)
 
 
+def end_streams(harness: Harness, session: Session) -> None:
+    for each in range(10_000):
+        harness.raw("XADD", f"stream:{each}", "*", "f", "v", session=session)
+        harness.raw("DEL", f"stream:{each}", session=session)
+
+
+def forget_ends(harness: Harness, session: Session) -> None:
+    keyspace = harness.region.keyspace
+    for now_ms in range(10**15, 10**15 + 10):
+        keyspace.forget_positions(now_ms, 1)
+        keyspace.deferred_free.sweep(lambda: False)
+
+
 IN_PROCESS: dict[str, list[tuple[Action, Action, Action]]] = {
     # before it is measured, what holds, what ends it
     "requests": [(nothing, queue, say("DISCARD"))],
@@ -180,6 +193,7 @@ IN_PROCESS: dict[str, list[tuple[Action, Action, Action]]] = {
     ],
     "deadlines": [(make_strings, add_deadlines, say("FLUSHALL"))],
     "tombstones": [(nothing, delete_streams, nothing)],
+    "positions": [(nothing, end_streams, forget_ends)],
 }
 
 _CASES = [

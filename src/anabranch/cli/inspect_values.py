@@ -238,6 +238,10 @@ def record_fields(record: SeenRecord, *, full: bool) -> tuple[str, dict[str, Any
     if kind == records.LAST_EFFECTS:
         database, *maps = values
         return "last effects", {"db": database, "keys": sum(map(len, maps))}
+    if kind == records.LAST_POSITIONS:
+        database, ended_ms, *maps = values
+        found = {"db": database, "keys": sum(map(len, maps))}
+        return "last positions", found | ({"until": when(ended_ms)} if ended_ms else {})
     if kind == records.BLOCKS:
         return "blocks", found | _blocks(record, full=full)
     if kind == records.PENDING:

@@ -348,8 +348,9 @@ class Settings(RegionSettings, HttpSettings):
     )
     ledger_retention: int = row(
         Integer(0, 2147483647), "2592000", group="streams", unit="seconds",
-        sentence="Forget a bulk producer that has sent nothing for this long; 0 never does. With "
-        "several regions the shortest of their settings counts.",
+        sentence="Forget a bulk producer that has sent nothing, and where a deleted stream ended, "
+        "after this long; 0 never does. With several regions the shortest of their settings counts "
+        "for producers.",
     )
 
     # -- persistence --------------------------------------------------------------------------

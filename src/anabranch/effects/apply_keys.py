@@ -116,7 +116,7 @@ def bind(
     if older is not None:
         keyspace.deferred_free.defer(older)
     if isinstance(value, Stream):
-        value.incarnation = incarnation
+        target.begin(key, value, incarnation)
     if deadline is not None:
         target.deadlines[key] = deadline
 

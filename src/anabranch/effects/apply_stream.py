@@ -22,8 +22,9 @@ from anabranch.stream.stream import Stream
 def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
     """See :class:`kinds.CreateStream`."""
     stream = Stream(effect.idmp_duration_s, effect.idmp_maxsize)
-    stream.incarnation = effect.incarnation
-    keyspace.databases[effect.db].put(effect.key, stream)
+    database = keyspace.databases[effect.db]
+    database.put(effect.key, stream)
+    database.begin(effect.key, stream, effect.incarnation)
 
 
 def append_entry(

@@ -85,6 +85,8 @@ class KeyspaceJoin:
         for dot in mine.flushes:
             if not covers_dot(mine.watermark, dot):
                 mine.unstable_tombstones.add(dot)
+        for here, there in zip(ours.databases, theirs.databases, strict=True):
+            here.last_positions.join(there.last_positions)
         resolved_there, self._tagged = mine.conflicts.join(other.conflicts, self._our)
         for goes, stays in resolved_there:
             place = goes.db, goes.key

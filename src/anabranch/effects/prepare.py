@@ -413,8 +413,8 @@ def _written_again(
 def _create_alone(writer: Writer, database: Database, key: bytes) -> Stream:
     settings = writer.settings
     limits = settings.stream_idmp_duration, settings.stream_idmp_maxsize
-    incarnation = writer.keyspace.incarnations.next
-    writer.emit(kinds.CreateStream(database.index, key, *limits, incarnation))
+    begin = database.begin_of(key)
+    writer.emit(kinds.CreateStream(database.index, key, *limits, begin))
     stream = database.values[key]
     assert type(stream) is Stream
     return stream

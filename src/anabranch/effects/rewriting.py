@@ -92,7 +92,7 @@ class Rewriting:
         target, self._target = self._target, None
         remembered = self._writer.keyspace.databases[self._db].remembered
         if target is not None and target.is_blank and remembered.get(self._key) is target:
-            remembered.discard(self._key)
+            remembered.forget(self._key, target)
 
     def _count(self, gap: _Gap) -> int:
         """The count of live entries in an interval."""

@@ -42,7 +42,11 @@ def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
         replica = keyspace.replica
         assert replica.own != ALONE
         stream = Stream.of_regions(replica.own, *replica.default_limits())
-        keyspace.databases[db].remembered.add(key, stream)
+        database = keyspace.databases[db]
+        for end in database.last_positions.of(key):
+            stream.log_of(end.replica_id).go_on(end.position, end.known_from, end.floor)
+        stream.recount()
+        database.remembered.add(key, stream)
     return stream
 
 
@@ -61,11 +65,13 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
             stream.producers.iids_added = stream.producers.duplicates = 0
     else:
         if key in database.values:
-            database.discard(key)
-            if not stream.is_blank:
+            database.unbind(key)
+            if stream.is_blank:
+                database.remembered.forget(key, stream)
+            else:
                 database.remembered.add(key, stream)
         elif stream.is_blank:
-            database.remembered.discard(key)
+            database.remembered.forget(key, stream)
         else:
             database.remembered[key] = stream
         return

@@ -13,6 +13,7 @@ from typing import Protocol
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.expiry import Deadlines
 from anabranch.keyspace.incarnations import Incarnations
+from anabranch.keyspace.last_positions import LastPositions, ends_of
 from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value, string_values
@@ -38,6 +39,7 @@ class Database:
         "deadlines",
         "incarnations",
         "index",
+        "last_positions",
         "order",
         "ready",
         "remembered",
@@ -53,10 +55,12 @@ class Database:
         incarnations: Incarnations,
         account: Account,
         remembered: Remembered,
+        last_positions: LastPositions,
     ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
         self.remembered = remembered  # with several regions: keys that do not exist
+        self.last_positions = last_positions  # of streams that do not exist
         self.deadlines = Deadlines()
         self.order = KeyOrder(self.values)
         self.watchers: dict[bytes, set[Watcher]] = {}
@@ -105,7 +109,7 @@ class Database:
         if older is None:
             self.order.add(key)
         else:
-            self.incarnations.retire(older)
+            self._ended(key, older)
             self.account.unbind(key, older)
         self.values[key] = value
         self.account.bind(key, value)
@@ -114,9 +118,15 @@ class Database:
 
     def discard(self, key: bytes) -> Value | None:
         """Unbind a key; returns its value."""
+        value = self.unbind(key)
+        if value is not None:
+            self._ended(key, value)
+        return value
+
+    def unbind(self, key: bytes) -> Value | None:
+        """The same, if more is remembered of a stream than where it ended."""
         value = self.values.pop(key, None)
         if value is not None:
-            self.incarnations.retire(value)
             self.account.unbind(key, value)
             self.order.remove(key)
             self.deadlines.pop(key, None)
@@ -135,9 +145,10 @@ class Database:
                 new.append(key)
             else:
                 older.append(before)
+                self._ended(key, before)
             values[key] = string
         self.account.bind_strings(new, strings, older)
-        self._retired(keys, older)
+        self._drop_deadlines(keys)
         self.order.changed(new)
         self._all_changed(keys)
         return older
@@ -152,17 +163,42 @@ class Database:
             if value is not None:
                 found.append(key)
                 gone.append(value)
+                self._ended(key, value)
         self.account.unbind_all(found, gone)
-        self._retired(found, gone)
+        self._drop_deadlines(found)
         self.order.changed(found)
         self._all_changed(found)
         return gone
 
-    def _retired(self, keys: Collection[bytes], values: Collection[Value]) -> None:
+    def _ended(self, key: bytes, value: Value) -> None:
+        """A key has lost its value: a stream that is made again goes on where this one ended."""
+        if type(value) is Stream:
+            self.last_positions.note(key, value)
+
+    def begin_of(self, key: bytes) -> int:
+        """Where the positions of a new stream of a key begin, on a server of its own."""
+        value = self.values.get(key)
+        ends = ends_of(value) if type(value) is Stream else self.last_positions.of(key)
+        return ends[0].position if ends else self.incarnations.next
+
+    def incarnation_for(self, key: bytes, value: Value) -> int:
+        """The incarnation of a value that is going to replace that of a key.
+
+        Its oldest entries that were not trimmed get the positions behind those of the key.
+        """
+        if type(value) is not Stream:
+            return 0
+        return self.begin_of(key) - max(value.local.base, value.local.trimmed)
+
+    def begin(self, key: bytes, stream: Stream, incarnation: int) -> None:
+        """Let the positions of the stream of a key begin there; on a server of its own."""
+        stream.begin_at(incarnation)
+        for end in self.last_positions.of(key):
+            if end.position == incarnation + stream.local.base:
+                stream.local.known_from = end.known_from - incarnation
+
+    def _drop_deadlines(self, keys: Collection[bytes]) -> None:
         """Several keys have lost their values, and lose their deadlines."""
-        for value in values:
-            if type(value) is Stream:
-                self.incarnations.retire(value)
         if self.deadlines:
             for key in keys:
                 self.deadlines.pop(key, None)
@@ -183,7 +219,7 @@ class Database:
                 self.signal(key)
         gone, self.values = self.values, {}
         self.account.unbind_all(gone, gone.values())
-        self._retired(gone, gone.values())
+        self.last_positions.note_all(gone)
         self.deadlines.clear()
         self.order.clear(self.values)
         return gone
@@ -193,6 +229,7 @@ class Database:
         self.values, other.values = other.values, self.values
         self.deadlines, other.deadlines = other.deadlines, self.deadlines
         self.order, other.order = other.order, self.order
+        self.last_positions, other.last_positions = other.last_positions, self.last_positions
         assert not self.remembered, "several regions have no SWAPDB"
 
     def check(self) -> None:

@@ -2,17 +2,13 @@
 
 A reader by positions (``AB.EXPORT``) would otherwise take the entries of a stream that was deleted
 and made again for entries that it has read already. So positions begin at the stream's
-*incarnation*, a number above all positions of deleted streams.
+*incarnation*: where the former stream of the key ended, if the server remembers that
+(:mod:`anabranch.keyspace.last_positions`), else a number above all positions of deleted streams.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.values import Value
 
 
 class Incarnations:
@@ -23,13 +19,11 @@ class Incarnations:
     def __init__(self) -> None:
         self.next = 0
 
-    def above(self, value: Value | None) -> int:
-        """The incarnation of a stream that replaces ``value``."""
-        if type(value) is not Stream:
-            return self.next
-        used = max(log.next_position for log in value.logs.values())
-        return max(self.next, value.incarnation + used + 1)
+    def retire(self, stream: Stream) -> None:
+        """A stream is about to be unbound from its key."""
+        used = max(log.next_position for log in stream.logs.values())
+        self.raise_above(stream.incarnation + used)
 
-    def retire(self, value: Value) -> None:
-        """A value is about to be unbound from its key."""
-        self.next = self.above(value)
+    def raise_above(self, position: int) -> None:
+        """A deleted stream had used positions below this one."""
+        self.next = max(self.next, position + 1)

@@ -10,6 +10,7 @@ from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.incarnations import Incarnations
+from anabranch.keyspace.last_positions import BYTES_MAX, LastPositions
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.replica import Dot, Replica
@@ -48,12 +49,9 @@ class Keyspace:
         self.incarnations = Incarnations()
         self.block_cache = BlockCache()
         self.account = Account(self.block_cache)
-        self.databases = [
-            Database(index, self.ready, self.incarnations, self.account, Remembered(self, index))
-            for index in range(count)
-        ]
-        self.waiters = Waiters([each.waiters for each in self.databases])
         self.deferred_free = DeferredFree()
+        self.databases = [self._database(index) for index in range(count)]
+        self.waiters = Waiters([each.waiters for each in self.databases])
         # The prepared result of the effect that will be applied next
         self.prepared: Value | None = None
         # ACL users that were set by command, and their lines as ACL LIST writes them; they are here
@@ -61,6 +59,25 @@ class Keyspace:
         self.users: dict[bytes, bytes] = {}
         self.libraries: dict[bytes, Library] = {}
         self.replica: Replica = replica or Replica.alone()
+
+    def _database(self, index: int) -> Database:
+        positions = LastPositions(self.incarnations, self.deferred_free)
+        remembered = Remembered(self, index, positions)
+        return Database(index, self.ready, self.incarnations, self.account, remembered, positions)
+
+    def forget_positions(self, now_ms: int, retention_ms: int) -> None:
+        """Drop old ends of deleted streams, and more of them if they take too much memory."""
+        for database in self.databases:
+            database.last_positions.forget(now_ms, retention_ms)
+        while self.last_positions_bytes > BYTES_MAX:
+            largest = max(self.databases, key=lambda each: each.last_positions.used_bytes)
+            if not largest.last_positions.drop_oldest():
+                return
+
+    @property
+    def last_positions_bytes(self) -> int:
+        """An estimate of the memory of the ends of deleted streams."""
+        return sum([each.last_positions.used_bytes for each in self.databases])
 
     def prune(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:
         """Drop what is not needed below the watermark: tombstones and tags.
@@ -83,7 +100,7 @@ class Keyspace:
                 continue
             del replica.tombstoned[db, key]
             if stream is not None and stream.is_blank and key not in database.values:  # type: ignore[union-attr]
-                database.remembered.discard(key)
+                database.remembered.forget(key, stream)  # type: ignore[arg-type]
         for database in self.databases:
             database.remembered.begin_sweep()
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from anabranch.keyspace.last_positions import LastPositions
 from anabranch.keyspace.memory import key_bytes, scaled
 from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.replica import Dot, Replica
@@ -53,6 +54,7 @@ class Remembered:
         "_absent",
         "_home",
         "_index",
+        "_last_positions",
         "_objects",
         "_pack_at",
         "_packed",
@@ -61,8 +63,9 @@ class Remembered:
         "marks",
     )
 
-    def __init__(self, home: Home, index: int) -> None:
+    def __init__(self, home: Home, index: int, last_positions: LastPositions) -> None:
         self._home = home
+        self._last_positions = last_positions
         self._index = index
         self._objects: dict[bytes, Stream] = {}  # the one that was used last is the last one
         self._packed = PackedTable()
@@ -138,6 +141,11 @@ class Remembered:
             self._packed.remove((key,))
             self._count(head, -1)
         return head is not None
+
+    def forget(self, key: bytes, stream: Stream) -> None:
+        """Forget all of a stream but where its logs end; it may not be here."""
+        self._last_positions.note(key, stream)
+        self.discard(key)
 
     def items(self) -> Iterator[tuple[bytes, Stream]]:
         """All streams with their keys, to be read: changes of a packed one are lost.
@@ -224,6 +232,7 @@ class Remembered:
                 self._count(head, -1)
                 stream = _stream_of(head, replica.own)
                 if not stream.prune(watermark, replica.own) and stream.is_blank:
+                    self._last_positions.note(key, stream)
                     gone.append(key)
                 else:
                     changed[key] = self._packed_head(stream)

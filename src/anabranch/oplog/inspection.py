@@ -447,7 +447,7 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
     elif kind == records.DELETED:
         facts.kinds["stream"] += sum(map(len, fields[2:]))
         facts.databases.add(fields[1])
-    elif kind == records.LAST_EFFECTS:
+    elif kind in (records.LAST_EFFECTS, records.LAST_POSITIONS):
         pass
     elif kind == records.REPLICA:
         facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]

@@ -29,6 +29,7 @@ from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.last_positions import rows_in
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.places import Places
@@ -70,8 +71,9 @@ END: Final = 8  # records before this one
 LIBRARY: Final = 9  # name, source, functions: each name, description, flags
 DELETED: Final = 10  # database, then maps: keys without data and heads of their streams
 LAST_EFFECTS: Final = 11  # database, then maps: keys and version vectors
+LAST_POSITIONS: Final = 12  # database, ms, then maps: keys of former streams, ends of their logs
 
-_OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS)
+_OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS)
 
 _MAPS: Final = 30
 """Maps in such a record; each has some dozen keys, and they compress well together."""
@@ -191,6 +193,10 @@ class Snapshot:
             self._blank = FrozenStream(blank).head
         self._last_effects = replica.last_effects.packed() if keeps_last_effects else []
         self._is_own = places is None and keeps_last_effects
+        # Members that get some keys only were there when others were deleted
+        self._last_positions = [
+            each.last_positions.written() if places is None else [] for each in databases
+        ]
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
         self._libraries = list(keyspace.libraries.values())
@@ -288,6 +294,13 @@ class Snapshot:
                 yield from self._deleted_streams(database, chunks)
         for database, packed in self._last_effects:
             yield from _packed_records(LAST_EFFECTS, database, packed)
+        for database, runs in enumerate(self._last_positions):
+            for ended_ms, run in runs:
+                if isinstance(run, list):
+                    yield from _packed_records(LAST_POSITIONS, database, run, ended_ms)
+                else:
+                    for rows in rows_in(run):
+                        yield [LAST_POSITIONS, database, 0, rows]
 
     def _deleted_streams(
         self, database: int, chunks: list[tuple[bytes, list[bytes] | None]]
@@ -319,20 +332,23 @@ class Snapshot:
             waiting.clear()
         self._deleted.clear()
         self._last_effects.clear()
+        self._last_positions.clear()
 
 
-def _packed_records(kind: int, database: int, chunks: list[bytes]) -> Iterator[list[Any]]:
+def _packed_records(
+    kind: int, database: int, chunks: list[bytes], *more: int
+) -> Iterator[list[Any]]:
     maps: list[msgspec.Raw] = []
     size = 0
     for chunk in chunks:
         rows = map_of(chunk)
         if maps and (len(maps) == _MAPS or size + len(rows) > MAPS_BYTES):
-            yield [kind, database, *maps]
+            yield [kind, database, *more, *maps]
             maps, size = [], 0
         maps.append(msgspec.Raw(rows))
         size += len(rows)
     if maps:
-        yield [kind, database, *maps]
+        yield [kind, database, *more, *maps]
 
 
 def framed(body: bytes, compressor: Compressor | None = None) -> bytes:
@@ -425,6 +441,19 @@ def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tup
     yield 0, contents
 
 
+def _load_rows(kind: int, fields: list[Any], keyspace: Keyspace) -> None:
+    """Load a record with rows of many keys."""
+    database = keyspace.databases[fields[0]]
+    ended_ms = msgspec.convert(fields.pop(1), int) if kind == LAST_POSITIONS else 0
+    for rows in msgspec.convert(fields[1:], list[dict[bytes, bytes]]):
+        if kind == DELETED:
+            database.remembered.restore(rows)
+        elif kind == LAST_EFFECTS:
+            keyspace.replica.last_effects.restore(fields[0], rows)
+        else:
+            database.last_positions.restore(ended_ms, rows)
+
+
 def _load(
     record: list[Any], keyspace: Keyspace, contents: Contents, builder: StreamBuilder | None
 ) -> StreamBuilder | None:
@@ -453,13 +482,8 @@ def _load(
         name, code, functions = fields
         keyspace.libraries[name] = Library(name, code, [(*each,) for each in functions])
         return None
-    if kind == DELETED:
-        for rows in msgspec.convert(fields[1:], list[dict[bytes, bytes]]):
-            keyspace.databases[fields[0]].remembered.restore(rows)
-        return None
-    if kind == LAST_EFFECTS:
-        for rows in msgspec.convert(fields[1:], list[dict[bytes, bytes]]):
-            keyspace.replica.last_effects.restore(fields[0], rows)
+    if kind in (DELETED, LAST_EFFECTS, LAST_POSITIONS):
+        _load_rows(kind, fields, keyspace)
         return None
     number, key, deadline, data = fields
     database = keyspace.databases[number]

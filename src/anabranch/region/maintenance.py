@@ -87,6 +87,7 @@ class Maintenance:
             region.scheduler.schedule(self._forget_producers)
         if self._absorb():
             region.scheduler.schedule(self._absorb)
+        region.keyspace.forget_positions(now_ms, self._retention_ms())
         self._merging.maintain()
         self._sweep_later()
         self._compressing.begin_if_due(now_ms)
@@ -191,10 +192,14 @@ class Maintenance:
         Each region drops them by its own clock; dropping a record twice does no harm. A region
         whose clock is known to be wrong drops none.
         """
-        retention_s = self._region.settings.ledger_retention
-        if not retention_s or self._region.context.ids.refusal:
+        retention_ms = self._retention_ms()
+        return max(now_ms - retention_ms, 0) if retention_ms else 0
+
+    def _retention_ms(self) -> int:
+        """How long unused records and the ends of deleted streams are kept; 0: for ever."""
+        if self._region.context.ids.refusal:
             return 0
-        return max(now_ms - retention_s * 1000, 0)
+        return self._region.settings.ledger_retention * 1000
 
 
 def _some(pids: Iterator[bytes]) -> list[bytes]:

@@ -104,6 +104,7 @@ class RegionState:
             "settings": self._setting_bytes,
             "deadlines": lambda: sum([each.deadlines.used_bytes for each in keyspace.databases]),
             "tombstones": lambda: keyspace.tombstone_bytes,
+            "positions": lambda: keyspace.last_positions_bytes,
         }
 
     def _script_bytes(self) -> int:

@@ -2,35 +2,47 @@
 
 The table is partitioned by stream and day. Tasks write Parquet files that are not visible; the
 driver commits them with an application transaction, which contains the query and the number of its
-batch, so that a repeated batch is committed once. The log, its checkpoints, merging files, removing
-them and older versions are the work of the library ``deltalake``, which needs no Java. The
-directory must be one that all workers and the driver share.
+batch, so that a repeated batch is committed once. The log, its checkpoints, removing files and
+older versions are the work of the library ``deltalake``, which needs no Java. The directory must be
+one that all workers and the driver share.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.spark import lake_files
-from anabranch.spark.lake_files import SCHEMA, LakeError, LakeFile, Run, runs_of, sync_names
+from anabranch.spark.lake_files import (
+    SCHEMA,
+    Draft,
+    LakeError,
+    LakeFile,
+    Run,
+    draft_in,
+    runs_of,
+    sync_names,
+    write_synced,
+)
 from anabranch.spark.rounds import in_rounds
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = [
-    "ARROW_BYTES_MAX", "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "PlacePart",
-    "drafts_of", "gaps", "neighbours",
+    "ARROW_BYTES_MAX", "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "Merge",
+    "PlacePart", "drafts_of", "gaps", "neighbours",
 ]  # fmt: skip
 
 ARROW_BYTES_MAX: Final = 1 << 30
@@ -38,13 +50,15 @@ ARROW_BYTES_MAX: Final = 1 << 30
 
 PARTITIONS: Final = ["stream", "date"]
 _OF_FILES: Final = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
+_BOUNDS: Final = ("min", "max", "null_count")
 _ATTEMPTS: Final = 100  # of a commit that conflicts with others
+_PLAIN: Final = "/=:"  # in the paths of the log
 _OPENINGS: Final = 3  # of a table whose log changes meanwhile
 
 _FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
 
-Draft = tuple[LakeFile, str]
-"""A file that is not committed, and its statistics."""
+Merge = tuple[Sequence[LakeFile], Draft]
+"""Files of one stream and day, and the file with all of their entries."""
 
 PlacePart = tuple[str, str, int, int, int]
 """Stream, region, entries, first and last position."""
@@ -97,20 +111,16 @@ class Lake:
             raise LakeError(f"{self.root} holds no Delta table: is this a lake?")
         return found
 
+    def has_other_columns(self) -> bool:
+        """Whether the log names other columns than those of a lake, or other types."""
+        return not pa.schema(self.table().schema().to_arrow()).equals(SCHEMA)
+
     def files(self, streams: Sequence[str] | None = None) -> list[LakeFile]:
         """Those of the newest version, in the order of streams and days; none without a table."""
         table = self._table()
         if table is None:
             return []
-        actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-        # Of these alone: values of times would make Arrow import pandas, for half a second.
-        files = [
-            LakeFile(unquote(path), stream or "", None if day is None else str(day), rows, nbytes)
-            for path, stream, day, rows, nbytes in zip(
-                *(actions[name].to_pylist() for name in _OF_FILES), strict=True
-            )
-        ]
-        chosen = (each for each in files if not streams or each.stream in streams)
+        chosen = (each for each in _listed(table) if not streams or each.stream in streams)
         return sorted(chosen, key=lambda each: (each.stream, each.date or "", each.path))
 
     def gaps(self, streams: Sequence[str] | None = None) -> list[Gap]:
@@ -176,6 +186,34 @@ class Lake:
             return True
         raise LakeError(f"{self.root}: a commit conflicted with those of others {_ATTEMPTS} times")
 
+    def replace(self, merges: Sequence[Merge]) -> list[Merge]:
+        """Put files in the places of several others, in one commit; returns those that were put.
+
+        The others have a file that is not in the newest version any more. The library has no such
+        commit: its merges give files without digests, and its transactions do not check that the
+        files to be removed are there. A commit is a new file of the log; who makes it first wins.
+        """
+        log = self.root / "_delta_log"
+        for _ in range(_ATTEMPTS):
+            table = self.table()
+            listed = _listed(table)
+            put = [each for each in merges if all(file in listed for file in each[0])]
+            if not put:
+                return []
+            actions = [_about_merges(table.version(), put)]
+            for files, draft in put:
+                actions += [_removed(listed[file], file) for file in files]
+                actions.append(_merged(draft))
+            with draft_in(log) as path:
+                write_synced(path, "".join(f"{json.dumps(each)}\n" for each in actions).encode())
+                try:
+                    os.link(path, log / f"{table.version() + 1:020}.json")
+                except FileExistsError:
+                    continue
+            sync_names(log)
+            return put
+        raise LakeError(f"{self.root}: a merge conflicted with commits of others {_ATTEMPTS} times")
+
     def _require_same(
         self, table: DeltaTable, query: str, batch: int, known: int, parts: Sequence[PlacePart]
     ) -> None:
@@ -204,8 +242,8 @@ class Lake:
     def alone(self) -> Iterator[None]:
         """Wait until no other process, and no other thread, of this block is in it.
 
-        The library lets two commits replace the same files, and each entry would be there twice.
-        The lock is released when the process ends. The file system must support locks.
+        Otherwise two may merge the same files, and the work of one is for nothing. The lock is
+        released when the process ends. The file system must support locks.
         """
         with (self.root / "_compact.lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -217,6 +255,20 @@ class Lake:
         commits = 0 if table is None else table.version() - after
         return table.history(commits) if table is not None and commits > 0 else []
 
+    def promised(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """First and last position that commits have added, by stream and region.
+
+        As far as they are in the log: after 30 days commits are removed from it. Raises `LakeError`
+        if they cannot be read.
+        """
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        with _damage_told(self.root):
+            for each in self.history(-1):
+                for stream, region, _, first, last in each.get("parts", ()):
+                    low, high = found.get((stream, region), (first, last))
+                    found[stream, region] = (min(low, first), max(high, last))
+        return found
+
     def version(self) -> int:
         """Of the table; -1 if there is none."""
         table = self._table()
@@ -225,23 +277,22 @@ class Lake:
     def _table(self) -> DeltaTable | None:
         try:
             from deltalake import DeltaTable  # noqa: PLC0415 - an extra
-            from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415
+            from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - an extra
         except ImportError:
             raise LakeError(
                 'lakes are kept by deltalake, which is an extra: pip install "anabranch[lake]"'
             ) from None
         for left in reversed(range(_OPENINGS)):
             try:
-                return DeltaTable(str(self.root))
+                with _damage_told(self.root):
+                    return DeltaTable(str(self.root))
             except TableNotFoundError:
                 break
-            except DeltaError as problem:
+            except LakeError:
                 # A writer removes commits that are 30 days old and in a checkpoint. Who has listed
                 # them before does not find them.
                 if not left:
-                    raise LakeError(
-                        f"{self.root}: the log of the table is damaged: {problem}"
-                    ) from None
+                    raise
         if (self.root / "_log").is_dir():
             raise LakeError(
                 f"{self.root} is a lake of an earlier version: run "
@@ -296,6 +347,88 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             waiting, size = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+@contextmanager
+def _damage_told(root: Path) -> Iterator[None]:
+    """Raise `LakeError` if the library cannot read the log; if there is none, its own error."""
+    from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - an extra
+
+    try:
+        yield
+    except TableNotFoundError:
+        raise
+    except BaseException as problem:
+        # Some damage makes the library panic, which is none of Python's ordinary exceptions.
+        panics = type(problem).__name__ == "PanicException"
+        if not panics and not isinstance(problem, Exception):
+            raise
+        raise LakeError(f"{root}: the log of the table is damaged: {problem}") from None
+
+
+def _listed(table: DeltaTable) -> dict[LakeFile, str]:
+    """The files of a version, with their paths as the log has them."""
+    with _damage_told(Path(table.table_uri)):
+        stream_of = table.get_add_actions(flatten=True)
+    actions = pa.RecordBatchReader.from_stream(stream_of).read_all()
+    columns = (actions[name].to_pylist() for name in _OF_FILES)
+    bounds = [name for name in actions.schema.names if name.partition(".")[0] in _BOUNDS]
+    values = zip(*(_plain(actions[name]) for name in bounds), strict=True)
+    found: dict[LakeFile, str] = {}
+    for (path, stream, day, rows, nbytes), some in zip(
+        zip(*columns, strict=True), values, strict=True
+    ):
+        date = None if day is None else str(day)
+        known = tuple(
+            (name, value) for name, value in zip(bounds, some, strict=True) if value is not None
+        )
+        # Statistics that cannot be read are missing here, and no file has 0 entries.
+        found[LakeFile(unquote(path), stream or "", date, rows or 0, nbytes, known)] = path
+    return found
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """Values of times would make Arrow import pandas, for half a second."""
+    times = pa.types.is_timestamp(column.type)
+    plain: list[Any] = (column.cast(pa.int64()) if times else column).to_pylist()
+    return plain
+
+
+def _about_merges(version: int, merges: Sequence[Merge]) -> Any:
+    """The action that tells what a commit has done."""
+    numbers = {
+        "numFilesAdded": len(merges),
+        "numFilesRemoved": sum(len(files) for files, _ in merges),
+    }
+    return {
+        "commitInfo": {
+            "timestamp": _now_ms(),
+            "operation": "OPTIMIZE",
+            "operationParameters": {},
+            "operationMetrics": numbers,
+            "readVersion": version,
+            "engineInfo": "anabranch",
+        }
+    }
+
+
+def _places(file: LakeFile) -> dict[str, str | None]:
+    return {"stream": file.stream or None, "date": file.date}
+
+
+def _removed(path: str, file: LakeFile) -> Any:
+    """The action that removes a file whose entries another one has."""
+    about = {"path": path, "dataChange": False, "deletionTimestamp": _now_ms()}
+    more = {"extendedFileMetadata": True, "partitionValues": _places(file), "size": file.nbytes}
+    return {"remove": {**about, **more}}
+
+
+def _merged(draft: Draft) -> Any:
+    """The action that adds a file with the entries of others."""
+    file, statistics = draft
+    about = {"path": quote(file.path, safe=_PLAIN), "partitionValues": _places(file)}
+    more = {"modificationTime": _now_ms(), "dataChange": False, "stats": statistics}
+    return {"add": {**about, "size": file.nbytes, **more}}
 
 
 def added(file: LakeFile, statistics: str) -> Any:

@@ -1,4 +1,4 @@
-"""The Parquet files of a lake: written once by tasks, examined by `verify`.
+"""The Parquet files of a lake: written once by tasks, merged by `compact`, examined by `verify`.
 
 A file's name begins with the SHA-256 of its bytes, so that changed values are found, and ends with
 a random part, so that attempts of a task do not overwrite files of each other.
@@ -12,7 +12,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +42,13 @@ SCHEMA: Final = pa.schema(
 """Columns of a lake; the first two are its partitions, and in no file."""
 
 _IN_FILES: Final = pa.schema(list(SCHEMA)[2:])
+_BOUNDED: Final = ["region", "ts", "position"]
+"""The columns whose bounds the log has."""
+
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _DIGESTED: Final = re.compile(r"([0-9a-f]{64})-[0-9a-f]{32}\.parquet")
 _GROUP_ROWS: Final = 128 << 10
+_SORTED_BYTES: Final = 256 << 20  # of Arrow data that a merge holds and sorts at once
 _LAST_DAY: Final = pa.scalar(dt.date(9999, 12, 31), pa.date32())
 _NAME_MAX: Final = 255 - len("stream=")  # of a directory, in bytes
 
@@ -64,16 +68,22 @@ class LakeFile:
     """The day (UTC) of its IDs; None for those beyond any calendar."""
     rows: int
     nbytes: int
+    bounds: tuple[tuple[str, str | int], ...] = ()
+    """What the log says of its columns, as ``("min.position", 12)``; times in microseconds."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its bytes; empty for files that the library has merged."""
+        """SHA-256 of its bytes; empty for files that another tool has written."""
         found = _DIGESTED.fullmatch(Path(self.path).name)
         return found[1] if found else ""
 
 
 Run = tuple[str, int, int]
 """Region, first and last of positions without a hole."""
+
+
+Draft = tuple[LakeFile, str]
+"""A file that is not committed, and its statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +93,11 @@ class Examined:
     problems: list[tuple[str, str]]
     """Kind and words."""
     runs: list[Run]
+    table: pa.Table | None = None
+    """The columns that were read; None if the file cannot be read."""
 
 
-def write(root: Path, table: pa.Table) -> list[tuple[LakeFile, str]]:
+def write(root: Path, table: pa.Table) -> list[Draft]:
     """Write a file for each stream and day, durably, with its statistics as the log wants them.
 
     The files are visible after a commit. Rows are put in the order of region and ID.
@@ -97,15 +109,51 @@ def write(root: Path, table: pa.Table) -> list[tuple[LakeFile, str]]:
     table = _in_order(table.append_column("date", _days(table.column("ts"))))
     names = ["stream", "date"]
     places = table.group_by(names, use_threads=False).aggregate([([], "count_all")])
-    found: list[tuple[LakeFile, str]] = []
+    found: list[Draft] = []
     at = 0
     for place in places.sort_by([(name, "ascending") for name in names]).to_pylist():
         some = table.slice(at, place["count_all"]).select(_IN_FILES.names).cast(_IN_FILES)
-        found.append(_write(root, some, place["stream"] or "", place["date"]))
+        date = None if place["date"] is None else place["date"].isoformat()
+        found.append(_write(root, [some], place["stream"] or "", date))
         at += len(some)
-    for directory in {above for file, _ in found for above in Path(file.path).parents}:
-        sync_names(root / directory)
+    _sync_above(root, found)
     return found
+
+
+def merge(root: Path, files: Sequence[LakeFile]) -> tuple[Draft | None, list[str]]:
+    """Write one file with the entries of several of one stream and day, durably.
+
+    What is merged is what was checked: each file is read once. The entries are in the order of
+    region and ID within each 256 MiB. Returns the problems of the files instead, if there are any.
+    """
+    problems: list[str] = []
+
+    def pieces() -> Iterator[pa.Table]:
+        waiting: list[pa.Table] = []
+        for file in files:
+            seen = _examine(root, file, _IN_FILES.names)
+            problems.extend(f"{file.path}: {what}" for _, what in seen.problems)
+            if problems or seen.table is None:
+                continue
+            waiting.append(seen.table.select(_IN_FILES.names).cast(_IN_FILES))
+            if sum(each.nbytes for each in waiting) >= _SORTED_BYTES:
+                yield _in_order(pa.concat_tables(waiting))
+                waiting = []
+        if waiting:
+            yield _in_order(pa.concat_tables(waiting))
+
+    draft = _write(root, pieces(), files[0].stream, files[0].date)
+    if problems:
+        (root / draft[0].path).unlink()
+        return None, problems
+    _sync_above(root, [draft])
+    return draft, []
+
+
+def _sync_above(root: Path, drafts: Sequence[Draft]) -> None:
+    """Sync the directories of new files."""
+    for directory in {above for file, _ in drafts for above in Path(file.path).parents}:
+        sync_names(root / directory)
 
 
 def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -114,53 +162,59 @@ def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.less_equal(days, _LAST_DAY), days, pa.scalar(None, pa.date32()))
 
 
-def has_own_name(stream: str) -> bool:
-    """Whether the directory of a stream has its name; otherwise the name is too long for one."""
-    return len(quote(stream, safe="")) <= _NAME_MAX
-
-
 def _digest(contents: Any) -> str:
     return hashlib.sha256(contents).hexdigest()
 
 
 def _in_order(table: pa.Table) -> pa.Table:
+    """By the columns stream and date, if there are any, then by region and ID."""
     halves = pc.split_pattern(table.column("id"), "-")
-    keys = pa.table(
-        {
-            "stream": table.column("stream"),
-            "date": table.column("date"),
-            "region": table.column("region"),
-            "ms": pc.cast(pc.list_element(halves, 0), pa.uint64()),
-            "seq": pc.cast(pc.list_element(halves, 1), pa.uint64()),
-            "position": table.column("position"),
-        }
-    )
-    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    keys = {name: table.column(name) for name in ("stream", "date") if name in table.column_names}
+    keys |= {
+        "region": table.column("region"),
+        "ms": pc.cast(pc.list_element(halves, 0), pa.uint64()),
+        "seq": pc.cast(pc.list_element(halves, 1), pa.uint64()),
+        "position": table.column("position"),
+    }
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     return table.take(order)
 
 
-def _write(root: Path, table: pa.Table, stream: str, day: Any) -> tuple[LakeFile, str]:
-    date = None if day is None else day.isoformat()
-    # The log says of which stream a file is; its path does not matter.
-    name = quote(stream, safe="") if has_own_name(stream) else _digest(stream.encode())
-    directory = Path(f"stream={name or _NULL}", f"date={_NULL if date is None else date}")
+def _directory(stream: str, date: str | None) -> Path:
+    """Where files of a stream and a day are; for readers the log says of which they are."""
+    quoted = quote(stream, safe="")
+    name = quoted if len(quoted) <= _NAME_MAX else _digest(stream.encode())
+    return Path(f"stream={name or _NULL}", f"date={_NULL if date is None else date}")
+
+
+def _write(root: Path, pieces: Iterable[pa.Table], stream: str, date: str | None) -> Draft:
+    directory = _directory(stream, date)
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=_GROUP_ROWS)
+    bounded = [_IN_FILES.empty_table().select(_BOUNDED)]
+    with pq.ParquetWriter(sink, _IN_FILES, compression="zstd") as writer:
+        for piece in pieces:
+            writer.write_table(piece, row_group_size=_GROUP_ROWS)
+            bounded.append(piece.select(_BOUNDED))
     contents = sink.getvalue()
     digest = _digest(contents)
     path = directory / f"{digest}-{uuid.uuid4().hex}.parquet"
     (root / directory).mkdir(parents=True, exist_ok=True)
     write_synced(root / path, contents)
-    file = LakeFile(str(path), stream, date, table.num_rows, contents.size)
-    # The log cannot tell times beyond any calendar.
-    bounded = ("region", "position") if date is None else ("region", "ts", "position")
-    return file, json.dumps(_statistics(table, bounded))
+    columns = pa.concat_tables(bounded)
+    file = LakeFile(str(path), stream, date, columns.num_rows, contents.size)
+    return file, json.dumps(_statistics(columns, date))
 
 
-def _statistics(table: pa.Table, bounded: tuple[str, ...]) -> dict[str, Any]:
+def _bounded(date: str | None) -> list[str]:
+    """The columns with bounds in the log: it cannot tell times beyond any calendar."""
+    return _BOUNDED if date is not None else [each for each in _BOUNDED if each != "ts"]
+
+
+def _statistics(table: pa.Table, date: str | None) -> dict[str, Any]:
+    bounded = _bounded(date)
     found: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": {}}
     least, most = found.setdefault("minValues", {}), found.setdefault("maxValues", {})
-    for name in ("region", "ts", "position"):
+    for name in _BOUNDED:
         column = table.column(name)
         found["nullCount"][name] = column.null_count
         bounds = pc.min_max(column)
@@ -181,6 +235,11 @@ def _in_json(value: pa.Scalar) -> pa.Scalar:
 
 def examine(root: Path, file: LakeFile) -> Examined:
     """Read all of a file, and check it against the log and its own digest."""
+    # Without a digest damage shows only where values are decoded.
+    return _examine(root, file, ["region", "position", "ts"] if file.digest else None)
+
+
+def _examine(root: Path, file: LakeFile, columns: list[str] | None) -> Examined:
     path = root / file.path
     problems: list[tuple[str, str]] = []
     try:
@@ -194,8 +253,6 @@ def examine(root: Path, file: LakeFile) -> Examined:
         return Examined([("altered", what)], [])
     if file.digest and (found := _digest(contents)) != file.digest:
         return Examined([("altered", f"has SHA-256 {found} and another one in its name")], [])
-    # Without a digest damage shows only where values are decoded.
-    columns = ["region", "position", "ts"] if file.digest else None
     try:
         # pq.read_table imports pandas, which takes longer than to read.
         table = pq.ParquetFile(pa.BufferReader(contents)).read(columns=columns)
@@ -209,13 +266,35 @@ def examine(root: Path, file: LakeFile) -> Examined:
         problems.append(
             ("count", f"has {table.num_rows} entries and was published with {file.rows}")
         )
+    if file.digest and Path(file.path).parent != _directory(file.stream, file.date):
+        problems.append(("place", f"is listed as of stream {file.stream!r} and day {file.date}"))
+    problems += [("log", what) for what in _false_bounds(table, file)]
     days = pc.unique(_days(table.column("ts"))).to_pylist()
     if any((None if day is None else day.isoformat()) != file.date for day in days):
         problems.append(("place", f"has entries of other days than {file.date}"))
     runs = runs_of(regions, positions)
     if sum(last - first + 1 for _, first, last in runs) != table.num_rows:
         problems.append(("overlap", "holds the same positions twice"))
-    return Examined(problems, runs)
+    return Examined(problems, runs, table)
+
+
+def _false_bounds(table: pa.Table, file: LakeFile) -> Iterator[str]:
+    """What the log says of columns and is not so: readers leave files out by it."""
+    true: dict[str, Any] = {}
+    for name in _BOUNDED:
+        column = table.column(name)
+        if pa.types.is_timestamp(column.type):
+            # The log has milliseconds.
+            column = pc.floor_temporal(column, unit="millisecond").cast(pa.int64())
+        bounds = pc.min_max(column)
+        if name in _bounded(file.date):
+            true |= {f"{each}.{name}": bounds[each].as_py() for each in ("min", "max")}
+        true[f"null_count.{name}"] = column.null_count
+    known = dict(file.bounds)
+    names = [*true, *(each for each in known if each not in true)] if file.digest else [*known]
+    for name in names:
+        if (name in true or file.digest) and known.get(name) != true.get(name):
+            yield f"the log says that {name} is {known.get(name)}, and it is {true.get(name)}"
 
 
 def runs_of(regions: pa.ChunkedArray, positions: pa.ChunkedArray) -> list[Run]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.errors import AnabranchError
@@ -109,16 +110,17 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
             if survey.selects(stream, region) and (cursor.position or not region)
         }
         if stream not in logs:
-            if any(read):
-                found.absent.append(_absent(f"stream {stream}"))
-            elif read:
-                found.lost.append(f"stream {stream} is gone")
+            _miss(found, stream, read)
             continue
         for region, cursor in read.items():
             place = place_of(stream, region)
             log = known_log(logs[stream], region)
+            if log is not None and cursor.at_begin and cursor.position < log.known_from:
+                # The server had forgotten the stream, of which all was read, and knows the rest.
+                cursor = replace(cursor, position=log.known_from)
             if log is None:
-                found.absent.append(_absent(place))
+                if not cursor.at_begin:
+                    found.absent.append(_absent(place))
             elif _has_newer(region, cursor, log):
                 begin = survey.locate(stream, region, log, next_id(cursor.last_id))
                 found.lost.append(
@@ -134,7 +136,9 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
                     found.set_back.append(_set_back(place, cursor, log))
                 else:
                     found.behind.append(_behind(place, cursor, log))
-            elif (horizon := _horizon(cursor, log)) and not _is_at(target, stream, region, cursor):
+            elif (horizon := _horizon(cursor, log)) and (
+                log.is_former or not _is_at(target, stream, region, cursor)
+            ):
                 begin = log.begin
                 last_id = begin.last_id if begin.by_id else cursor.last_id
                 at = begin.position if begin.by_id else max(begin.position, cursor.position)
@@ -146,6 +150,15 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
                     found.lost.append(f"{place}: {lost}")
                     found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
     return found
+
+
+def _miss(found: Found, stream: str, read: Mapping[str, Cursor]) -> None:
+    """Report a stream that the server does not know: it has forgotten it, or never knew it."""
+    begun = [region for region, cursor in read.items() if not cursor.at_begin]
+    if any(begun):
+        found.absent.append(_absent(f"stream {stream}"))
+    elif begun:
+        found.lost.append(f"stream {stream} is gone")
 
 
 def _is_at(target: Logs | None, stream: str, region: str, cursor: Cursor) -> bool:
@@ -194,15 +207,20 @@ def _has_newer(region: str, cursor: Cursor, log: LogBounds) -> bool:
 def _loss(
     horizon: int, cursor: Cursor, log: LogBounds, stream: str, region: str, survey: Survey
 ) -> str:
-    if cursor.position < log.incarnation:
+    deleted = cursor.position < log.incarnation
+    if deleted and cursor.position < log.known_from:
+        again = "" if log.is_former else " and made again"
         return (
-            "it was deleted and made again; what was left unread of the old one, from position "
+            f"it was deleted{again}; what was left unread of the old one, from position "
             f"{cursor.position} on, is lost"
         )
-    kept = survey.first_id(stream, region, log)
+    kept = None if log.is_former else survey.first_id(stream, region, log)
     lost = horizon - cursor.position
     entries = "1 entry" if lost == 1 else f"{lost} entries"
-    was = "was trimmed before it was" if lost == 1 else "were trimmed before they were"
+    how = "deleted with the key" if deleted else "trimmed"
+    if deleted and log.trimmed > log.incarnation:
+        how += ", or trimmed,"
+    was = f"was {how} before it was" if lost == 1 else f"were {how} before they were"
     return (
         f"{entries} after {cursor.last_id} (positions {cursor.position}"
         f"\N{EN DASH}{horizon - 1}) {was} read; "

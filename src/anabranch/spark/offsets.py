@@ -26,6 +26,7 @@ BY_ID: Final = -1
 """Incarnation of a cursor on a server without positions."""
 
 VERSION: Final = 1
+_FORMER: Final = -1
 _SEQ_MAX: Final = 2**64 - 1
 _Old = TypeVar("_Old")
 _New = TypeVar("_New")
@@ -79,6 +80,11 @@ class Cursor:
         """Whether the ID counts, because the server has no positions."""
         return self.incarnation == BY_ID
 
+    @property
+    def at_begin(self) -> bool:
+        """Whether nothing was read since the key was last deleted, and all before was."""
+        return self.position == self.incarnation > 0
+
     def behind(self, other: Cursor) -> bool:
         """Whether `other` has read more of the same log."""
         if self.by_id:
@@ -99,6 +105,10 @@ class LogBounds:
     """ID of the newest entry ever added."""
     trimmed: int = 0
     """Trimming has removed entries below this position."""
+    known_from: int = 0
+    """Every position from here on was that of an entry."""
+    is_former: bool = False
+    """Whether the stream was deleted: this is where its log ended."""
     first_id: str | None = None
     """ID of the first live entry; known only where there are no positions."""
     until: Cursor = Cursor(BY_ID, 0)
@@ -111,8 +121,9 @@ class LogBounds:
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> tuple[str, Self]:
         """The name of a region, and the bounds of its log, from a row of AB.OFFSETS."""
-        name, incarnation, first, stop, last_id, _live, trimmed, *reach = row
-        found = cls(incarnation, first, stop, last_id.decode(), trimmed)
+        name, incarnation, first, stop, last_id, live, trimmed, known_from, *reach = row
+        former = live == _FORMER
+        found = cls(incarnation, first, stop, last_id.decode(), trimmed, known_from, former)
         if reach:
             until, until_id, left, _kept, before_id = reach
             end = Cursor(incarnation, until, until_id.decode())

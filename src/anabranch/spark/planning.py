@@ -106,8 +106,13 @@ class Planner:
         end = replace(self._reachable(start, seen), begins=seen.begins)
         ranges = end.ranges(start)
         lag = sum(len(each) or 1 for each in ranges)
-        # A gap is skipped and reported once, even if no entry follows.
-        self._quiet = not seen.begins and (not ranges or self._too_few(lag))
+        # A gap is skipped and reported once, even if no entry follows; and that all of a deleted
+        # stream was read is recorded, because the server forgets the stream one day.
+        ended = any(
+            each.at_begin and each != start.get(stream, region)
+            for stream, region, each in end.items()
+        )
+        self._quiet = not (seen.begins or ended) and (not ranges or self._too_few(lag))
         if self._quiet:
             return None
         self._advanced_at = time.monotonic()
@@ -135,15 +140,18 @@ class Planner:
                 jump = seen.begins.get(stream, {}).get(region)
                 if self._target is not None:
                     frozen = self._target.get(stream, {}).get(region)
-                    if frozen is None:
+                    if frozen is None and not log.is_former:
                         continue
+                    if frozen is None:
+                        frozen = log
                     if frozen.incarnation == end.incarnation and frozen.end.behind(end):
                         end = frozen.end
                 if jump is not None:
                     # Entries may be lost beyond the target, too; they are reported once.
                     behind = Cursor(end.incarnation, jump.position, jump.last_id)
                     end = behind if end.behind(behind) else end
-                if begin is None or jump is not None or begin.behind(end):
+                ended = log.is_former and begin is not None and begin.incarnation < end.incarnation
+                if begin is None or jump is not None or begin.behind(end) or ended:
                     cursors.setdefault(stream, {})[region] = end
         return Vector(cursors)
 

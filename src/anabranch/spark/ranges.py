@@ -66,7 +66,7 @@ def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iter
     while at < partition.stop:
         (payload,) = client.checked(reply())
         if payload is None:
-            if not _comes(partition, options, was_there=at > partition.first):
+            if not _comes(partition, at, options):
                 return
             reply = export_from(at)
             continue
@@ -85,7 +85,7 @@ def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iter
             return
         # Deleted entries have positions, too; so the log itself ends here.
         if export.next_position <= at:
-            if not _comes(partition, options, was_there=at > partition.first):
+            if not _comes(partition, at, options):
                 return
             reply = export_from(at)
             continue
@@ -107,9 +107,9 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
 
 
 def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptions) -> None:
-    """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
+    """Positions are missing: deleted one by one, which is no loss, or otherwise, which is one."""
     log, _ = _standing(partition, options)
-    if log is None or log.incarnation >= partition.stop:
+    if log is None:
         _lose_stream(partition, options)
         return
     horizon = min(log.trimmed, export.next_position)
@@ -117,27 +117,36 @@ def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptio
     there = (export.positions >= low) & (export.positions < horizon)
     missing = horizon - low - int(there.sum())
     if missing > 0:
+        how = "deleted with the key" if log.incarnation > low else "trimmed"
         _lose(
             f"{partition.place}: {missing} entries between positions {low} and {horizon - 1} were "
-            "trimmed before they were read",
+            f"{how} before they were read",
             options,
         )
 
 
-def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
-    """The log ends too early, or is not there: whether its entries come within ``catchUpTimeout``.
+def _comes(partition: Range, at: int, options: ReadOptions) -> bool:
+    """The log ends before `at`, or is not there: whether entries come within ``catchUpTimeout``.
 
     A batch that was planned at one region may be repeated at another, which has yet to receive the
-    entries. Nobody brings what a server of its own lacks, nor a log that `was_there` in this read:
-    that is a loss at once.
+    entries. Nobody brings what a server of its own lacks, nor a log of which this read has found
+    entries: that is a loss at once.
     """
+    was_there = at > partition.first
     deadline = time.monotonic() + options.catch_up_timeout_ms / 1000
     while True:
         log, regions = _standing(partition, options)
         if log is not None and log.next >= partition.stop:
             if log.incarnation < partition.stop:
                 return True
-            _lose_stream(partition, options)  # the key was made again
+            lost = partition.stop - at  # deleted, and maybe made again
+            entries = "1 entry" if lost == 1 else f"{lost} entries"
+            _lose(
+                f"{partition.place}: {entries} (positions {at}\N{EN DASH}{partition.stop - 1}) "
+                f"{'was' if lost == 1 else 'were'} deleted with the key before all was read",
+                options,
+                LogTooShort,
+            )
             return False
         waits = partition.region and not (log is None and was_there)
         if not waits or time.monotonic() > deadline:

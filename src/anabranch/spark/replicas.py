@@ -61,7 +61,9 @@ class Replica:
             # With a limit of 1 each log shows the end of its first entry.
             vector = json.dumps([{}] * len(keys))
             reply = self.call("AB.OFFSETS", "FROM", vector, "LIMIT", 1, "STREAMS", *keys)
-            found += [dict(map(LogBounds.of_row, rows or ())) for rows in reply]
+            for rows in reply:
+                logs = dict(map(LogBounds.of_row, rows or ()))
+                found.append({} if any(log.is_former for log in logs.values()) else logs)
         return found
 
 

@@ -129,9 +129,14 @@ class Survey:
         """The logs of all existing streams, of one moment if the server has positions.
 
         `wait_ms`: wait so long for changes since the last call, or since `known`. Those of an
-        Anabranch server contain the newest entry below `known`.
+        Anabranch server contain the newest entry below `known`, and where the logs of streams ended
+        that `known` has and that were deleted.
         """
         streams = self._told_apart(self.streams())
+        if known is not None and not self.by_id:
+            # A pattern does not find what was deleted.
+            streams += [each for each in known.cursors if self.subscribes(each)]
+            streams = list(dict.fromkeys(streams))
         if not streams:
             time.sleep(wait_ms / 1000)
             return {}
@@ -158,6 +163,12 @@ class Survey:
             if rows is not None
         }
         self._total = sum(log.next for some in found.values() for log in some.values())
+        if known is None:
+            found = {
+                stream: some
+                for stream, some in found.items()
+                if not any(log.is_former for log in some.values())
+            }
         self.present = set().union(*found.values())
         return {
             stream: {region: log for region, log in some.items() if self.selects(stream, region)}

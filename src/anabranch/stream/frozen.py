@@ -154,7 +154,8 @@ class StreamBuilder:
             log.skip_positions(next_position)
             log.trimmed = trimmed
             if rest:  # formerly a region alone did not write them
-                log.base, log.floor, number, newest, log.deleted_number, deleted = rest
+                log.base, log.floor, number, newest, log.deleted_number, deleted = rest[:6]
+                log.known_from = rest[6]
                 log.record_newest(number, make(*newest))
                 log.deleted_id = make(*deleted)
         if stream.added_surplus in (_LOWEST, _HIGHEST):
@@ -229,6 +230,7 @@ def _log_head(region: int, log: RegionLog) -> list[Any]:
     return [
         *(region, log.next_position, log.trimmed, log.base, log.floor),
         *(log.newest_number, split(log.newest_id), log.deleted_number, split(log.deleted_id)),
+        log.known_from,
     ]
 
 

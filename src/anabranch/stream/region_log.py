@@ -36,11 +36,14 @@ Share = tuple[int, Block, list[int], list[int]]
 class RegionLog(BlockSequence):
     """The entries that one replica ID added to one key."""
 
-    __slots__ = ("base", "deleted_id", "deleted_number", "floor", "full", "trimmed")
+    __slots__ = ("base", "deleted_id", "deleted_number", "floor", "full", "known_from", "trimmed")
 
     def __init__(self, first_position: int = 0) -> None:
         super().__init__(first_position)
         self.base = first_position  # entries-added counts from this position on
+        # Every position from here on was that of an entry, also of former streams of the key, so it
+        # may be below the first one
+        self.known_from = first_position
         self.trimmed = first_position  # trimming has removed the entries below this position
         self.floor = 0  # a deletion of the key has covered everything up to this number
         self.deleted_number = 0  # of the newest entry that XDEL or a similar command removed
@@ -98,7 +101,7 @@ class RegionLog(BlockSequence):
             assert ahead > 0
             assert self.base == self.next_position
             self.skip_positions(ahead)
-            self.base = position
+            self.base = self.known_from = position
             self.floor = number - 1  # else a full sync of older data would bring counters back
             if self.tail is not None:
                 self.tail.keep_positions()
@@ -368,8 +371,14 @@ class RegionLog(BlockSequence):
             self.deleted_number = self.deleted_id = 0
         if position > self.next_position:  # we had forgotten how far this log had come
             self.skip_positions(position - self.next_position)
+            self.known_from = position
         self.base = max(self.base, position)
         return gone
+
+    def go_on(self, position: int, known_from: int, floor: int) -> None:
+        """Let a new log go on where a former one of the key ended."""
+        self.skip_positions(position - self.next_position)
+        self.base, self.known_from, self.floor = position, known_from, floor
 
     def adopt(self, other: RegionLog) -> None:
         """Add all entries of another state of this log; they are newer than any entry here."""
@@ -391,6 +400,7 @@ class RegionLog(BlockSequence):
         )
         self.deleted_number, self.deleted_id = deleted if deleted[0] > floor else (0, 0)
         self.base = max(self.base, other.base)
+        self.known_from = max(self.known_from, other.known_from)
         self.trimmed = max(self.trimmed, other.trimmed)
         if other.next_position > self.next_position and self.tail is not None:
             self.tail.keep_positions()
@@ -418,6 +428,7 @@ class RegionLog(BlockSequence):
         other._gone = self._gone
         other._newest = self._newest
         other.base = self.base
+        other.known_from = self.known_from
         other.full, other.compressed = self.full, self.compressed
         other.dense = self.dense
         other.trimmed = self.trimmed

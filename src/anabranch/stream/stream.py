@@ -86,6 +86,15 @@ class Stream(Counted):
         self.own = own
         self.local = self.log_of(own)
 
+    def begin_at(self, incarnation: int) -> None:
+        """Let positions begin so that those of trimmed entries are below; of a region alone.
+
+        Entries that were trimmed under another key are none of this key.
+        """
+        log = self.local
+        log.base = log.known_from = max(log.base, log.trimmed)
+        self.incarnation = incarnation
+
     def log_of(self, replica_id: int) -> RegionLog:
         """The log of a replica ID; it is created if necessary."""
         log = self.logs.get(replica_id)
@@ -339,10 +348,10 @@ class Stream(Counted):
         return not (shared.deadlines or shared.limits or shared.tags or shared.accepted)
 
     def prune(self, watermark: Mapping[int, int], own: int) -> bool:
-        """Drop tombstones that every member has, then empty logs; returns whether one is left.
+        """Drop tombstones that every member has; returns whether one is left.
 
-        While the stream exists, empty logs stay: readers by position learn from them whether they
-        had read everything when the key was deleted.
+        Empty logs stay: readers by position learn from them whether they had read everything when
+        the key was deleted. Those that were never written to are dropped.
         """
         shared = self.shared
         drop_covered(shared.tombstones, lambda dot: dot[1] <= watermark.get(dot[0], 0))
@@ -350,8 +359,7 @@ class Stream(Counted):
         if shared.tombstones:
             return True
         for replica_id, log in list(self.logs.items()):
-            if log.is_blank and not (self.exists and log.next_position):
-                self.added_surplus += log.base
+            if log.is_blank and not log.next_position:
                 del self.logs[replica_id]
         self.write_as(own)
         return False

@@ -167,13 +167,13 @@ def test_offsets_tell_where_a_stream_stands(server: Streams) -> None:
     assert server.do("AB.OFFSETS", "STREAMS", "s") == [None]
     for number in range(1, 21):
         server.do("XADD", "s", f"{number}-0", "f", "v")
-    assert offsets(server) == [b"", 0, 0, 20, b"20-0", 20, 0]
+    assert offsets(server) == [b"", 0, 0, 20, b"20-0", 20, 0, 0]
     server.do("XDEL", "s", "1-0", "20-0")
-    assert offsets(server) == [b"", 0, 1, 20, b"20-0", 18, 0]
+    assert offsets(server) == [b"", 0, 1, 20, b"20-0", 18, 0, 0]
     server.do("XTRIM", "s", "MAXLEN", "5")
-    assert offsets(server) == [b"", 0, 14, 20, b"20-0", 5, 14]
+    assert offsets(server) == [b"", 0, 14, 20, b"20-0", 5, 14, 0]
     server.do("XTRIM", "s", "MAXLEN", "0")
-    assert offsets(server) == [b"", 0, 20, 20, b"20-0", 0, 19]
+    assert offsets(server) == [b"", 0, 20, 20, b"20-0", 0, 19, 0]
     server.do("SET", "k", "v")
     assert server.error("AB.OFFSETS", "STREAMS", "s", "k").startswith("WRONGTYPE")
     assert server.error("AB.OFFSETS", "s", "k") == "ERR syntax error"
@@ -236,8 +236,8 @@ def limited(server: Streams, vector: object, limit: int, *keys: str) -> list[Any
     words = ("FROM", json.dumps(vector), "LIMIT", limit, "STREAMS", *keys)
     rows = server.do("AB.OFFSETS", *words)
     plain = server.do("AB.OFFSETS", "STREAMS", *keys)
-    assert [some and [row[:7] for row in some] for some in rows] == plain
-    return [some and some[0][7:9] for some in rows]
+    assert [some and [row[:8] for row in some] for some in rows] == plain
+    return [some and some[0][8:10] for some in rows]
 
 
 def test_offsets_tell_how_far_a_reader_gets_with_so_many_entries(server: Streams) -> None:
@@ -274,7 +274,7 @@ def test_offsets_tell_how_far_a_reader_gets_with_so_many_entries(server: Streams
     assert limited(server, [{}], 2, "t") == [[base + 9, b"9-0"]]
     words = ("FROM", json.dumps([{"": base + 3}]), "LIMIT", 9, "STREAMS", "t")
     # three are left, of which trimming kept none below its position; 3-0, before, is gone
-    assert server.do("AB.OFFSETS", *words)[0][0][9:] == [3, 0, b"0-0"]
+    assert server.do("AB.OFFSETS", *words)[0][0][10:] == [3, 0, b"0-0"]
     server.do("XTRIM", "t", "MAXLEN", "=", "0")
     assert limited(server, [{}], 4, "t") == [[base + 10, b"10-0"]]
     server.check()
@@ -342,7 +342,7 @@ def test_waiting_and_limiting_go_together(server: Streams) -> None:
     server.raw("AB.OFFSETS", *words, session=other)
     assert server.replies(other) == []
     server.do("XADD", "s", "2-0", "f", "v")
-    assert server.replies(other) == [[[[b"", 0, 0, 2, b"2-0", 2, 0, 2, b"2-0", 1, 0, b"1-0"]]]]
+    assert server.replies(other) == [[[[b"", 0, 0, 2, b"2-0", 2, 0, 0, 2, b"2-0", 1, 0, b"1-0"]]]]
 
 
 # -- AB.EXPORT --------------------------------------------------------------------------------

@@ -86,9 +86,67 @@ def test_a_greater_id_below_the_cursor_is_new_in_the_same_incarnation(
     assert (len(found.lost), len(found.behind)) == (lost, 1 - lost)
 
 
+@pytest.mark.parametrize("region", ["", "1"])
+@pytest.mark.parametrize(
+    ("position", "log", "text"),
+    [
+        # deleted, with 8 entries unread; all read
+        (12, {"incarnation": 20, "is_former": True}, "8 entries after 9-0 (positions 12..19) were "
+         "deleted with the key before they were read; none is kept"),
+        (20, {"incarnation": 20, "is_former": True}, None),
+        # made again, with 30 entries since, of which 4 were trimmed
+        (19, {"incarnation": 20}, "1 entry after 9-0 (positions 19..19) was deleted with the key "
+         "before it was read; first kept is 20-0"),
+        (20, {"incarnation": 20}, None),
+        (20, {"incarnation": 20, "trimmed": 24}, "4 entries after 9-0 (positions 20..23) were "
+         "trimmed before they were read; first kept is 24-0"),
+        (18, {"incarnation": 20, "trimmed": 24}, "6 entries after 9-0 (positions 18..23) were "
+         "deleted with the key, or trimmed, before they were read; first kept is 24-0"),
+        # the server has forgotten what was before 16
+        (12, {"incarnation": 20, "is_former": True, "known_from": 16}, "it was deleted; what was "
+         "left unread of the old one, from position 12 on, is lost"),
+        (12, {"incarnation": 20, "known_from": 16}, "it was deleted and made again; what was left "
+         "unread of the old one, from position 12 on, is lost"),
+        (17, {"incarnation": 20, "known_from": 16}, "3 entries after 9-0 (positions 17..19) were "
+         "deleted with the key before they were read; first kept is 20-0"),
+    ],
+)  # fmt: skip
+def test_what_a_deletion_has_lost_is_counted(
+    region: str, position: int, log: dict[str, int], text: str | None
+) -> None:
+    first = log.get("trimmed", log["incarnation"])
+    stop = log["incarnation"] if "is_former" in log else 50
+    bounds = LogBounds(first=first, next=stop, last_id="99-0", **{"trimmed": first, **log})
+    start = Vector({"s": {region: Cursor(3, position, "9-0")}})
+    found = assess(start, {"s": {region: bounds}}, cast("Survey", Known()))
+    place = f"stream s, region {region}" if region else "stream s"
+    told = [] if text is None else [f"{place}: {text}".replace("..", "\N{EN DASH}")]
+    assert found.lost == told
+    assert (found.absent, found.behind, found.set_back) == ([], [], [])
+    begin = Begin(first, "9-0", first)
+    assert found.begins == ({} if text is None else {"s": {region: begin}})
+
+
+@pytest.mark.parametrize("region", ["", "1"])
+def test_what_is_forgotten_of_a_stream_that_was_read_is_no_loss(region: str) -> None:
+    """The offset says that nothing was left: position and incarnation are the same."""
+    ended = Vector({"s": {region: Cursor(20, 20, "0-0")}})
+    survey = cast("Survey", Known())
+    assert assess(ended, {}, survey).losses == []
+    assert assess(ended, {"s": {}}, survey).losses == []
+    again = LogBounds(30, 30, 40, "9-0", trimmed=30, known_from=30)
+    assert assess(ended, {"s": {region: again}}, survey).losses == []
+    (lost,) = assess(
+        ended, {"s": {region: LogBounds(33, 33, 40, "9-0", trimmed=33, known_from=30)}}, survey
+    ).losses
+    assert "3 entries after 0-0 (positions 30\N{EN DASH}32) were deleted with the key" in lost
+    reading = Vector({"s": {region: Cursor(20, 21, "9-0")}})
+    assert len(assess(reading, {}, survey).losses) == 1
+
+
 def test_a_server_of_its_own_begins_at_0_and_may_have_lost_entries_from_there_on() -> None:
     start = Vector({"s": {"": Cursor(0, 0)}})
-    made_again = {"s": {"": LogBounds(5, 5, 7, "6-0", trimmed=5)}}
+    made_again = {"s": {"": LogBounds(5, 5, 7, "6-0", trimmed=5, known_from=5)}}
     (text,) = assess(start, made_again, cast("Survey", Known())).lost
     assert "deleted and made again" in text
     assert assess(start, {}, cast("Survey", Known())).lost == ["stream s is gone"]

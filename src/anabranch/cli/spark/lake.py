@@ -298,7 +298,7 @@ def _verified(done: Verified, *, allow_gaps: bool) -> Words:
     )
     lines = []
     if done.undigested:
-        lines.append(f"{counted(done.undigested, 'merged file')} without a digest")
+        lines.append(f"{counted(done.undigested, 'file')} of another tool, without a digest")
     last = (
         f"{counted(done.files, 'file')}, {counted(done.entries, 'entry')}, "
         f"{counted(done.nbytes, 'byte')} read: {counted(len(done.findings), 'finding')}, "

@@ -13,7 +13,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from zlib import crc32
 
 import zstandard
@@ -26,6 +26,7 @@ from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
 from anabranch.errors import CommandError
+from anabranch.keyspace.last_positions import ends_of
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block
@@ -64,6 +65,12 @@ _HAS_POSITIONS: Final = 1
 _SWAP: Final = sys.byteorder != "little"
 
 _compress: Final = zstandard.ZstdCompressor(level=1).compress
+
+_NEXT, _LIVE = 3, 5
+"""Where a row of AB.OFFSETS has these."""
+
+_GONE: Final = -1
+"""The number of live entries in a row about a stream that does not exist any more."""
 
 _TOO_MANY_ROWS: Final = (
     f"ERR the payload has more than {IMPORT_ROWS_MAX} rows: bring it in several commands"
@@ -104,13 +111,13 @@ def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
     total = 0
     rows: list[list[list[object]] | None] = []
     streams = [ctx.read_stream(key) for key in keys]
-    for stream in streams:
+    for key, stream in zip(keys, streams, strict=True):
         if stream is None:
-            rows.append(None)
-            continue
-        regions = [_region_row(stream, region) for region in sorted(stream.logs)]
-        total += sum(stream.incarnation + log.next_position for log in stream.logs.values())
-        rows.append(regions)
+            regions = _former_rows(ctx, key)
+        else:
+            regions = [_region_row(stream, region) for region in sorted(stream.logs)]
+        total += sum(cast("int", row[_NEXT]) for row in regions)
+        rows.append(regions or None)
     if limit is not None:
         _bound(streams, rows, limit)
     reply = ctx.reply(rows)
@@ -143,6 +150,17 @@ def _region_row(stream: Stream, region: int) -> list[object]:
         text(last_id),
         log.length,
         base + max(log.trimmed, log.base),
+        base + log.known_from,
+    ]
+
+
+def _former_rows(ctx: Context, key: bytes) -> list[list[object]]:
+    """What is remembered of a key that does not exist: where each region's log ended."""
+    known = ctx.db.remembered.get(key)
+    ends = ctx.db.last_positions.of(key) if known is None else ends_of(known)
+    return [
+        [_name_of(region), position, position, position, b"0-0", _GONE, position, known_from]
+        for region, position, known_from, _ in sorted(ends)
     ]
 
 
@@ -158,6 +176,9 @@ def _bound(
     ]
     for some, found in zip(rows, limit.reaches(logs), strict=True):
         for row in some or ():
+            if row[_LIVE] == _GONE:
+                row += [row[_NEXT], b"0-0", 0, 0, b"0-0"]
+                continue
             reach = found[row[0]]
             below = row[4] if reach.until == row[3] else text(reach.until_id)
             row += [reach.until, below, reach.left, reach.kept, text(reach.before_id)]

@@ -181,7 +181,7 @@ def _bind(
             ctx.changes += 1
         return [OK]
     effect.at_ms = at_ms or None
-    effect.incarnation = ctx.keyspace.incarnations.above(existing)
+    effect.incarnation = ctx.db.incarnation_for(key, value)
     ctx.keyspace.prepared = value
     try:
         ctx.emit(effect)

@@ -121,8 +121,9 @@ def _move(
 
     def act() -> bytes:
         # A target past its deadline is removed first, with its own event.
-        replaced = ctx.lookup_in(ctx.keyspace.databases[target_db], target)
-        incarnation = ctx.keyspace.incarnations.above(replaced)
+        database = ctx.keyspace.databases[target_db]
+        ctx.lookup_in(database, target)
+        incarnation = database.incarnation_for(target, ctx.db.values[args[1]])
         ctx.emit(kinds.Rename(ctx.db.index, args[1], target_db, target, incarnation))
         ctx.changes += 1
         return done
@@ -180,8 +181,8 @@ def copy(ctx: Context, args: list[bytes]) -> bytes | None:
         return ZERO if replaced is not None and not replace else None
 
     def act() -> bytes:
-        replaced = ctx.keyspace.databases[index].values.get(target)
-        incarnation = ctx.keyspace.incarnations.above(replaced)
+        database = ctx.keyspace.databases[index]
+        incarnation = database.incarnation_for(target, ctx.db.values[key])
         ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation))
         ctx.changes += 1
         return ONE

@@ -20,7 +20,7 @@ COMMANDS: Final = rows(
     """
 ab.offsets -3 bulk.offsets 0.1.0 readonly blocking
     [BLOCK milliseconds AFTER total] [FROM vector LIMIT entries] STREAMS key [key ...]
-    does: Returns the positions of streams for each region.
+    does: Returns the positions of streams for each region, also of deleted streams.
     cost: O(1) for each region of each stream.
     keys: @STREAMS+1..-1 RO access
 ab.export -5 bulk.export 0.1.0 readonly

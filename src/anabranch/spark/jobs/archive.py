@@ -246,7 +246,7 @@ def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> l
         except OffsetError:
             start = _begin(survey, logs, options)
         if check:
-            assess(start, logs, survey).refuse(losses=options.fail_on_data_loss)
+            assess(start, survey.logs(known=start), survey).refuse(losses=options.fail_on_data_loss)
     return Vector.at_end(logs).ranges(start)
 
 

@@ -1,21 +1,20 @@
 """Merges small files of a lake into larger ones, while others read and write it.
 
-The library merges and removes files: one commit replaces the merged files, and these stay on disk
-for readers of older versions, for the retention time.
+A merged file has a digest in its name, as every other one. One commit replaces the merged files,
+and these stay on disk for readers of older versions, for the retention time.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.spark.lake import Lake, LakeError, LakeFile
-from anabranch.spark.lake_files import examine, has_own_name
-from anabranch.spark.rounds import in_rounds
+from anabranch.spark.lake import Lake, LakeFile, Merge
+from anabranch.spark.lake_files import merge
+from anabranch.spark.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,14 +31,15 @@ class Compacted:
     merged: int
     """Files that were replaced."""
     made: int
-    """Files that took their place; in a dry run at least so many."""
+    """Files that took their place."""
     nbytes_before: int
     nbytes_after: int
     """Of the lake; in a dry run not known, and 0."""
     removed: int
     """Files that no version within the retention time has."""
     problems: tuple[str, ...]
-    """Files that have changed since they were committed: the files of their day are not merged."""
+    """Files that have changed since they were committed: they are not merged, and neither are those
+    that were to be merged with them."""
     dry_run: bool
 
 
@@ -56,72 +56,78 @@ def compact(
     """Merge the files of each stream and day up to `target_bytes`; remove files that are too old.
 
     It may be killed at any moment and run again, and run beside `archive`, beside itself and beside
-    readers of versions not older than `retain_hours`. Files are examined before they are merged,
-    by `spark` if it is given. `progress` gets how many days were merged so far, and how many there
+    readers of versions not older than `retain_hours`. Files are examined as they are merged, by
+    `spark` if it is given. `progress` gets how many merges were made so far, and how many there
     are. Raises `LakeError` and what Spark raises.
     """
-    root = Path(lake).absolute()
-    found = Lake(root)
+    found = Lake(Path(lake).absolute())
     found.table()
-    files = found.files(streams)
-    # The library gives each stream a directory of its name, which may be too long for one.
-    small = [each for each in files if each.nbytes < target_bytes and has_own_name(each.stream)]
-    counts = Counter((each.stream, each.date) for each in small)
-    small = [each for each in small if counts[each.stream, each.date] > 1]
-    days = dict.fromkeys((each.stream, each.date) for each in small)
-    nbytes = sum(each.nbytes for each in files)
-    if dry_run:
-        removed = len(_vacuumed(found, retain_hours, dry_run=True))
-        return Compacted(len(small), len(days), nbytes, 0, removed, (), dry_run=True)
+    with found.alone():
+        files = found.files(streams)
+        bins = _bins([each for each in files if each.nbytes < target_bytes], target_bytes)
+        nbytes = sum(each.nbytes for each in files)
+        if dry_run:
+            removed = len(_vacuumed(found, retain_hours, dry_run=True))
+            parts = sum(map(len, bins))
+            return Compacted(parts, len(bins), nbytes, 0, removed, (), dry_run=True)
+        put, problems = _merged(found, spark, bins, progress)
+        return Compacted(
+            merged=sum(len(parts) for parts, _ in put),
+            made=len(put),
+            nbytes_before=nbytes,
+            nbytes_after=sum(each.nbytes for each in found.files(streams)),
+            removed=len(_vacuumed(found, retain_hours, dry_run=False)),
+            problems=tuple(problems),
+            dry_run=False,
+        )
 
-    def work(file: LakeFile) -> list[str]:
-        return [f"{file.path}: {what}" for _, what in examine(root, file).problems]
 
+def _merged(
+    lake: Lake,
+    spark: SparkSession | None,
+    bins: Sequence[list[LakeFile]],
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[Merge], list[str]]:
+    """Merge the files of each bin; which merges were committed, and the problems of files."""
+    root = lake.root
+
+    def work(files: list[LakeFile]) -> list[Any]:
+        draft, problems = merge(root, files)
+        return [draft and [draft[0].path, draft[0].rows, draft[0].nbytes, draft[1]], problems]
+
+    put: list[Merge] = []
     problems: list[str] = []
-    wrong: set[tuple[str, str | None]] = set()
-    for file, said in zip(small, in_rounds(spark, small, work), strict=True):
-        if said:
+    for at in range(0, len(bins), ROUND):
+        some = bins[at : at + ROUND]
+        merges: list[Merge] = []
+        for files, (draft, said) in zip(some, in_rounds(spark, some, work), strict=True):
             problems += said
-            wrong.add((file.stream, file.date))
-    places = [each for each in days if each not in wrong]
-    merged = made = 0
-    for number, place in enumerate(places, 1):
-        gone, came = _merged(found, place, target_bytes)
-        merged += gone
-        made += came
+            if draft is not None:
+                path, rows, nbytes, statistics = draft
+                made = LakeFile(path, files[0].stream, files[0].date, rows, nbytes)
+                merges.append((files, (made, statistics)))
+        put += lake.replace(merges)
         if progress is not None:
-            progress(number, len(places))
-    return Compacted(
-        merged=merged,
-        made=made,
-        nbytes_before=nbytes,
-        nbytes_after=sum(each.nbytes for each in found.files(streams)),
-        removed=len(_vacuumed(found, retain_hours, dry_run=False)),
-        problems=tuple(problems),
-        dry_run=False,
-    )
+            progress(at + len(some), len(bins))
+    return put, problems
 
 
-def _merged(lake: Lake, place: tuple[str, str | None], target_bytes: int) -> tuple[int, int]:
-    from deltalake import WriterProperties  # noqa: PLC0415 - an extra
-    from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
-
-    stream, date = place
-    of_stream: tuple[str, str, str | list[str]] = ("stream", "=", stream)
-    if not stream:  # is NULL in the log, which no value equals
-        of_stream = ("stream", "not in", sorted({file.stream for file in lake.files()} - {""}))
-    try:
-        with lake.alone():
-            said = lake.table().optimize.compact(
-                partition_filters=[of_stream, ("date", "=", date or "")],
-                target_size=target_bytes,
-                writer_properties=WriterProperties(compression="ZSTD"),
-            )
-    except CommitFailedError:
-        return 0, 0  # another one merged the same meanwhile
-    except DeltaError as problem:
-        raise LakeError(f"{lake.root}: {problem}") from None
-    return said["numFilesRemoved"], said["numFilesAdded"]
+def _bins(files: Iterable[LakeFile], target_bytes: int) -> list[list[LakeFile]]:
+    """Files of the same stream and day to be merged, up to a size; those come in this order."""
+    found: list[list[LakeFile]] = []
+    size = 0
+    for file in files:
+        size += file.nbytes
+        before = found[-1][-1] if found else None
+        if (
+            before is None
+            or (before.stream, before.date) != (file.stream, file.date)
+            or size > target_bytes
+        ):
+            found.append([])
+            size = file.nbytes
+        found[-1].append(file)
+    return [each for each in found if len(each) > 1]
 
 
 def _vacuumed(lake: Lake, retain_hours: int, *, dry_run: bool) -> list[str]:

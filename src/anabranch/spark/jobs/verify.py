@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,8 @@ class Verified:
     """As promised."""
     nbytes: int
     undigested: int
-    """Merged files: their names have no digest, and a value altered on disk may stay unseen."""
+    """Files that another tool has written: their names have no digest, and a value altered on disk
+    may stay unseen."""
     gaps: tuple[Gap, ...]
     """Positions that no entry has: deleted, or trimmed before they were read."""
     findings: tuple[Finding, ...]
@@ -58,8 +59,9 @@ def verify(
     root = Path(lake).absolute()
     found = Lake(root)
     try:
-        found.table()
+        odd = found.has_other_columns()
         files = found.files()
+        promised = found.promised()
     except LakeError as problem:
         return Verified(0, 0, 0, 0, (), (Finding("log", str(root), str(problem)),))
 
@@ -68,6 +70,8 @@ def verify(
         return [seen.problems, seen.runs]
 
     findings: list[Finding] = []
+    if odd:
+        findings.append(Finding("log", str(root), "the log names other columns than a lake has"))
     runs: list[tuple[str, Run]] = []
     results = in_rounds(spark, files, work)
     for read, (file, (problems, some)) in enumerate(zip(files, results, strict=True), 1):
@@ -77,16 +81,9 @@ def verify(
             progress(read, len(files))
     # What was replaced meanwhile may have been removed as well.
     still = {each.path for each in found.files()}
-    findings = [each for each in findings if each.where in still]
-    findings += [
-        Finding(
-            "overlap",
-            f"{stream} {region}".rstrip(),
-            f"two files hold positions {first} to {min(last, furthest)}",
-        )
-        for stream, region, furthest, first, last in neighbours(runs)
-        if first <= furthest
-    ]
+    findings = [each for each in findings if each.where in still or each.where == str(root)]
+    findings += _overlaps(runs)
+    findings += _broken_promises(promised, runs)
     missing = tuple(gaps(runs))
     if not allow_gaps:
         findings += [
@@ -105,3 +102,28 @@ def verify(
         gaps=missing,
         findings=tuple(findings),
     )
+
+
+def _overlaps(runs: Sequence[tuple[str, Run]]) -> Iterator[Finding]:
+    """Positions that several files have."""
+    for stream, region, furthest, first, last in neighbours(runs):
+        if first <= furthest:
+            what = f"two files hold positions {first} to {min(last, furthest)}"
+            yield Finding("overlap", f"{stream} {region}".rstrip(), what)
+
+
+def _broken_promises(
+    promised: Mapping[tuple[str, str], tuple[int, int]], runs: Sequence[tuple[str, Run]]
+) -> Iterator[Finding]:
+    """Entries that were committed at the beginning or the end, and that no file has any more."""
+    held: dict[tuple[str, str], tuple[int, int]] = {}
+    for stream, (region, first, last) in runs:
+        low, high = held.get((stream, region), (first, last))
+        held[stream, region] = (min(low, first), max(high, last))
+    for (stream, region), (first, last) in promised.items():
+        low, high = held.get((stream, region), (last + 1, first - 1))
+        if low > first or high < last:
+            what = f"positions {first} to {last} were committed, and files hold {low} to {high}"
+            if low > high:
+                what = f"positions {first} to {last} were committed, and no file holds any"
+            yield Finding("missing", f"{stream} {region}".rstrip(), what)
