@@ -13,9 +13,9 @@ from anabranch.engine.arguments import integer
 from anabranch.engine.client_list import client_type, client_type_argument, describe
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
-from anabranch.resp.encode import OK, ONE, ZERO, bulk, null
+from anabranch.resp.encode import OK, ONE, ZERO, bulk, null, verbatim
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map, SetReply, Verbatim
+from anabranch.resp.values import Map, SetReply
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
@@ -105,7 +105,7 @@ def reply(ctx: Context, args: list[bytes]) -> bytes | None:
 
 def info(ctx: Context, _args: list[bytes]) -> bytes:
     """CLIENT INFO."""
-    return ctx.reply(Verbatim(describe(ctx.session, "client|info", ctx.now_ms)))
+    return verbatim(describe([ctx.session], ctx.session, "client|info", ctx.now_ms), ctx.resp3)
 
 
 def list_(ctx: Context, args: list[bytes]) -> bytes:
@@ -121,15 +121,7 @@ def list_(ctx: Context, args: list[bytes]) -> bytes:
         sessions = [known[number] for number in dict.fromkeys(ids) if number in known]
     elif len(args) > 2:
         raise CommandError(texts.SYNTAX)
-    lines = [
-        describe(
-            session,
-            "client|list" if session is ctx.session else session.last_command,
-            ctx.now_ms,
-        )
-        for session in sessions
-    ]
-    return ctx.reply(Verbatim("".join(lines)))
+    return verbatim(describe(sessions, ctx.session, "client|list", ctx.now_ms), ctx.resp3)
 
 
 # -- acting on connections --------------------------------------------------------------------
