@@ -123,13 +123,15 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
         return read_reply(ctx, served)
     if request.block_ms is None or ctx.in_exec:
         return null_array(ctx.resp3)
+    behind: list[int] = []
     if ctx.waiter is None:
         args = _resolved(ctx, args, request)
+        behind = _awaited(request.ids)
     ctx.block(
         request.keys,
         args,
         request.deadline_ms(ctx.now_ms),
-        [_awaited(raw) for raw in request.ids],
+        behind,
         null_array(ctx.resp3),
         request=request,
     )
@@ -216,12 +218,21 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
     """The request in the form in which it runs again: ``$`` means the moment of blocking."""
-    if b"$" not in request.ids:
+    ids = request.ids
+    if b"$" not in ids:
         return args
-    for at, raw in enumerate(request.ids):
-        if raw == b"$":
-            request.ids[at] = ctx.ids.newest(ctx.stream(request.keys[at]))
-    return args[: len(args) - len(request.ids)] + request.ids
+    values = ctx.lookup_all(request.keys)
+    known_id = -1
+    known = b""
+    for at in range(len(ids)):
+        if ids[at] == b"$":
+            value = values[at]
+            stream = value if type(value) is Stream else None
+            last_id = 0 if stream is None else stream.last_id
+            if last_id != known_id:  # as of empty streams, which are many
+                known_id, known = last_id, ctx.ids.newest(stream)
+            ids[at] = known
+    return args[: len(args) - len(ids)] + ids
 
 
 def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Span]:
@@ -229,9 +240,19 @@ def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Spa
     return limited(map(itemgetter(1), spans_behind(stream, seen)), limit)
 
 
-def _awaited(raw: bytes) -> int:
-    """The ID behind which a blocked XREAD awaits an entry; below all if that is not all it asks.
+def _awaited(ids: list[bytes]) -> list[int]:
+    """The ID behind which a blocked XREAD awaits an entry of each stream.
 
-    It keeps waiting while its key is missing or of another type.
+    It is below all IDs if that is not all it asks. The command keeps waiting while a key is missing
+    or of another type.
     """
-    return -1 if raw == b"+" or raw.startswith(TOKEN_PREFIX) else id_argument(raw)
+    behind: list[int] = []
+    known: bytes | None = None
+    last_id = -1
+    for raw in ids:
+        if raw is not known:
+            known = raw
+            asks_more = raw == b"+" or raw.startswith(TOKEN_PREFIX)
+            last_id = -1 if asks_more else id_argument(raw)
+        behind.append(last_id)
+    return behind
