@@ -1,4 +1,4 @@
-"""Rows of pending entries: what is kept for the next row never gets into a row where it is wrong."""
+"""Rows of pending entries: what is kept for the next row is not used where it is wrong."""
 
 from __future__ import annotations
 
