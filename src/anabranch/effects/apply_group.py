@@ -13,6 +13,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.pending import Consumer
+from anabranch.stream.stream import Stream
 
 
 def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
@@ -82,10 +83,13 @@ def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
 
 
 def see_consumer(keyspace: Keyspace, effect: kinds.SeeConsumer) -> None:
-    """See :class:`kinds.SeeConsumer`."""
+    """See :class:`kinds.SeeConsumer`. The size of the streams stays: nothing is measured."""
+    values = keyspace.databases[effect.db].values
+    name, consumer, now_ms = effect.group, effect.consumer, effect.now_ms
     for key in effect.keys:
-        group = group_of(keyspace, effect.db, key, effect.group)
-        group.consumers[effect.consumer].seen_ms = effect.now_ms
+        stream = values[key]
+        assert type(stream) is Stream
+        stream.groups[name].consumers[consumer].seen_ms = now_ms
 
 
 def _see(consumer: Consumer, now_ms: int, active: bool) -> None:

@@ -34,9 +34,11 @@ def forget_watches(keyspace: Keyspace, session: Session) -> None:
     size = gone = 0
     for index, key in session.watched:
         watchers = keyspace.databases[index].watchers
-        watching = watchers[key]
-        watching.discard(session)
+        watching = watchers.get(key)
         size += _PLACE_BYTES + len(key)
+        if watching is None:  # the key has changed, and the others forgot it
+            continue
+        watching.discard(session)
         if not watching:
             del watchers[key]
             gone += 1

@@ -71,9 +71,11 @@ class Database:
 
     def touch(self, key: bytes) -> None:
         """A key's value changed: break transactions that watch it."""
-        if self.watchers:
-            for watcher in self.watchers.get(key, ()):
+        watching = self.watchers.get(key)
+        if watching:
+            for watcher in watching:
                 watcher.watch_broken = True
+            watching.clear()  # once is enough: further changes need not look at them
 
     def signal(self, key: bytes) -> None:
         """A key may serve those blocked on it."""

@@ -106,11 +106,16 @@ class KeyQueue:
         """Queue a command; ``at`` is the place of the key among its keys."""
         wants = waiter.wants
         if wants is None:
-            insort(self._behind, (waiter.behind[at], waiter.number, waiter))
+            reader = (waiter.behind[at], waiter.number, waiter)
+            if self._behind:
+                insort(self._behind, reader)
+            else:
+                self._behind.append(reader)
             return
-        lane = self._lanes.get(wants)
+        lanes = self._lanes
+        lane = lanes.get(wants) if lanes else None
         if lane is None:
-            self._lanes[wants] = {waiter.number: waiter}
+            lanes[wants] = {waiter.number: waiter}
         else:
             lane[waiter.number] = waiter
 
@@ -119,13 +124,16 @@ class KeyQueue:
         wants = waiter.wants
         if wants is None:
             behind = self._behind
-            place = bisect_left(behind, (waiter.behind[at], waiter.number, waiter))
-            del behind[place]
+            if len(behind) == 1:
+                behind.clear()
+            else:
+                del behind[bisect_left(behind, (waiter.behind[at], waiter.number))]
         else:
             lane = self._lanes[wants]
-            del lane[waiter.number]
-            if not lane:
+            if len(lane) == 1:
                 del self._lanes[wants]
+            else:
+                del lane[waiter.number]
         return not self._lanes and not self._behind
 
     @property
@@ -136,7 +144,12 @@ class KeyQueue:
     @property
     def fails_without_key(self) -> bool:
         """Whether one of the commands fails when the key is removed."""
-        return any(_first(lane).fails_without_key for lane in self._lanes.values())
+        for lane in self._lanes.values():
+            for waiter in lane.values():
+                if waiter.fails_without_key:
+                    return True
+                break  # those of a lane are alike
+        return False
 
     def called(self, value: Callable[[], Value | None]) -> Iterator[Waiter]:
         """Those that must run again, in the order in which they blocked.

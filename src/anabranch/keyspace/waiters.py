@@ -116,5 +116,6 @@ class Waiters:
         total = on_nokey = 0
         for queues in self._queues:
             total += len(queues)
-            on_nokey += sum(queue.fails_without_key for queue in queues.values())
+            for queue in queues.values():
+                on_nokey += queue.fails_without_key
         return total, on_nokey

@@ -7,7 +7,9 @@ a value to :func:`encode`.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
+
+from librt.strings import BytesWriter
 
 from anabranch.resp.values import Map, NullArray, Push, Raw, SetReply, Status, Verbatim
 
@@ -19,6 +21,26 @@ EMPTY_ARRAY = b"*0\r\n"
 NULL_BULK_RESP2 = b"$-1\r\n"
 NULL_ARRAY_RESP2 = b"*-1\r\n"
 NULL_RESP3 = b"_\r\n"
+
+
+_SMALL: Final = 256
+_BULK_HEADS: Final = [b"$%d\r\n" % size for size in range(_SMALL)]
+_INTEGERS: Final = [b":%d\r\n" % value for value in range(_SMALL)]
+_ARRAY_HEADS: Final = [b"*%d\r\n" % count for count in range(_SMALL)]
+_LINE_END: Final = b"\r\n"
+
+
+def write_bulk(out: BytesWriter, data: bytes) -> None:
+    """Append :func:`bulk`. Replies of many parts are written so: a part costs a copy."""
+    size = len(data)
+    out.write(_BULK_HEADS[size] if size < _SMALL else b"$%d\r\n" % size)
+    out.write(data)
+    out.write(_LINE_END)
+
+
+def write_integer(out: BytesWriter, value: int) -> None:
+    """Append :func:`integer`."""
+    out.write(_INTEGERS[value] if 0 <= value < _SMALL else b":%d\r\n" % value)
 
 
 def bulk(data: bytes) -> bytes:
@@ -33,12 +55,17 @@ def integer(value: int) -> bytes:
 
 def array_header(count: int) -> bytes:
     """The header of an array of ``count`` elements."""
-    return b"*%d\r\n" % count
+    return _ARRAY_HEADS[count] if count < _SMALL else b"*%d\r\n" % count
 
 
 def map_header(count: int, resp3: bool) -> bytes:
     """The header of ``count`` pairs: a map in RESP3, a flat array in RESP2."""
     return b"%%%d\r\n" % count if resp3 else b"*%d\r\n" % (2 * count)
+
+
+def verbatim(data: bytes, resp3: bool) -> bytes:
+    """A text for people: a verbatim string in RESP3, a bulk string in RESP2."""
+    return b"=%d\r\ntxt:%b\r\n" % (len(data) + 4, data) if resp3 else bulk(data)
 
 
 def null(resp3: bool) -> bytes:
@@ -118,11 +145,7 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
             else:
                 _write(item, resp3, out)
     elif kind is Verbatim:
-        data = value.encode("utf-8", "surrogateescape")
-        if resp3:
-            out.append(b"=%d\r\ntxt:%b\r\n" % (len(data) + 4, data))
-        else:
-            out.append(b"$%d\r\n%b\r\n" % (len(data), data))
+        out.append(verbatim(value.encode("utf-8", "surrogateescape"), resp3))
     elif kind is NullArray:
         out.append(NULL_RESP3 if resp3 else NULL_ARRAY_RESP2)
     elif kind is bool:

@@ -91,7 +91,10 @@ class GroupPending:
     @property
     def pending_count(self) -> int:
         """All pending entries, released ones included."""
-        return sum(map(len, self.pending.values()))
+        count = 0
+        for pending in self.pending.values():
+            count += len(pending.entries)
+        return count
 
     def find(self, entry_id: int) -> PendingEntry | None:
         """The pending entry with this ID, or None."""

@@ -169,16 +169,18 @@ class PendingList:
 
     def first_between(self, start: int, end: int, count: int) -> list[PendingEntry]:
         """The first of these entries, at most so many."""
-        find = self.entries.get
+        entries = self.entries
         order = self._ordered()
-        low = bisect_left(order, start)
+        low = bisect_left(order, start) if order and order[0] < start else 0
+        high = len(order)
+        if order and order[-1] > end:
+            high = bisect_right(order, end)
         found: list[PendingEntry] = []
-        while len(found) < count and low < len(order) and order[low] <= end:
-            ids = order[low : low + count - len(found)]
-            low += len(ids)
-            if ids[-1] > end:
-                del ids[bisect_right(ids, end) :]
-            found += filter(None, map(find, ids))
+        while low < high and len(found) < count:
+            entry = entries.get(order[low])
+            if entry is not None:
+                found.append(entry)
+            low += 1
         return found
 
     def some_between(self, start: int, end: int, count: int) -> tuple[list[PendingEntry], int]:

@@ -98,6 +98,41 @@ def test_list_can_be_narrowed(server):
     assert server.error("CLIENT", "LIST", "BAD") == "ERR syntax error"
 
 
+def test_a_line_has_nothing_of_the_line_before(server):
+    """What neighbours have in common is written once, so each line is compared with its own."""
+
+    def client(*commands):
+        session = server.connect()
+        for command in commands:
+            server.raw(*command, session=session)
+        server.connect()  # an idle one between two others
+        return session
+
+    client(("SUBSCRIBE", "a", "b"), ("PSUBSCRIBE", "c*"), ("SSUBSCRIBE", "d"))
+    client(("SELECT", 3), ("WATCH", "k", "l"), ("MULTI",), ("GET", "k"), ("GET", "l"))
+    client(("BLPOP", "list", 0), ("PING",), ("ECHO", "long" * 100))
+    client(("CLIENT", "SETNAME", "me"), ("CLIENT", "SETINFO", "LIB-NAME", "lib"))
+    client(("HELLO", 3), ("CLIENT", "NO-EVICT", "on"), ("CLIENT", "NO-TOUCH", "on"))
+    client(("CLIENT", "SETINFO", "LIB-VER", "1.2"))
+    busy = client()
+    busy.outbox.append(b"unread")
+    busy.input_bytes, busy.output_bytes, busy.reads, busy.commands = 1, 2, 3, 4
+    busy.query_bytes = 5
+    server.advance(2000)
+    client()
+    lines = server.do("CLIENT", "LIST").decode().splitlines(keepends=True)
+    assert len(set(lines)) == len(lines) == len(server.region.sessions)
+    for line in (*lines[1:], *reversed(lines[1:])):  # the first one is asking
+        assert server.do("CLIENT", "LIST", "ID", fields(line)["id"]).decode() == line
+
+
+def test_the_name_of_a_user_is_shown_byte_for_byte(server):
+    server.do("ACL", "SETUSER", b"\xff\xc3\xa4", "on", "nopass", "+@all", "~*")
+    session = server.connect()
+    server.do("AUTH", b"\xff\xc3\xa4", "any", session=session)
+    assert b" user=\xff\xc3\xa4 redir=" in server.do("CLIENT", "LIST", "ID", session.id)
+
+
 def test_client_list_is_verbatim_in_resp3():
     server = Harness(resp3=True)
     assert server.raw("CLIENT", "LIST").startswith(b"=")

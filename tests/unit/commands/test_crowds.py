@@ -210,6 +210,18 @@ def test_a_visit_of_many_streams_is_one_effect(region: Counted) -> None:
     assert region.region.keyspace.databases[0].waiters == {}
 
 
+def test_a_visit_makes_no_stream_due_for_measuring(region: Counted) -> None:
+    keys = [f"s{n}" for n in range(CROWD)]
+    for key in keys:
+        region.do("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
+        region.do("XGROUP", "CREATECONSUMER", key, "g", "c")
+    account = region.region.keyspace.account
+    while account.due:
+        account.measure_changed(CROWD, lambda: 0, 1)
+    region.waits("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", *keys, *[">"] * CROWD)
+    assert account.due == 0
+
+
 def test_a_snapshot_has_the_visits_of_the_moment_at_which_it_began(region: Counted) -> None:
     for key in ("s", "t"):
         region.do("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")

@@ -205,6 +205,39 @@ def test_a_closed_connection_watches_nothing(h: Harness) -> None:
     assert not h.region.keyspace.databases[0].watchers
 
 
+def test_a_change_is_told_once(h: Harness) -> None:
+    """Who is told watches nothing more, as in Redis: later changes need not look at them."""
+    holdings, before = h.region.services.holdings, h.region.services.holdings.client_bytes
+    crowd = [h.connect() for _ in range(3)]
+    for each in crowd:
+        h.do("WATCH", "k", "other", session=each)
+    h.do("SET", "k", "v")
+    watching = h.region.keyspace.databases[0].watchers
+    assert not watching[b"k"]
+    assert all(each.watch_broken for each in crowd)
+    late = h.connect()
+    h.do("WATCH", "k", session=late)
+    assert (not late.watch_broken, watching[b"k"]) == (True, {late})
+    info = h.do("INFO", "clients").decode()
+    assert "watching_clients:1\r\n" in info
+    lines = h.do("CLIENT", "LIST").decode().splitlines()
+    found = {line.split("flags=")[1].split()[0] for line in lines if " watch=0 " in line}
+    assert found == {"d", "N"}
+    h.do("UNWATCH", session=crowd[0])
+    assert watching[b"k"] == {late}
+    h.do("SET", "k", "w")
+    assert late.watch_broken
+    h.do("UNWATCH", session=late)
+    for each in crowd[1:]:
+        h.do("MULTI", session=each)
+        h.do("PING", session=each)
+        assert h.raw("EXEC", session=each) == b"*-1\r\n"
+    assert not watching
+    for each in (*crowd, late):
+        h.region.close_session(each)
+    assert holdings.client_bytes == before
+
+
 # -- neighbours -------------------------------------------------------------------------------
 
 

@@ -13,9 +13,9 @@ from anabranch.engine.arguments import integer
 from anabranch.engine.client_list import client_type, client_type_argument, describe
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
-from anabranch.resp.encode import OK, ONE, ZERO, bulk, null
+from anabranch.resp.encode import OK, ONE, ZERO, bulk, null, verbatim
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map, SetReply, Verbatim
+from anabranch.resp.values import Map, SetReply
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
@@ -29,7 +29,7 @@ _NOT_TRACKED = (
 
 
 def client_id(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT ID: the number of this connection; no later one gets the same."""
+    """CLIENT ID."""
     return integer_reply(ctx.session.id)
 
 
@@ -45,7 +45,7 @@ def setname(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def getname(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT GETNAME: the name that CLIENT SETNAME gave, null without one."""
+    """CLIENT GETNAME."""
     name = ctx.session.name
     return bulk(name) if name else null(ctx.resp3)
 
@@ -65,13 +65,13 @@ def setinfo(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def no_evict(ctx: Context, args: list[bytes]) -> bytes:
-    """CLIENT NO-EVICT ON | OFF: whether ``maxmemory-clients`` spares this connection."""
+    """CLIENT NO-EVICT ON | OFF."""
     ctx.session.no_evict = _on_off(args[2])
     return OK
 
 
 def no_touch(ctx: Context, args: list[bytes]) -> bytes:
-    """CLIENT NO-TOUCH ON | OFF: whether commands leave access times of keys as they are."""
+    """CLIENT NO-TOUCH ON | OFF."""
     ctx.session.no_touch = _on_off(args[2])
     return OK
 
@@ -104,8 +104,8 @@ def reply(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def info(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT INFO: the line of CLIENT LIST about this connection."""
-    return ctx.reply(Verbatim(describe(ctx.session, "client|info", ctx.now_ms)))
+    """CLIENT INFO."""
+    return verbatim(describe([ctx.session], ctx.session, "client|info", ctx.now_ms), ctx.resp3)
 
 
 def list_(ctx: Context, args: list[bytes]) -> bytes:
@@ -121,15 +121,7 @@ def list_(ctx: Context, args: list[bytes]) -> bytes:
         sessions = [known[number] for number in dict.fromkeys(ids) if number in known]
     elif len(args) > 2:
         raise CommandError(texts.SYNTAX)
-    lines = [
-        describe(
-            session,
-            "client|list" if session is ctx.session else session.last_command,
-            ctx.now_ms,
-        )
-        for session in sessions
-    ]
-    return ctx.reply(Verbatim("".join(lines)))
+    return verbatim(describe(sessions, ctx.session, "client|list", ctx.now_ms), ctx.resp3)
 
 
 # -- acting on connections --------------------------------------------------------------------
@@ -158,7 +150,7 @@ def pause(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def unpause(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT UNPAUSE: end a CLIENT PAUSE, and run what it held back."""
+    """CLIENT UNPAUSE."""
     ctx.server.blocked.unpause()
     return OK
 
@@ -250,5 +242,5 @@ def getredir(_ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def trackinginfo(ctx: Context, _args: list[bytes]) -> bytes:
-    """CLIENT TRACKINGINFO: tracking is off, because this server has none."""
+    """CLIENT TRACKINGINFO."""
     return ctx.reply(Map({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}))

@@ -101,7 +101,8 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
     sessions = ctx.server.sessions.values()
     waiters = ctx.keyspace.waiters
     blocking_keys, on_nokey = waiters.blocking_keys()
-    watched = sum(len(database.watchers) for database in ctx.keyspace.databases)
+    # A client of which a watched key has changed watches nothing any more.
+    watched = sum(sum(map(bool, each.watchers.values())) for each in ctx.keyspace.databases)
     return [
         ("connected_clients", len(sessions)),
         ("cluster_connections", 0),
@@ -114,7 +115,7 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
             "pubsub_clients",
             sum(1 for each in sessions if each.subscriptions or each.shard_channels),
         ),
-        ("watching_clients", sum(1 for each in sessions if each.watched)),
+        ("watching_clients", sum(1 for each in sessions if each.watched and not each.watch_broken)),
         (
             "clients_in_timeout_table",
             sum(1 for each in waiters.active.values() if each.deadline_ms),

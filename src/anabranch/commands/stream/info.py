@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Final
+
+from librt.strings import BytesWriter
 
 from anabranch.commands.stream.entries import entries_ascending
-from anabranch.commands.stream.pending_rows import pending_rows
+from anabranch.commands.stream.pending_rows import RowWriter
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
 from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
-from anabranch.resp.encode import array_header, bulk, map_header, null
-from anabranch.resp.encode import integer as integer_reply
+from anabranch.resp.encode import array_header, bulk, map_header, null, write_bulk, write_integer
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
-from anabranch.stream.pending import PendingList, walk
+from anabranch.stream.group import Group
+from anabranch.stream.pending import Consumer, PendingList, walk
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
@@ -56,17 +58,24 @@ _FIGURES = _template(
     " iids-tracked d iids-added d iids-duplicates d"
 )
 _FIGURES_COUNT = 13
+_TIMES = _template("seen-time d active-time d") + bulk(b"pel-count")
 _SUMMARY = _template("groups d first-entry v last-entry v")
-_GROUP = _template("name t consumers d pending d last-delivered-id t entries-read v lag v")
 _GROUP_COUNT = 6
 _CONSUMER_COUNT = 4
-_FULL_GROUP = _template(
-    "name t last-delivered-id t entries-read v lag v pel-count d nacked-count d pending v"
-    " consumers v"
-)
 _FULL_GROUP_COUNT = 8
-_FULL_CONSUMER = _template("name t seen-time d active-time d pel-count d") + bulk(b"pending")
 _FULL_CONSUMER_COUNT = 5
+
+# Names of pairs.
+_NAME: Final = bulk(b"name")
+_CONSUMERS: Final = bulk(b"consumers")
+_PENDING: Final = bulk(b"pending")
+_LAST_DELIVERED: Final = bulk(b"last-delivered-id")
+_ENTRIES_READ: Final = bulk(b"entries-read")
+_LAG: Final = bulk(b"lag")
+_PEL_COUNT: Final = bulk(b"pel-count")
+_NACKED_COUNT: Final = bulk(b"nacked-count")
+_IDLE: Final = bulk(b"idle")
+_INACTIVE: Final = bulk(b"inactive")
 
 
 def _figures(stream: Stream) -> bytes:
@@ -141,74 +150,114 @@ def _summary(ctx: Context, stream: Stream) -> bytes:
 
 
 def _full(ctx: Context, stream: Stream, count: int) -> bytes:
-    limit = count or -1
     ledger = _ledger(stream)
-    names = _group_names(stream)
-    parts = [
-        map_header(_FIGURES_COUNT + 2 + bool(ledger), ctx.resp3),
-        _figures(stream),
-        bulk(b"entries"),
-        entries_ascending(stream.spans(MIN_ID, MAX_ID, limit)),
-        bulk(b"groups"),
-        array_header(len(names)),
-    ]
-    for name in names:
-        _add_group(parts, stream, name, limit, ctx.resp3)
-    parts.append(ledger)
-    return b"".join(parts)
-
-
-def _add_group(parts: list[bytes], stream: Stream, name: bytes, limit: int, resp3: bool) -> None:
-    """The part of a group in XINFO STREAM FULL."""
-    group = stream.groups[name]
-    last = text(group.last_delivered_id)
-    read, lag = group.read_count(stream), group.lag(stream)
-    consumers = group.consumers
-    parts.append(map_header(_FULL_GROUP_COUNT, resp3))
-    parts.append(
-        _FULL_GROUP
-        % (
-            len(name),
-            name,
-            len(last),
-            last,
-            null(resp3) if read is None else integer_reply(read),
-            null(resp3) if lag is None else integer_reply(lag),
-            group.pending_count,
-            len(group.released),
-            _pending(group.pending, limit, _owned_tail, 4),
-            array_header(len(consumers)),
-        )
+    groups = _FullGroups(stream, count or -1, ctx.resp3)
+    for name in _group_names(stream):
+        groups.write(name)
+    return b"".join(
+        [
+            map_header(_FIGURES_COUNT + 2 + bool(ledger), ctx.resp3),
+            _figures(stream),
+            bulk(b"entries"),
+            entries_ascending(stream.spans(MIN_ID, MAX_ID, count or -1)),
+            bulk(b"groups"),
+            array_header(len(stream.groups)),
+            groups.out.getvalue(),
+            ledger,
+        ]
     )
-    header = map_header(_FULL_CONSUMER_COUNT, resp3)
-    for consumer_name in sorted(consumers):
-        consumer = consumers[consumer_name]
-        parts.append(header)
-        parts.append(
-            _FULL_CONSUMER
-            % (
-                len(consumer_name),
-                consumer_name,
-                consumer.seen_ms,
-                consumer.active_ms,
-                consumer.pending_count,
-            )
-        )
-        parts.append(_pending(consumer.pending, limit, _tail, 3))
 
 
-def _pending(
-    lists: dict[int, PendingList], limit: int, tail_of: Callable[[PendingEntry], bytes], fields: int
-) -> bytes:
-    """The first pending entries of some lists as rows."""
-    if len(lists) == 1 and limit >= 0:
-        (pending,) = lists.values()
-        some: Iterable[PendingEntry] = pending.first_between(MIN_ID, MAX_ID, limit)
+class _FullGroups:
+    """Writes the part of each group in XINFO STREAM FULL, at most ``limit`` rows of each list.
+
+    There may be thousands of consumers, or groups.
+    """
+
+    __slots__ = ("_limit", "_owned_rows", "_resp3", "_rows", "_stream", "_times", "out")
+
+    def __init__(self, stream: Stream, limit: int, resp3: bool) -> None:
+        """``limit`` of -1: all rows."""
+        self.out = BytesWriter()
+        self._stream = stream
+        self._limit = limit
+        self._resp3 = resp3
+        self._owned_rows = RowWriter(self.out, _owned_tail, 4)
+        self._rows = RowWriter(self.out, _tail, 3)
+        self._times = _Times()
+
+    def write(self, name: bytes) -> None:
+        """Append a group."""
+        out = self.out
+        group = self._stream.groups[name]
+        out.write(map_header(_FULL_GROUP_COUNT, self._resp3) + _NAME)
+        write_bulk(out, name)
+        _write_progress(out, self._stream, group, self._resp3)
+        out.write(_PEL_COUNT)
+        write_integer(out, group.pending_count)
+        out.write(_NACKED_COUNT)
+        write_integer(out, len(group.released))
+        out.write(_PENDING)
+        self._owned_rows.write_array(_first_pending(group.pending, self._limit))
+        out.write(_CONSUMERS)
+        consumers = group.consumers
+        out.write(array_header(len(consumers)))
+        head = map_header(_FULL_CONSUMER_COUNT, self._resp3) + _NAME
+        for consumer_name in sorted(consumers):
+            out.write(head)
+            self._write_consumer(consumers[consumer_name])
+
+    def _write_consumer(self, consumer: Consumer) -> None:
+        out = self.out
+        write_bulk(out, consumer.name)
+        out.write(self._times.of(consumer))
+        write_integer(out, consumer.pending_count)
+        out.write(_PENDING)
+        self._rows.write_array(_first_pending(consumer.pending, self._limit))
+
+
+class _Times:
+    """The times of a consumer as XINFO STREAM FULL has them; many consumers have the same."""
+
+    __slots__ = ("_active_ms", "_seen_ms", "_text")
+
+    def __init__(self) -> None:
+        self._seen_ms = self._active_ms = 0
+        self._text = b""
+
+    def of(self, consumer: Consumer) -> bytes:
+        """The pairs of the times, and the name of the next pair."""
+        seen_ms, active_ms = consumer.seen_ms, consumer.active_ms
+        if seen_ms != self._seen_ms or active_ms != self._active_ms or not self._text:
+            self._seen_ms, self._active_ms = seen_ms, active_ms
+            self._text = _TIMES % (seen_ms, active_ms)
+        return self._text
+
+
+def _write_progress(out: BytesWriter, stream: Stream, group: Group, resp3: bool) -> None:
+    """What the pairs from ``last-delivered-id`` to ``lag`` are."""
+    out.write(_LAST_DELIVERED)
+    write_bulk(out, text(group.last_delivered_id))
+    read, lag = group.read_count(stream), group.lag(stream)
+    out.write(_ENTRIES_READ)
+    if read is None:
+        out.write(null(resp3))
     else:
-        some = walk(lists, MIN_ID, MAX_ID)
-        if limit >= 0:
-            some = islice(some, limit)
-    return pending_rows(some, tail_of, fields)
+        write_integer(out, read)
+    out.write(_LAG)
+    if lag is None:
+        out.write(null(resp3))
+    else:
+        write_integer(out, lag)
+
+
+def _first_pending(lists: dict[int, PendingList], limit: int) -> list[PendingEntry]:
+    """The first pending entries of some lists, at most ``limit``; -1: all."""
+    if len(lists) == 1 and limit >= 0:
+        for pending in lists.values():
+            return pending.first_between(MIN_ID, MAX_ID, limit)
+    some = walk(lists, MIN_ID, MAX_ID)
+    return list(some if limit < 0 else islice(some, limit))
 
 
 def _tail(entry: PendingEntry) -> bytes:
@@ -222,28 +271,19 @@ def _owned_tail(entry: PendingEntry) -> bytes:
 def groups_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO GROUPS key: every group with its counts, last-delivered ID and lag."""
     stream = _existing(ctx, args[2])
-    none = null(ctx.resp3)
-    header = map_header(_GROUP_COUNT, ctx.resp3)
-    parts = [array_header(len(stream.groups))]
+    out = BytesWriter()
+    out.write(array_header(len(stream.groups)))
+    head = map_header(_GROUP_COUNT, ctx.resp3) + _NAME
     for name in _group_names(stream):
         group = stream.groups[name]
-        last = text(group.last_delivered_id)
-        read, lag = group.read_count(stream), group.lag(stream)
-        parts.append(header)
-        parts.append(
-            _GROUP
-            % (
-                len(name),
-                name,
-                len(group.consumers),
-                group.pending_count,
-                len(last),
-                last,
-                none if read is None else integer_reply(read),
-                none if lag is None else integer_reply(lag),
-            )
-        )
-    return b"".join(parts)
+        out.write(head)
+        write_bulk(out, name)
+        out.write(_CONSUMERS)
+        write_integer(out, len(group.consumers))
+        out.write(_PENDING)
+        write_integer(out, group.pending_count)
+        _write_progress(out, stream, group, ctx.resp3)
+    return out.getvalue()
 
 
 def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
@@ -257,15 +297,17 @@ def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
         )
     now_ms = ctx.now_ms
     consumers = group.consumers
-    header = map_header(_CONSUMER_COUNT, ctx.resp3).decode()
-    rows: list[str] = []  # as text, which is quicker than bytes in CPython
+    out = BytesWriter()
+    out.write(array_header(len(consumers)))
+    head = map_header(_CONSUMER_COUNT, ctx.resp3) + _NAME
     for name in sorted(consumers):
         consumer = consumers[name]
-        inactive = -1 if consumer.active_ms < 0 else now_ms - consumer.active_ms
-        rows.append(
-            f"{header}$4\r\nname\r\n${len(name)}\r\n{name.decode('latin-1')}\r\n"
-            f"$7\r\npending\r\n:{consumer.pending_count}\r\n"
-            f"$4\r\nidle\r\n:{max(now_ms - consumer.seen_ms, 0)}\r\n"
-            f"$8\r\ninactive\r\n:{inactive}\r\n"
-        )
-    return array_header(len(rows)) + "".join(rows).encode("latin-1")
+        out.write(head)
+        write_bulk(out, name)
+        out.write(_PENDING)
+        write_integer(out, consumer.pending_count)
+        out.write(_IDLE)
+        write_integer(out, max(now_ms - consumer.seen_ms, 0))
+        out.write(_INACTIVE)
+        write_integer(out, -1 if consumer.active_ms < 0 else now_ms - consumer.active_ms)
+    return out.getvalue()

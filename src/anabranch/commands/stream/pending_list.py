@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from librt.strings import BytesWriter
+
 from anabranch.commands.stream.options import interval_end, interval_start, stream_and_group
 from anabranch.commands.stream.pending_rows import pending_rows, pending_rows_steps
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
-from anabranch.resp.encode import array_header, bulk, null, null_array
+from anabranch.resp.encode import array_header, bulk, null, null_array, write_bulk
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
 from anabranch.stream.frozen_pending import FrozenEntries
@@ -137,20 +139,24 @@ def _summary(group: Group, resp3: bool) -> bytes:
     if first is None or last is None:
         return b"*4\r\n:0\r\n%b%b%b" % (null(resp3), null(resp3), null_array(resp3))
     consumers = group.consumers
-    rows: list[str] = []  # as text, which is quicker than bytes in CPython
+    rows = BytesWriter()
+    total = known = 0
+    share = b""  # as text, as in Redis
     for name in sorted(consumers):
         count = consumers[name].pending_count
         if count:
-            digits = str(count)
-            rows.append(
-                f"*2\r\n${len(name)}\r\n{name.decode('latin-1')}\r\n${len(digits)}\r\n{digits}\r\n"
-            )
+            if count != known:  # neighbours often have as many
+                known, share = count, bulk(b"%d" % count)
+            total += 1
+            rows.write(b"*2\r\n")
+            write_bulk(rows, name)
+            rows.write(share)
     return b"".join(
         [
             b"*4\r\n:%d\r\n" % group.pending_count,
             bulk(text(first.entry_id)),
             bulk(text(last.entry_id)),
-            array_header(len(rows)),
-            "".join(rows).encode("latin-1"),
+            array_header(total),
+            rows.getvalue(),
         ]
     )

@@ -77,7 +77,7 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def xread(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Entries of several streams after an ID each; may wait for them."""
+    """Entries of several streams behind an ID each; may wait for them."""
     if ctx.waiter is not None:
         request: ReadRequest = ctx.waiter.request
     else:
@@ -123,13 +123,15 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
         return read_reply(ctx, served)
     if request.block_ms is None or ctx.in_exec:
         return null_array(ctx.resp3)
+    behind: list[int] = []
     if ctx.waiter is None:
         args = _resolved(ctx, args, request)
+        behind = _awaited(request.ids)
     ctx.block(
         request.keys,
         args,
         request.deadline_ms(ctx.now_ms),
-        [_awaited(raw) for raw in request.ids],
+        behind,
         null_array(ctx.resp3),
         request=request,
     )
@@ -137,10 +139,10 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _with_news(ctx: Context, request: ReadRequest) -> Sequence[int]:
-    """The indexes of the streams that a long request must read; the others are counted only.
+    """The places of those among many streams that must be looked at; counts the others.
 
-    These are missing, or have no entry after their ID. The first stream with an ID is always read:
-    so an invalid ID is found.
+    A stream without an entry behind its ID need not be, if an earlier one has the same ID: so each
+    ID is checked.
     """
     if ctx.server.events.flags:  # each missing key is an event
         return range(len(request.keys))
@@ -216,12 +218,21 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
     """The request in the form in which it runs again: ``$`` means the moment of blocking."""
-    if b"$" not in request.ids:
+    ids = request.ids
+    if b"$" not in ids:
         return args
-    for at, raw in enumerate(request.ids):
-        if raw == b"$":
-            request.ids[at] = ctx.ids.newest(ctx.stream(request.keys[at]))
-    return args[: len(args) - len(request.ids)] + request.ids
+    values = ctx.lookup_all(request.keys)
+    known_id = -1
+    known = b""
+    for at in range(len(ids)):
+        if ids[at] == b"$":
+            value = values[at]
+            stream = value if type(value) is Stream else None
+            last_id = 0 if stream is None else stream.last_id
+            if last_id != known_id:  # as of empty streams, which are many
+                known_id, known = last_id, ctx.ids.newest(stream)
+            ids[at] = known
+    return args[: len(args) - len(ids)] + ids
 
 
 def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Span]:
@@ -229,10 +240,19 @@ def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Spa
     return limited(map(itemgetter(1), spans_behind(stream, seen)), limit)
 
 
-def _awaited(raw: bytes) -> int:
-    """The ID after which a blocked XREAD awaits an entry.
+def _awaited(ids: list[bytes]) -> list[int]:
+    """The ID behind which a blocked XREAD awaits an entry of each stream.
 
-    -1 for ``+`` and for tokens: any entry wakes the command, which then looks for itself. It keeps
-    waiting while its key is missing or of another type.
+    It is below all IDs if that is not all it asks. The command keeps waiting while a key is missing
+    or of another type.
     """
-    return -1 if raw == b"+" or raw.startswith(TOKEN_PREFIX) else id_argument(raw)
+    behind: list[int] = []
+    known: bytes | None = None
+    last_id = -1
+    for raw in ids:
+        if raw is not known:
+            known = raw
+            asks_more = raw == b"+" or raw.startswith(TOKEN_PREFIX)
+            last_id = -1 if asks_more else id_argument(raw)
+        behind.append(last_id)
+    return behind

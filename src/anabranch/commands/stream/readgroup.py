@@ -35,8 +35,6 @@ _DELIVER: Final = kinds.Deliver  # a name of an interpreted module is looked up 
 _DELIVERY_BYTES = len(b":0\r\n:0\r\n")
 """What CLAIM adds to a new entry in the reply."""
 
-_NONE: Final[list[bytes]] = []
-
 _Served = list[tuple[bytes, list[bytes], int]]
 _Row = tuple[int, int, int, int]
 
@@ -49,12 +47,11 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request = ctx.waiter.request
     name = request.group
     assert name is not None
-    plans = _plans(ctx, request, name)
-    ctx.stats.keyspace_hits += len(plans)  # Redis looks twice, and counts both
+    visited: list[bytes] = []
+    plans = _plans(ctx, request, name, visited)
+    ctx.stats.keyspace_hits += len(request.keys)  # Redis looks twice, and counts both
     budget = ReplyBudget(request) if request.is_limited else None
     served: _Served = []
-    visited: list[bytes] = []
-    is_wide = len(plans) > 1 and request.claim_ms is None
     for key, stream, group, after in plans:
         if budget is not None and budget.exhausted:
             break
@@ -64,8 +61,8 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             ctx.changes += 1
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
-        elif is_wide and not stream.has_for(group):  # nearly all of them, as a rule
-            chunks, count = _NONE, 0
+        elif is_new and request.claim_ms is None and not stream.has_for(group):
+            continue
         else:
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
         if not is_new and not count:  # what gives entries records the visit, too
@@ -96,9 +93,15 @@ _Plan = tuple[bytes, Stream, Group, int | None]
 """A stream, its group, and behind which ID the consumer reads its history; None: new entries."""
 
 
-def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
-    """What is to be read; fails if a stream or group is missing, before anything is delivered."""
+def _plans(ctx: Context, request: ReadRequest, name: bytes, visited: list[bytes]) -> list[_Plan]:
+    """What is to be read; fails if a stream or group is missing, before anything is delivered.
+
+    Of many streams, nearly all have nothing for the group as a rule. If a visit is all there is to
+    record, ``visited`` gets the key, and there is no plan.
+    """
     plans: list[_Plan] = []
+    consumer = request.consumer
+    is_wide = len(request.keys) > 1 and request.claim_ms is None and not request.is_limited
     for at, key in enumerate(request.keys):
         raw = request.ids[at]
         stream = ctx.read_stream(key)
@@ -108,11 +111,20 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
                 b"NOGROUP No such key '%b' or consumer group '%b' in XREADGROUP with GROUP option"
                 % (texts.shown(key), texts.shown(name))
             )
-        if raw in (b"$", b"+"):
-            raise CommandError(_MEANINGLESS.format(raw.decode()))
-        beyond = MAX_ID if raw == b">" else id_argument(raw)
-        plans.append((key, stream, group, None if beyond == MAX_ID else beyond))
+        after = None if raw == b">" else _history_start(raw)
+        if is_wide and after is None and consumer in group.consumers and not stream.has_for(group):
+            visited.append(key)
+        else:
+            plans.append((key, stream, group, after))
     return plans
+
+
+def _history_start(raw: bytes) -> int | None:
+    """Behind which ID the history is read; None for the greatest ID, which means ``>``."""
+    if raw in (b"$", b"+"):
+        raise CommandError(_MEANINGLESS.format(raw.decode()))
+    beyond = id_argument(raw)
+    return None if beyond == MAX_ID else beyond
 
 
 class _News:
