@@ -81,13 +81,6 @@ def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
     group.consumer(effect.consumer, effect.now_ms)
 
 
-def see_consumer(keyspace: Keyspace, effect: kinds.SeeConsumer) -> None:
-    """See :class:`kinds.SeeConsumer`."""
-    for key in effect.keys:
-        group = group_of(keyspace, effect.db, key, effect.group)
-        group.consumers[effect.consumer].seen_ms = effect.now_ms
-
-
 def _see(consumer: Consumer, now_ms: int, active: bool) -> None:
     consumer.seen_ms = now_ms
     if active:

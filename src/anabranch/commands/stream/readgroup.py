@@ -2,7 +2,8 @@
 
 Each stream of the request is treated separately: an explicit ID reads pending entries of this
 consumer; ``>`` first claims (with CLAIM), then delivers new entries. If one stream fails, the whole
-command fails before anything is delivered.
+command fails before anything is delivered. A read that gets nothing has no effect: it sets the time
+at which the consumer was seen, as a read sets the access time of a key.
 """
 
 from __future__ import annotations
@@ -53,28 +54,23 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     ctx.stats.keyspace_hits += len(plans)  # Redis looks twice, and counts both
     budget = ReplyBudget(request) if request.is_limited else None
     served: _Served = []
-    visited: list[bytes] = []
     is_wide = len(plans) > 1 and request.claim_ms is None
     for key, stream, group, after in plans:
         if budget is not None and budget.exhausted:
             break
-        is_new = request.consumer not in group.consumers
-        if is_new:  # on its first read, even if it gets nothing
+        if request.consumer not in group.consumers:  # its first read, even if it gets nothing
             ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, request.consumer, ctx.now_ms))
             ctx.changes += 1
+        group.consumers[request.consumer].seen_ms = ctx.now_ms
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
         elif is_wide and not stream.has_for(group):  # nearly all of them, as a rule
             chunks, count = _NONE, 0
         else:
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
-        if not is_new and not count:  # what gives entries records the visit, too
-            visited.append(key)
         if after is None and not count:
             continue
         served.append((key, chunks, count))
-    if visited:
-        ctx.emit(kinds.SeeConsumer(ctx.db.index, visited, name, request.consumer, ctx.now_ms))
     if served:
         return read_reply(ctx, served)
     if request.block_ms is None or ctx.in_exec:
@@ -182,7 +178,7 @@ def _history(
         if budget is not None:
             budget.spend(len(chunk))
         chunks.append(chunk)
-    if chunks:
+    if rows:
         assert request.group is not None
         ctx.emit(kinds.Assign(ctx.db.index, key, request.group, request.consumer, rows, ctx.now_ms))
     return chunks, len(chunks)
