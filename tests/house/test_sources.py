@@ -36,7 +36,6 @@ LONG_FUNCTIONS = {
     "cli/live/load.py:command": 71,
     "commands/extensions/bulk.py:export": 63,
     "commands/server/info.py:_memory": 71,
-    "commands/stream/add.py:xadd": 131,
     "oplog/recovery.py:_replay": 66,
     "region/region.py:Region._run": 111,
     "simulator/simulation.py:Simulation.__init__": 67,
@@ -70,6 +69,20 @@ def test_no_function_above_60_lines_is_added_and_none_grows() -> None:
         if lines > 60
     }
     assert {name: n for name, n in found.items() if n > LONG_FUNCTIONS.get(name, 60)} == {}
+
+
+FORKS_MAX = 3
+"""Places that ask whether they are compiled: the parser of requests, and what reports it."""
+
+
+def test_there_is_one_spelling_for_both_forms() -> None:
+    asking = [
+        f"{path.relative_to(REPOSITORY)}:{number}"
+        for path in sorted((REPOSITORY / "src").rglob("*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(r"(?<!import )\bIS_COMPILED\b(?!,|: Final)", line)
+    ]
+    assert len(asking) <= FORKS_MAX, asking
 
 
 @pytest.mark.parametrize("folder", ["src", "tests", "benchmarks"])

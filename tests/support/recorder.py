@@ -89,7 +89,7 @@ class Recorder:
 
 
 def everything_in(keyspace: Keyspace) -> list[Any]:
-    """Everything but access times."""
+    """Everything but the times at which keys were used and consumers seen."""
     return [
         (
             database.index,
@@ -142,7 +142,7 @@ def _group(group: Group) -> Any:
     return {
         "cursor": group.last_delivered_id,
         "read": group.entries_read,
-        "consumers": [(c.name, c.seen_ms, c.active_ms) for c in group.consumers.values()],
+        "consumers": [(c.name, c.active_ms) for c in group.consumers.values()],
         "released": [entry.entry_id for entry in group.released],
         "pending": [
             (e.entry_id, e.consumer and e.consumer.name, e.delivery_ms, e.delivery_count)

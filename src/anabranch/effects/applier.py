@@ -9,10 +9,11 @@ applies an effect of another region.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
+from anabranch.effects.apply_stream import append_entry, log_at
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.prepare import mode_of
 from anabranch.stream.stream import Stream
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
 
+_ADD: Final = kinds.Add  # a name of an interpreted module is looked up each time
+_REMEMBER: Final = kinds.Remember
 
-class Author(Protocol):
+
+class Author:
     """Who decides changes here: the session of a client."""
+
+    __slots__ = ()
 
     def wrote(self, replica_id: int, number: int) -> None:
         """The author has written an effect that goes to other regions."""
+        raise NotImplementedError
 
 
 class Publisher:
@@ -102,6 +109,66 @@ class Applier:
             apply(self.keyspace, effect)
         if self.record is not None:
             self.record(effect)
+
+    def add(
+        self,
+        database: Database,
+        key: bytes,
+        stream: Stream,
+        entry_id: int,
+        fragment: bytes,
+        weight: int,
+        opens: bool,
+    ) -> None:
+        """Apply, record and publish the addition of one entry to a stream that is here or begun.
+
+        The effect is :class:`kinds.Add`. It is the most frequent decision, so the stream is not
+        looked up again, and nothing is read out of the effect.
+        """
+        replica = self.replica
+        log = stream.local
+        shift, position = 1, -1
+        is_numbered = self._is_numbered
+        if is_numbered:
+            replica.begin_own()
+            position = log.next_position or replica.number
+        effect: kinds.Add | None = None
+        events: Sequence[Event] = ()
+        if self.record is not None or self.before is not None or self.publisher.flags:
+            effect = _ADD(database.index, key, entry_id, fragment, weight, opens, position)
+            if self.publisher.flags:
+                events = events_of(self.keyspace, effect)
+            if self.before is not None:
+                self.before(effect)
+        if is_numbered:
+            log, shift = log_at(stream, replica, position)
+        append_entry(
+            self.keyspace, database, key, stream, log, entry_id, fragment, weight, opens, shift
+        )
+        stream.last_id = entry_id
+        if is_numbered:
+            replica.finish_entry(database.index, key)
+            self.author.wrote(replica.own, replica.number)
+        if effect is not None and self.record is not None:
+            self.record(effect)
+        if events:
+            self.publisher.publish(events)
+
+    def remember(
+        self, database: Database, key: bytes, stream: Stream, pid: bytes, iid: bytes, entry_id: int
+    ) -> None:
+        """Do the same for the tag of an entry just added (:class:`kinds.Remember`).
+
+        In a region alone nothing but the table of the producers changes.
+        """
+        if self._is_numbered or self.before is not None:
+            self.emit(_REMEMBER(database.index, key, pid, iid, entry_id, self.now_ms))
+            return
+        if not stream.is_due:
+            database.account.changed(stream)
+        stream.producers.remember(pid, iid, entry_id, self.now_ms)
+        if self.record is not None:
+            self.record(_REMEMBER(database.index, key, pid, iid, entry_id, self.now_ms))
 
     def apply_remote(self, effect: kinds.Effect) -> None:
         """Apply a change that another region decided, and publish its keyspace events."""

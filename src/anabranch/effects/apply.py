@@ -63,7 +63,6 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
     kinds.DestroyGroup: Row(apply_group.destroy_group),
     kinds.CreateConsumer: Row(apply_group.create_consumer),
     kinds.DeleteConsumer: Row(apply_group.delete_consumer),
-    kinds.SeeConsumer: Row(apply_group.see_consumer),
     kinds.Deliver: Row(apply_group.deliver),
     kinds.Assign: Row(apply_group.assign),
     kinds.Acknowledge: Row(apply_group.acknowledge),

@@ -13,7 +13,6 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.pending import Consumer
-from anabranch.stream.stream import Stream
 
 
 def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
@@ -80,16 +79,6 @@ def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
     """See :class:`kinds.CreateConsumer`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
     group.consumer(effect.consumer, effect.now_ms)
-
-
-def see_consumer(keyspace: Keyspace, effect: kinds.SeeConsumer) -> None:
-    """See :class:`kinds.SeeConsumer`. The size of the streams stays: nothing is measured."""
-    values = keyspace.databases[effect.db].values
-    name, consumer, now_ms = effect.group, effect.consumer, effect.now_ms
-    for key in effect.keys:
-        stream = values[key]
-        assert type(stream) is Stream
-        stream.groups[name].consumers[consumer].seen_ms = now_ms
 
 
 def _see(consumer: Consumer, now_ms: int, active: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
@@ -17,6 +18,9 @@ from anabranch.keyspace.replica import Replica
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
+
+LONG_BYTES: Final = 2048
+"""A stream with a longer new entry is measured soon, and not only when its block is full."""
 
 
 def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
@@ -61,6 +65,8 @@ def append_entry(
         tail.open_ids.append(entry_id)
         tail.weight += weight
         log.next_position += 1
+        if len(fragment) > LONG_BYTES and not stream.is_due:
+            database.account.changed(stream)
     if database.watchers or database.waiters or key not in database.values:
         _observe(keyspace, database, key, stream)
 

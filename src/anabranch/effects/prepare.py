@@ -123,14 +123,11 @@ def _stream(writer: Writer, db: int, key: bytes) -> Stream:
 # -- entries ----------------------------------------------------------------------------------
 
 
-def _add(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
+def _add_run(writer: Writer, effect: kinds.AddRun) -> Iterator[kinds.Effect]:
     """Positions continue; those of a new log begin at the number of this effect."""
+    stream = known_stream(writer.keyspace, effect.db, effect.key)
+    position = 0 if stream is None else stream.local.next_position
     replica = writer.replica
-    value = writer.keyspace.databases[effect.db].values.get(effect.key)
-    position = 0 if value is None else value.local.next_position
-    if not position:
-        remembered = writer.keyspace.databases[effect.db].remembered.get(effect.key)
-        position = 0 if remembered is None else remembered.local.next_position
     effect.position = position or replica.vector.get(replica.own, 0) + 1
     yield effect
 
@@ -462,15 +459,14 @@ _ALONE = Mode(
         kinds.SetGroup: _restart,
     },
     create_stream=_create_alone,
-    added_bytes_max=1 << 62,
+    added_bytes_max=1 << 60,
     reserved_percent=lambda _: 0,
     is_numbered=False,
     rewrites=False,
 )
 
 _PREPARE: _Prepare = {
-    kinds.Add: _add,
-    kinds.AddRun: _add,
+    kinds.AddRun: _add_run,
     kinds.Remove: _remove,
     kinds.Trim: _trim,
     kinds.Dereference: _dereference,

@@ -30,7 +30,7 @@ def places_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
     """``(database, key)`` of every key an effect names."""
     if isinstance(effect, kinds.Rename | kinds.Copy):
         return [(effect.db, effect.key), (effect.target_db, effect.target)]
-    if isinstance(effect, kinds.DeleteKeys | kinds.SeeConsumer | kinds.SetStrings):
+    if isinstance(effect, kinds.DeleteKeys | kinds.SetStrings):
         return [(effect.db, key) for key in effect.keys]
     if hasattr(effect, "key"):
         return [(effect.db, effect.key)]  # type: ignore[attr-defined]

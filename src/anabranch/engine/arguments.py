@@ -12,7 +12,6 @@ from anabranch.engine import texts
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream import entry_id
-from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
@@ -47,10 +46,8 @@ def integer_or_none(raw: bytes) -> int | None:
 
     Leading zeros, ``+5``, ``-0`` and blanks are refused, as in Redis.
     """
-    if IS_COMPILED and len(raw) < _SAFE_DIGITS and (usual := _usual(raw)) >= 0:
+    if len(raw) < _SAFE_DIGITS and (usual := _usual(raw)) >= 0:
         return usual
-    if raw.isdigit() and len(raw) < _SAFE_DIGITS and raw[0] != 48:  # the usual number
-        return int(raw)
     if not raw or len(raw) > 20:
         return None
     digits = raw[1:] if raw[0] == 45 else raw

@@ -62,9 +62,9 @@ class Context:
         self.clock = clock
         self.server = server
         self.waits = Waits()
-        self.ids = IdRules()
+        self.ids = IdRules(stats)
         if self.replica.is_regional:
-            self.ids = RegionalIdRules(self.replica, settings)
+            self.ids = RegionalIdRules(self.replica, settings, stats)
         self._nobody = nobody
         self.session = nobody
         self.db: Database
@@ -174,9 +174,15 @@ class Context:
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream of a key for a writing command, None when missing."""
-        value = self.use(key)
-        if value is not None and type(value) is not Stream:
-            raise CommandError(texts.WRONGTYPE)
+        db = self.db
+        value = db.values.get(key)
+        if db.deadlines or type(value) is not Stream:
+            value = self.use(key)
+            if value is not None and type(value) is not Stream:
+                raise CommandError(texts.WRONGTYPE)
+            return value
+        if not self.session.no_touch:  # the usual case of :meth:`use`, written out
+            value.accessed_ms = self.now_ms
         return value
 
     def read_stream(self, key: bytes) -> Stream | None:

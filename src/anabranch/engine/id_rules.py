@@ -17,8 +17,11 @@ from anabranch.stream.regional_id import (
 )
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
+
     from anabranch.config.settings import Settings
     from anabranch.keyspace.replica import Replica
+    from anabranch.metrics.stats import Stats
     from anabranch.stream.stream import Stream
 
 _NOT_ABOVE = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
@@ -40,44 +43,80 @@ def _texts(first: int, step: int) -> list[bytes]:
 
 _TEXTS: Final = _texts(0, 1)
 
+_TEXT_BYTES_MAX: Final = 24  # twenty digits, the line end, and one because lengths begin at 0
+
 
 class IdRules:
     """The rules of Redis. Who sets ``now_ms`` also sets ``first``, and calls :meth:`begin`."""
 
     __slots__ = (
-        *("any_below", "first", "heads", "heads_ms", "last", "now_ms", "refusal", "seq"),
-        *("seq_end", "step", "texts", "texts_end", "texts_from"),
-        *("texts_mask", "texts_shift"),
+        *("_from", "_head_ms", "_heads", "_last", "_seq", "_seq_end", "_shift", "_stats"),
+        *("_step", "_text_end", "_texts", "first", "now_ms", "refusal"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, stats: Stats) -> None:
         self.now_ms = 0
         self.first = 0  # the first ID of this millisecond
-        self.any_below = MAX_ID
-        """If the last ID of a stream is below this one, XADD need not call :meth:`automatic`: it
-        takes the first ID of the millisecond, or the one above the last ID."""
         self.refusal = ""  # why the clock makes no IDs; usually empty
-        self.step = 1  # from an automatic ID to the next one
-        # XADD keeps the last automatic ID here, and its distance from ``first`` while that is
-        # below ``seq_end``. As long as a stream ends with that ID, its next one is ``step`` above.
-        self.last = -1
-        self.seq = -1
-        self.seq_end = _SEQ_END
-        # An ID in a reply consists of two parts. XADD keeps the first one here, with the
-        # milliseconds ``heads_ms``: one for each length of the second part.
-        self.heads_ms = -1
-        self.heads: list[bytes | None] = []
-        # The second part is a sequence number: ``texts[n]`` is that of the number
-        # ``texts_from + (n << texts_shift)``. Numbers from ``texts_end`` on have none.
-        self.texts = _TEXTS
-        self.texts_from = 0
-        self.texts_end = _TEXT_COUNT
-        self.texts_shift = 0
-        self.texts_mask = 0
+        self._stats = stats
+        self._step = 1  # from an automatic ID to the next one
+        # The last automatic ID, and its distance from ``first`` if that is below ``_seq_end``: then
+        # the next one is a step above it.
+        self._last = -1
+        self._seq: i64 = -1
+        self._seq_end = _SEQ_END
+        # The first bytes of IDs of a millisecond in replies, by the length of the rest.
+        self._head_ms = -1
+        self._heads: list[bytes | None] = []
+        # And the rest of them: ``_texts[n]`` is of number ``_from + (n << _shift)``, as long as
+        # that is below ``_text_end``.
+        self._texts = _TEXTS
+        self._from: i64 = 0
+        self._text_end: i64 = _TEXT_COUNT
+        self._shift: i64 = 0
 
     def begin(self) -> None:
         """The next automatic ID follows from the rules, not from the last one."""
-        self.last = -1
+        self._last = -1
+
+    def following(self, last: int) -> int:
+        """The ID for ``*`` above ``last``; as a rule it is a step above the one made before."""
+        if last is self._last:  # as in a pipeline: nothing else is done with long integers
+            entry_id = last + self._step
+            seq: int = self._seq + self._step
+        else:
+            entry_id = self.automatic(last)
+            seq = entry_id - self.first
+        if seq < self._seq_end:
+            self._last = entry_id
+            self._seq = seq
+        return entry_id
+
+    def reply(self, entry_id: int) -> bytes:
+        """An ID of a new entry as a reply, which is also the first part of the entry."""
+        ms = self.now_ms
+        if entry_id is self._last:
+            at = self._seq
+            if at < self._text_end:
+                end = self._texts[at - self._from >> self._shift]
+            else:
+                seq: int = at  # only an int is formatted without a call of Python
+                end = b"%d\r\n" % seq
+        else:
+            seq = entry_id - self.first
+            if not 0 <= seq <= MAX_SEQ:
+                ms, seq = entry_id >> SEQ_BITS, entry_id & MAX_SEQ
+                self._stats.ids_ahead_ms = max(self._stats.ids_ahead_ms, ms - self.now_ms)
+            end = b"%d\r\n" % seq
+        if ms != self._head_ms:
+            self._head_ms = ms
+            self._heads = [None] * _TEXT_BYTES_MAX
+        head = self._heads[len(end)]
+        if head is None:
+            dashed = b"%d-" % ms
+            head = b"$%d\r\n%b" % (len(dashed) + len(end) - 2, dashed)
+            self._heads[len(end)] = head
+        return head + end
 
     def automatic(self, last: int) -> int:
         """The ID for ``*`` above ``last``."""
@@ -127,16 +166,15 @@ class IdRules:
 class RegionalIdRules(IdRules):
     """The rules where several regions write, see :mod:`anabranch.stream.regional_id`."""
 
-    __slots__ = ("_own", "_replica", "_settings")
+    __slots__ = ("_first_seq", "_own", "_replica", "_settings")
 
-    def __init__(self, replica: Replica, settings: Settings) -> None:
-        super().__init__()
-        self.any_below = 0
-        self.step = MODULUS
-        self.texts_shift = MODULUS.bit_length() - 1
-        self.texts_mask = MODULUS - 1
-        self.texts_end = 0
+    def __init__(self, replica: Replica, settings: Settings, stats: Stats) -> None:
+        super().__init__(stats)
+        self._step = MODULUS
+        self._shift = MODULUS.bit_length() - 1
+        self._text_end = 0
         self._own = -1  # the replica ID of which there are texts; none yet
+        self._first_seq = 0  # the first sequence number that it gives
         self._replica = replica
         self._settings = settings
 
@@ -147,14 +185,16 @@ class RegionalIdRules(IdRules):
         own = self._replica.own
         if own != self._own:
             self._own = own
-            self.texts_from = next_sequence(own, -1)
-            self.texts_end = self.texts_from + _TEXT_COUNT * MODULUS
-            self.texts = _texts(self.texts_from, MODULUS)
+            self._first_seq = next_sequence(own, -1)
+            if self._first_seq < _SEQ_END:
+                self._from = self._first_seq
+                self._text_end = self._from + _TEXT_COUNT * MODULUS
+                self._texts = _texts(self._first_seq, MODULUS)
         if last < self.first:  # the first ID of a millisecond
-            self.seq_end = steps_below(own, self.texts_from)
-            return self.first + self.texts_from
+            self._seq_end = min(steps_below(own, self._first_seq), _SEQ_END)
+            return self.first + self._first_seq
         entry_id = automatic_id(own, self.now_ms, last)
-        self.seq_end = steps_below(own, entry_id - self.first)
+        self._seq_end = min(steps_below(own, entry_id - self.first), _SEQ_END)
         return entry_id
 
     def consecutive(self, last: int, count: int) -> range:

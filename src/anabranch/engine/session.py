@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.effects.applier import Author
 from anabranch.metrics.holdings import Holdings
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Resumable(Protocol):
         """Cancel it: the reply is not needed any more."""
 
 
-class Session:
+class Session(Author):
     """The state of one client on the server.
 
     Replies and pushes are appended to ``outbox``; the driver of the region writes them.

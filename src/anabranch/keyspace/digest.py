@@ -98,7 +98,10 @@ def _feed_group(digest: _Hash, group: Group) -> None:
 
 
 def _feed_inside(digest: _Hash, stream: Stream) -> None:
-    """Add what clients do not see: blocks, positions, cursors, times, and their order."""
+    """Add what clients do not see: blocks, positions, cursors, times, and their order.
+
+    Not the times at which consumers were seen: a read that gets nothing is not in the log.
+    """
     for region, log in sorted(stream.logs.items()):
         _feed(digest, region, stream.incarnation, log.next_position, log.trimmed)
         for block in log.blocks:
@@ -109,7 +112,7 @@ def _feed_inside(digest: _Hash, stream: Stream) -> None:
         group = stream.groups[name]
         _feed(digest, LOCAL_REGION, group.last_delivered_id)
         for consumer in group.consumers.values():
-            _feed(digest, consumer.name, consumer.seen_ms, consumer.active_ms)
+            _feed(digest, consumer.name, consumer.active_ms)
         pending = list(group.between(MIN_ID, MAX_ID))
         _feed(digest, *(entry.delivery_ms for entry in pending))
         pending.sort(key=lambda entry: (entry.delivery_ms, entry.stamp))

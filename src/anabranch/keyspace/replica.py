@@ -230,16 +230,6 @@ class Replica:
         self.number = self.vector.get(self.own, 0) + 1
         self.context = self.vector
 
-    def number_own(self, db: int, key: bytes) -> int:
-        """The number of an own effect on a key, which is applied now and takes one number."""
-        number = self.vector.get(self.own, 0) + 1
-        self.vector[self.own] = number
-        self.replica_id = self.own
-        self.number = number
-        self.context = self.vector
-        self.last_effects.wrote(db, key, self.own, number)
-        return number
-
     def begin_remote(self, replica_id: int, number: int, context: Mapping[int, int]) -> None:
         """The next effect is one of this replica ID, with this context."""
         self.replica_id = replica_id
@@ -252,6 +242,11 @@ class Replica:
         last = self.vector[self.replica_id] = self.number + count - 1
         if (key := getattr(effect, "key", None)) is not None:
             self.last_effects.wrote(effect.db, key, self.replica_id, last)
+
+    def finish_entry(self, db: int, key: bytes) -> None:
+        """Record that an effect was applied that adds one entry to a key."""
+        self.vector[self.replica_id] = self.number
+        self.last_effects.wrote(db, key, self.replica_id, self.number)
 
     def stamp(self, now_ms: int) -> int:
         """A stamp for a new setting: not before any known stamp."""

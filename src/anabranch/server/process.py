@@ -29,7 +29,7 @@ def is_compiled() -> bool:
 
 def interpreted_note() -> str | None:
     """Say what an interpreted server costs and how to get the compiled one; None if compiled."""
-    if IS_COMPILED:
+    if is_compiled():
         return None
     cost = "the server runs interpreted and takes two to three times the processor time"
     if Path(__file__).parents[2].name == "src":

@@ -92,6 +92,16 @@ class BlockSequence:
         tail.weight += weight
         self.next_position = position + 1
 
+    def is_full(self, weight: int, entries_max: int, bytes_max: int) -> bool:
+        """Whether an entry of this weight opens a new block; a limit of 0 is none."""
+        tail = self.tail
+        return (
+            tail is None
+            or tail.parts is None
+            or len(tail.parts) + tail.gaps >= entries_max > 0
+            or tail.weight + weight >= bytes_max > 0
+        )
+
     def extend(
         self, ids: Sequence[int], fragments: list[bytes], weight: int, shift: int = 1
     ) -> None:

@@ -24,7 +24,6 @@ import zstandard
 
 from anabranch.stream.columnar import Columns, to_columns
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
-from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
     from anabranch.stream.offloading import BlockFile, Offloaded
@@ -186,13 +185,10 @@ class BlockCache:
         "saved",
     )
 
-    def __init__(
-        self, bytes_max: int = 0, level: int = 1, *, as_columns: bool = IS_COMPILED
-    ) -> None:
+    def __init__(self, bytes_max: int = 0, level: int = 1, *, as_columns: bool = True) -> None:
         self.bytes_max = bytes_max
         """The limit of bytes in opened blocks; the block that was opened last always stays open."""
         self._as_columns = as_columns
-        """Not if interpreted: a read of such a block would take ten times as long."""
         self._level = level
         self._compressor = zstandard.ZstdCompressor(level=level)
         self._opened: OrderedDict[Shuttable, tuple[int, int]]  # size, count of opens

@@ -9,11 +9,7 @@ Sources: the ID rules of Redis Streams (incomplete IDs, lexical quirks), see doc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
-
-from msgspec import DecodeError, Meta, json
-
-from anabranch.version import IS_COMPILED
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
@@ -26,12 +22,6 @@ MAX_ID: Final = (1 << 128) - 1
 _MAX_TEXT: Final = 127  # Redis copies an ID into a buffer of 128 bytes; longer is invalid
 _SAFE_TEXT: Final = 20  # two parts of fewer digits cannot overflow
 _BLANKS: Final = b" \t\n\v\f\r"
-
-_MANY_IDS: Final = 4  # so many are read faster together
-_EVERYDAY: Final = b"0123456789-"
-_BETWEEN: Final = b"],["
-_Part = Annotated[int, Meta(le=(1 << 63) - 1)]  # a constraint of msgspec has 63 bits
-_PAIRS: Final = json.Decoder(list[tuple[_Part, _Part]])
 
 
 class InvalidId(ValueError):
@@ -69,8 +59,7 @@ def _part(digits: bytes) -> int:
 def _everyday(raw: bytes) -> tuple[i64, i64]:
     """Milliseconds and number of digits, a dash and digits, too few to overflow; or -1 and 0.
 
-    Digit by digit, which takes a fifth of the time of splitting and ``int`` in machine code, and
-    thrice the time if interpreted.
+    Digit by digit, which takes a fifth of the time of splitting and ``int`` in machine code.
     """
     ms: i64 = -1
     part: i64 = 0
@@ -97,13 +86,12 @@ def parse(raw: bytes, missing_seq: int = 0) -> int:
 
     Raises :class:`InvalidId` for everything else, ``-``, ``+``, ``*`` and ``$`` included.
     """
-    if IS_COMPILED and (everyday := _everyday(raw))[0] >= 0:
+    everyday = _everyday(raw)
+    if everyday[0] >= 0:
         whole_ms: int = everyday[0]
         number: int = everyday[1]
         return (whole_ms << SEQ_BITS) | number
     ms, dash, seq = raw.partition(b"-")
-    if len(raw) < _SAFE_TEXT and ms.isdigit() and seq.isdigit():  # the everyday ID, no check needed
-        return (int(ms) << SEQ_BITS) | int(seq)
     if len(raw) > _MAX_TEXT:
         raise InvalidId
     if b"\0" in raw:  # to Redis the text ends there
@@ -116,27 +104,8 @@ def parse(raw: bytes, missing_seq: int = 0) -> int:
 def parse_all(raw_ids: Sequence[bytes]) -> list[int]:
     """Read several IDs; :class:`InvalidId` if one is none.
 
-    Everyday IDs are digits, a dash and digits. A list of such pairs is JSON but for the dashes, so
-    a parser in C reads them all at once. It refuses what is not everyday, which is then read one
-    by one. Machine code reads one by one in half the time.
+    Neighbours often have one millisecond, which is then shifted once.
     """
-    if len(raw_ids) < _MANY_IDS:
-        return [parse(raw) for raw in raw_ids]
-    if IS_COMPILED:
-        return _parse_each(raw_ids)
-    joined = _BETWEEN.join(raw_ids)
-    if len(joined.translate(None, _EVERYDAY)) == len(_BETWEEN) * (len(raw_ids) - 1):
-        try:
-            pairs = _PAIRS.decode(b"[[%b]]" % joined.replace(b"-", b","))
-        except DecodeError:
-            pass
-        else:
-            return [(ms << SEQ_BITS) | seq for ms, seq in pairs]
-    return [parse(raw) for raw in raw_ids]
-
-
-def _parse_each(raw_ids: Sequence[bytes]) -> list[int]:
-    """Read IDs one by one. Neighbours often have one millisecond, which is then shifted once."""
     ids: list[int] = []
     known_ms: i64 = -1
     first = 0

@@ -17,7 +17,6 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
-from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
@@ -29,7 +28,7 @@ WORD_SEQ_BITS: Final = 24
 
 _SEQ_END: Final = 1 << 24
 _WORD_SEQ_MASK: Final = (1 << 24) - 1
-_MS_END: Final = 1 << 40
+_MS_END: Final = 1 << 39  # words are below the sign of a register
 _SMALL = 1 << 14
 _FEW = 10  # with so many entries in each millisecond, packing piece by piece is faster
 _SIGNED_END: Final = 1 << 63
@@ -79,28 +78,7 @@ class PackedIds:
             return None
         if span_ms * _FEW <= len(ids):
             return cls._pack_pieces(base_ms, ids)
-        if IS_COMPILED:
-            return cls._pack_words(base_ms, ids)
-        sequences = [entry_id & MAX_SEQ for entry_id in ids]
-        if max(sequences) >= _SEQ_END:
-            return None
-        return cls(
-            base_ms,
-            _bytes_of(
-                array(
-                    "Q",
-                    [
-                        ((entry_id >> SEQ_BITS) - base_ms << WORD_SEQ_BITS) | seq
-                        for entry_id, seq in zip(ids, sequences, strict=True)
-                    ],
-                )
-            ),
-        )
-
-    @classmethod
-    def _pack_words(cls, base_ms: int, ids: Sequence[int]) -> PackedIds | None:
-        """Do the same word by word, in machine code: an ID is split where it is in memory."""
-        words = BytesWriter()
+        words = BytesWriter()  # an ID is split where it is in memory
         base: i64 = read_i64_le(base_ms.to_bytes(WORD_BYTES, "little"), 0)
         for entry_id in ids:
             halves = entry_id.to_bytes(2 * WORD_BYTES, "little")
@@ -114,26 +92,19 @@ class PackedIds:
     @classmethod
     def _pack_pieces(cls, base_ms: int, ids: Sequence[int]) -> PackedIds | None:
         """Do the same for IDs of few milliseconds: usually the IDs of each ascend by one."""
-        words = array("Q")
-        writer = BytesWriter()  # for machine code
+        words = BytesWriter()
         low = 0
         while low < len(ids):
             first_ms = ids[low] >> SEQ_BITS << SEQ_BITS
             high = bisect_left(ids, first_ms + MAX_SEQ + 1, low)
-            first, last = ids[low] - first_ms, ids[high - 1] - first_ms
-            if last >= _SEQ_END:
-                return None
-            word = ((first_ms >> SEQ_BITS) - base_ms << WORD_SEQ_BITS) + first
             first_id = ids[low]
-            if IS_COMPILED:
-                for entry_id in ids[low:high]:
-                    write_i64_le(writer, word + (entry_id - first_id))
-            elif last - first == high - low - 1:
-                words.extend(range(word, word + high - low))
-            else:
-                words.extend([word + (entry_id - first_id) for entry_id in ids[low:high]])
+            if ids[high - 1] - first_ms >= _SEQ_END:
+                return None
+            word = ((first_ms >> SEQ_BITS) - base_ms << WORD_SEQ_BITS) + first_id - first_ms
+            for entry_id in ids[low:high]:
+                write_i64_le(words, word + (entry_id - first_id))
             low = high
-        return cls(base_ms, writer.getvalue() if IS_COMPILED else _bytes_of(words))
+        return cls(base_ms, words.getvalue())
 
     @classmethod
     def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:
@@ -174,9 +145,7 @@ class PackedIds:
 
     def words_between(self, low: int, high: int) -> Iterable[int]:
         """The words ``[low, high)``."""
-        if IS_COMPILED or _SWAP:
-            return [self.word_at(index) for index in range(low, high)]
-        return memoryview(self.words[low * WORD_BYTES : high * WORD_BYTES]).cast("Q")
+        return [self.word_at(index) for index in range(low, high)]
 
     def unpack(self, word: int) -> int:
         """The ID of a word."""
@@ -210,8 +179,6 @@ class PackedIds:
             return 0
         if word >= _SIGNED_END:  # decades after the first ID
             return bisect_left(range(len(self)), word, key=self.word_at)
-        if not IS_COMPILED and not _SWAP:
-            return bisect_left(memoryview(words).cast("Q"), word)
         wanted: i64 = word
         low: i64 = 0
         high: i64 = len(words) >> 3
@@ -254,7 +221,7 @@ def between(ids: list[int] | PackedIds, low: int, high: int) -> list[int]:
         return ids[low:high]
     if high - low == 1:
         return [ids.unpack(ids.word_at(low))]
-    if IS_COMPILED and ids.base_ms < _REGISTER_END:
+    if ids.base_ms < _REGISTER_END:
         return _unpacked(ids, low, high)
     unpacked: list[int] = []
     ms, first = -1, 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import repeat
-from operator import add, rshift
 from typing import Final
 
 _ID_BYTES: Final = 40  # of a fragment: the ID and the framing
@@ -15,18 +13,9 @@ def entry_weight(fields_bytes: int, words: int) -> int:
     ``fields_bytes`` is the length of ``*2n $field $value ...`` in its fragment, ``words`` is their
     2n. The weight is roughly the size in a Redis node: two bytes of framing for the six of a word
     on the wire. If there are several fields, a node stores the names, half of the bytes, once for
-    all its entries. XADD has this formula inline.
+    all its entries.
     """
     return fields_bytes - 4 if words == 2 else (fields_bytes + 4 - 4 * words) >> 1
-
-
-def entry_weights(sizes: list[int], words: int | list[int]) -> list[int]:
-    """The weights of many entries, with one count of words for all or one for each."""
-    if isinstance(words, list):
-        return list(map(entry_weight, sizes, words))
-    if words == 2:
-        return [size - 4 for size in sizes]
-    return list(map(rshift, map(add, sizes, repeat(4 - 4 * words)), repeat(1)))
 
 
 def fragments_bytes(weight: int, count: int) -> int:

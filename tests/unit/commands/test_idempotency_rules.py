@@ -136,10 +136,10 @@ def test_a_refused_add_leaves_no_empty_producer(monkeypatch: pytest.MonkeyPatch)
     """§5 (#15840): created only when something is stored."""
     from anabranch.commands.stream import add as stream_add
 
-    monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 100)
+    monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 3000)
     s = Streams()
     s.fill("s", "1-0")
-    assert s.fails(f"XADD s IDMP p i * f {'v' * 200}").endswith("too large to be stored")
+    assert s.fails(f"XADD s IDMP p i * f {'v' * 4000}").endswith("too large to be stored")
     assert _figures(s) == [0, 0, 0, 0]
 
 

@@ -380,12 +380,12 @@ def test_an_entry_may_not_be_larger_than_a_gibibyte(monkeypatch: pytest.MonkeyPa
     """§1.5, with a smaller limit than 2^30; the key is not created."""
     from anabranch.commands.stream import add as stream_add
 
-    monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 1000)
+    monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 5000)
     s = Streams()
-    assert s.error("XADD", "s", "*", "f", "v" * 1000) == "ERR Elements are too large to be stored"
+    assert s.error("XADD", "s", "*", "f", "v" * 5000) == "ERR Elements are too large to be stored"
     assert s.run("EXISTS s") == 0
-    s.do("XADD", "s", "*", "f", "v" * 999)
-    assert s.error("XADD", "s", "1-1", "f", "v" * 1000) == SMALLER
+    s.do("XADD", "s", "*", "f", "v" * 4999)
+    assert s.error("XADD", "s", "1-1", "f", "v" * 5000) == SMALLER
 
 
 def test_the_limit_of_an_entry_is_a_gibibyte() -> None:

@@ -199,6 +199,25 @@ def test_the_consumer_is_created_even_when_nothing_is_returned() -> None:
     assert s.group("s")["consumers"] == 2
 
 
+def test_a_read_or_a_claim_that_gets_nothing_is_seen_and_not_recorded() -> None:
+    """Not even the history of an entry that is gone, which has nothing to count as delivered."""
+    s = _grouped(1)
+    s.run("XREADGROUP GROUP g c STREAMS s >", "XDEL s 1-0")
+    recorded: list[Any] = []
+    s.region.effects.record = recorded.append
+    for line in (
+        "XREADGROUP GROUP g c STREAMS s >",
+        "XREADGROUP GROUP g c CLAIM 999999 STREAMS s >",
+        "XREADGROUP GROUP g c STREAMS s 0",
+        "XCLAIM s g c 999999 5-0",
+        "XAUTOCLAIM s g c 999999 5-0",
+    ):
+        s.clock.us += 1_000_000
+        s.run(line)
+        assert s.full_group()["consumers"]["c"]["seen-time"] == s.clock.us // 1000, line
+        assert recorded == [], line
+
+
 # -- histories --------------------------------------------------------------------------------
 
 

@@ -145,15 +145,15 @@ def ping(at: int) -> str:
 
 BUDGETS: Final[dict[Callable[[int], str], float]] = {
     ping: 8.5,
-    add: 27.5,
-    add_trimmed: 53,
+    add: 32,
+    add_trimmed: 37.5,
     add_idempotent: 40.5,
-    add_by_content: 58,
+    add_by_content: 70,
     read_range: 48.5,
     read_back: 54,
     group_read: 98,
     acknowledge: 48.5,
-    delete: 78,
+    delete: 86,
 }
 
 

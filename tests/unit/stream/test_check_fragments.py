@@ -1,12 +1,13 @@
-"""Entries of another region are checked as a table or byte by byte, with the same result."""
+"""Entries of another region are checked byte by byte, beside the parser of hiredis."""
 
 from __future__ import annotations
 
 import random
+from itertools import accumulate, pairwise
 
+import hiredis
 import pytest
 
-from anabranch.stream import rows
 from anabranch.stream.entry_id import SEQ_BITS, text
 from anabranch.stream.rows import RowError, check_fragments
 
@@ -30,17 +31,33 @@ def entries(rng: random.Random, count: int) -> tuple[list[int], list[bytes]]:
 
 
 def accepts(ids: list[int], sizes: list[int], data: bytes) -> bool:
-    """Whether the fragments are accepted: as interpreted or compiled, and by a scan."""
-    found = []
-    for check in (check_fragments, rows._scan_fragments):
-        try:
-            check(ids, sizes, data)
-        except RowError:
-            found.append(False)
-        else:
-            found.append(True)
-    assert found[0] == found[1], (ids, sizes, data)
-    return found[0]
+    """Whether the fragments are accepted: they must be what hiredis reads, written again."""
+    try:
+        check_fragments(ids, sizes, data)
+    except RowError:
+        found = False
+    else:
+        found = True
+    ends = list(accumulate(sizes))
+    pieces = [data[low:high] for low, high in pairwise([0, *ends])]
+    assert found == all(map(is_fragment, ids, pieces)), (ids, sizes, data)
+    return found
+
+
+def is_fragment(entry_id: int, piece: bytes) -> bool:
+    """Whether hiredis reads an ID, and an even number of words, and nothing else."""
+    reader = hiredis.Reader()
+    reader.feed(piece)
+    try:
+        found = reader.gets()
+    except hiredis.ProtocolError:
+        return False
+    match found:
+        case [bytes(), [bytes(), bytes(), *_] as words] if len(words) % 2 == 0:
+            return all(isinstance(each, bytes) for each in words) and (
+                fragment(entry_id, *words) == piece
+            )
+    return False
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 6, 100])
@@ -73,21 +90,14 @@ def test_sizes_that_lead_into_the_next_entry_are_refused() -> None:
     assert not accepts([1, 2], [len(outer), len(inner)], outer + inner[:-1])
 
 
-def test_a_table_is_taken_as_one() -> None:
-    ids, found = entries(random.Random(1), 50)
-    assert rows._are_tabular(ids, list(map(len, found)), b"".join(found))
-
-
-def test_values_that_look_like_sizes_do_not_end_a_table() -> None:
+def test_values_may_look_like_sizes() -> None:
     """The line end before such a value and its first byte look like a cut between two words."""
     ids = [(1_700_000_000_000 << SEQ_BITS) + at for at in range(50)]
     found = [fragment(each, b"f", b"$5", b"v", b"\r\n$1\r\nv") for each in ids]
-    assert rows._are_tabular(ids, list(map(len, found)), b"".join(found))
+    assert accepts(ids, list(map(len, found)), b"".join(found))
 
 
-def test_changed_bytes_and_sizes_are_judged_as_they_are_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_changed_bytes_and_sizes_are_judged_as_a_parser_judges_them() -> None:
     rng = random.Random(1)
     seen = set()
     for _ in range(1500):
@@ -107,9 +117,5 @@ def test_changed_bytes_and_sizes_are_judged_as_they_are_one_by_one(
             piece = bytes(data[rng.randrange(len(data)) :][: rng.randrange(1, 6)])
             at = rng.randrange(len(data) - len(piece))
             data[at : at + len(piece)] = piece
-        together = accepts(ids, sizes, bytes(data))
-        with monkeypatch.context() as patch:
-            patch.setattr(rows, "_are_tabular", lambda *_: False)
-            assert accepts(ids, sizes, bytes(data)) == together
-        seen.add(together)
+        seen.add(accepts(ids, sizes, bytes(data)))
     assert seen == {True, False}

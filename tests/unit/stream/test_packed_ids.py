@@ -12,7 +12,7 @@ from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, make
 from anabranch.stream.packed_ids import PackedIds
 
 SEQ_END = 1 << 24
-MS_END = 1 << 40
+MS_END = 1 << 39
 
 offsets_ms = st.one_of(st.integers(0, 5), st.sampled_from([MS_END - 1, MS_END - 2]))
 seqs = st.one_of(st.integers(0, 5), st.sampled_from([SEQ_END - 1, SEQ_END - 2]))

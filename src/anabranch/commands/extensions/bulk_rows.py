@@ -6,7 +6,6 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from operator import add
@@ -17,7 +16,7 @@ from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.rows import RowError, Rows, rows_in
-from anabranch.stream.weight import entry_weights
+from anabranch.stream.weight import entry_weight
 
 _COUNT: Final = struct.Struct("<I")
 _SWAP: Final = sys.byteorder != "little"
@@ -25,7 +24,6 @@ _INVALID: Final = "ERR invalid payload"
 _ROWS_TOGETHER: Final = 2500
 """Rows that are checked in one step, and added with one effect: a millisecond each."""
 _CACHED_MAX: Final = 8192
-_CACHED_CUT_BYTES: Final = 100
 
 
 def content_of(payload: bytes) -> tuple[array[int], bytes]:
@@ -77,40 +75,26 @@ def added(
     ``newest`` is how many entries the newest node has had and its weight, ``limits`` how much
     of either a node may have.
     """
-    weights = entry_weights(rows.sizes, rows.words)
-    begins, ids_and_cuts, id_sizes = _before_pieces(ids, rows.cuts[0])
-    data = _woven(rows, begins, ids_and_cuts)
-    sizes = list(map(add, id_sizes, rows.sizes))
+    row_sizes = list(map(len, rows.rows))
+    weights = list(map(entry_weight, row_sizes, rows.words))
+    begins, lines, head_sizes = _heads(ids)
+    parts = [b""] * (3 * len(ids))
+    parts[::3], parts[1::3], parts[2::3] = begins, lines, rows.rows
+    sizes = list(map(add, head_sizes, row_sizes))
     opens = _opening(weights, newest, limits)
-    return kinds.AddRun(db, key, ids, data, sizes, weights, opens)
+    return kinds.AddRun(db, key, ids, b"".join(parts), sizes, weights, opens)
 
 
-def _woven(rows: Rows, *before: Sequence[bytes]) -> bytes:
-    """The fragments of all rows, joined: for each row its head, then pieces and cuts in turn."""
-    count = len(rows)
-    columns = [*before]
-    for pieces, cut in zip(rows.columns, rows.cuts[1:], strict=True):
-        columns += pieces, [cut] * count
-    whole = [b""] * (len(columns) * count)
-    for at, column in enumerate(columns):
-        whole[at :: len(columns)] = column
-    return b"".join(whole)
-
-
-def _before_pieces(ids: range, cut: bytes) -> tuple[list[bytes], Sequence[bytes], list[int]]:
-    """The head of each entry: what precedes its first piece. IDs ascend evenly.
-
-    Returns two parts, and the length of the part before the cut.
-    """
+def _heads(ids: range) -> tuple[list[bytes], list[bytes], list[int]]:
+    """What precedes the row of each entry, in two parts, and its size. IDs ascend evenly."""
     ms, low = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
     if ids[-1] >> SEQ_BITS != ms:  # the sequence numbers continue in the next millisecond
         texts = list(map(text, ids))
         begins = [b"*2\r\n$%d\r\n" % len(each) for each in texts]
         sizes = [len(begin) + len(each) + 2 for begin, each in zip(begins, texts, strict=True)]
-        return begins, [b"%b\r\n%b" % (each, cut) for each in texts], sizes
+        return begins, [each + b"\r\n" for each in texts], sizes
     numbers = range(low, low + ids[-1] - ids[0] + 1, ids.step)
-    is_short = len(ids) <= _CACHED_MAX and len(cut) <= _CACHED_CUT_BYTES
-    lines = (_number_lines if is_short else _number_lines.__wrapped__)(numbers, cut)
+    lines = (_lines if len(ids) <= _CACHED_MAX else _lines.__wrapped__)(numbers)
     begins = []
     sizes = []
     for digits in range(len(str(numbers[0])), len(str(numbers[-1])) + 1):
@@ -122,13 +106,9 @@ def _before_pieces(ids: range, cut: bytes) -> tuple[list[bytes], Sequence[bytes]
 
 
 @lru_cache(maxsize=8)
-def _number_lines(numbers: range, cut: bytes) -> list[bytes]:
-    """The second halves of IDs and the bytes that follow them.
-
-    They are cached: most runs begin with the first ID of a millisecond, and most rows of a stream
-    with the same field name.
-    """
-    return [b"%d\r\n%b" % (number, cut) for number in numbers]
+def _lines(numbers: range) -> list[bytes]:
+    """The second halves of IDs. They are cached: most runs begin with that of a millisecond."""
+    return [b"%d\r\n" % number for number in numbers]
 
 
 def _opening(weights: list[int], newest: tuple[int, int], limits: tuple[int, int]) -> list[int]:

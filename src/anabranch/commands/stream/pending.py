@@ -296,7 +296,7 @@ def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:
 class _Claim:
     """Entries that one command assigns to another consumer, and the reply that lists them."""
 
-    __slots__ = ("_consumer", "_ctx", "_is_seen", "_key", "_name", "_parts", "_rows", "taken")
+    __slots__ = ("_consumer", "_ctx", "_key", "_name", "_parts", "_rows", "taken")
 
     def __init__(
         self, ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes
@@ -308,10 +308,10 @@ class _Claim:
         self._parts: list[bytes] = []
         self._rows: list[tuple[int, int, int, int]] = []
         self.taken: set[int] = set()  # IDs of the entries of these rows
-        self._is_seen = consumer not in group.consumers
-        if self._is_seen:
+        if consumer not in group.consumers:
             ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
             ctx.changes += 1
+        group.consumers[consumer].seen_ms = ctx.now_ms  # no effect if it gets nothing
 
     def add(
         self, found: tuple[int, Block, int], entry_id: int, at_ms: int, count: int, *, justid: bool
@@ -330,7 +330,6 @@ class _Claim:
             ctx.changes += len(rows)
             self._rows = []
             self.taken.clear()
-            self._is_seen = True
             ctx.emit(
                 kinds.Assign(
                     ctx.db.index,
@@ -346,11 +345,6 @@ class _Claim:
     def reply(self) -> bytes:
         """The claimed entries (or their IDs) as an array."""
         self.assign()
-        if not self._is_seen:
-            ctx = self._ctx
-            ctx.emit(
-                kinds.SeeConsumer(ctx.db.index, [self._key], self._name, self._consumer, ctx.now_ms)
-            )
         return b"".join([array_header(len(self._parts)), *self._parts])
 
 

@@ -9,8 +9,7 @@ from librt.strings import BytesWriter
 from anabranch.resp.encode import array_header
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
-from anabranch.stream.pending import Consumer
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.pending_entry import Holder, PendingEntry
 
 
 class RowWriter:
@@ -43,7 +42,7 @@ class RowWriter:
         self._tail_of = tail_of
         self._header = b"*%d\r\n" % fields
         self._has_tail = False
-        self._owner: Consumer | None = None
+        self._owner: Holder | None = None
         self._time_ms = self._count = 0
         self._tail = self._head = b""
         self._base = self._low = self._end = -1  # no ID has this head

@@ -2,7 +2,8 @@
 
 Each stream of the request is treated separately: an explicit ID reads pending entries of this
 consumer; ``>`` first claims (with CLAIM), then delivers new entries. If one stream fails, the whole
-command fails before anything is delivered.
+command fails before anything is delivered. A read that gets nothing has no effect: it sets the time
+at which the consumer was seen, as a read sets the access time of a key.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
 from anabranch.stream.packed_ids import between
+from anabranch.stream.pending import Consumer
 from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
@@ -47,8 +49,10 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request = ctx.waiter.request
     name = request.group
     assert name is not None
-    visited: list[bytes] = []
+    visited: list[Consumer] = []
     plans = _plans(ctx, request, name, visited)
+    for consumer in visited:
+        consumer.seen_ms = ctx.now_ms
     ctx.stats.keyspace_hits += len(request.keys)  # Redis looks twice, and counts both
     budget = ReplyBudget(request) if request.is_limited else None
     served: _Served = []
@@ -59,19 +63,16 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         if is_new:  # on its first read, even if it gets nothing
             ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, request.consumer, ctx.now_ms))
             ctx.changes += 1
+        group.consumers[request.consumer].seen_ms = ctx.now_ms
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
         elif is_new and request.claim_ms is None and not stream.has_for(group):
             continue
         else:
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
-        if not is_new and not count:  # what gives entries records the visit, too
-            visited.append(key)
         if after is None and not count:
             continue
         served.append((key, chunks, count))
-    if visited:
-        ctx.emit(kinds.SeeConsumer(ctx.db.index, visited, name, request.consumer, ctx.now_ms))
     if served:
         return read_reply(ctx, served)
     if request.block_ms is None or ctx.in_exec:
@@ -93,11 +94,11 @@ _Plan = tuple[bytes, Stream, Group, int | None]
 """A stream, its group, and behind which ID the consumer reads its history; None: new entries."""
 
 
-def _plans(ctx: Context, request: ReadRequest, name: bytes, visited: list[bytes]) -> list[_Plan]:
+def _plans(ctx: Context, request: ReadRequest, name: bytes, visited: list[Consumer]) -> list[_Plan]:
     """What is to be read; fails if a stream or group is missing, before anything is delivered.
 
     Of many streams, nearly all have nothing for the group as a rule. If a visit is all there is to
-    record, ``visited`` gets the key, and there is no plan.
+    record, ``visited`` gets the consumer, and there is no plan.
     """
     plans: list[_Plan] = []
     consumer = request.consumer
@@ -112,8 +113,9 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes, visited: list[bytes]
                 % (texts.shown(key), texts.shown(name))
             )
         after = None if raw == b">" else _history_start(raw)
-        if is_wide and after is None and consumer in group.consumers and not stream.has_for(group):
-            visited.append(key)
+        known = group.consumers.get(consumer) if is_wide and after is None else None
+        if known is not None and not stream.has_for(group):
+            visited.append(known)
         else:
             plans.append((key, stream, group, after))
     return plans
@@ -194,7 +196,7 @@ def _history(
         if budget is not None:
             budget.spend(len(chunk))
         chunks.append(chunk)
-    if chunks:
+    if rows:
         assert request.group is not None
         ctx.emit(kinds.Assign(ctx.db.index, key, request.group, request.consumer, rows, ctx.now_ms))
     return chunks, len(chunks)

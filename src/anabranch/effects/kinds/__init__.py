@@ -34,7 +34,6 @@ from anabranch.effects.kinds.groups import (
     DeleteConsumer,
     Deliver,
     DestroyGroup,
-    SeeConsumer,
     SetGroup,
 )
 from anabranch.effects.kinds.keys import (
@@ -132,7 +131,6 @@ __all__ = [
     "Rename",
     "ResolveConflict",
     "Restore",
-    "SeeConsumer",
     "SetGroup",
     "SetLastId",
     "SetLibrary",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from anabranch.effects.kinds.base import Effect, EntryId, EntryIds, GroupEffect
+from anabranch.effects.kinds.base import EntryId, EntryIds, GroupEffect
 
 
 class CreateGroup(GroupEffect, tag=20):
@@ -55,18 +55,6 @@ class DeleteConsumer(GroupEffect, tag=25):
     local = True
 
     consumer: bytes
-
-
-class SeeConsumer(Effect, tag=26):
-    """A consumer has read streams, and got no entries of them. It exists in the group of each."""
-
-    local = True
-
-    db: int
-    keys: list[bytes]
-    group: bytes
-    consumer: bytes
-    now_ms: int
 
 
 class Deliver(GroupEffect, tag=27):
