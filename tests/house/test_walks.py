@@ -10,7 +10,7 @@ import pytest
 from tests.house.walks import WALKS, walked
 
 MOST: Final = {
-    "XADD with appendfsync always": (24, 46),
+    "XADD with appendfsync always": (28, 52),
     "a batch of another region": (43, 166),
     "a blocked XREADGROUP": (45, 163),
 }

@@ -124,10 +124,11 @@ class Compressing:
         if not self._region.settings.stream_compression:
             return
         for stream in self._streams():
-            if stream is not None:
-                for log in list(stream.logs.values()):
-                    yield from self._pack(log, stream)
-            yield
+            if stream is None:
+                yield
+                continue
+            for log in list(stream.logs.values()):
+                yield from self._pack(log, stream)
         is_any = True
         while is_any and self._is_over():
             is_any = False
@@ -160,9 +161,9 @@ class Compressing:
                     stream = database.values.get(key)
                     if type(stream) is Stream:
                         yield stream
-                yield None
                 if not cursor:
                     break
+                yield None
 
     def _pack(self, log: RegionLog, stream: Stream) -> Iterator[None]:
         """Pack the blocks of a log that have become full, each in a step."""
@@ -172,7 +173,7 @@ class Compressing:
             if self._is_over():
                 is_any |= block.compress(keyspace.block_cache)
             else:
-                is_any |= block.pack_plainly(keyspace.block_cache)
+                is_any |= block.compress(keyspace.block_cache, plainly=True)
             yield
         if is_any and not stream.is_due:
             keyspace.account.changed(stream)

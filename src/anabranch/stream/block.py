@@ -15,7 +15,7 @@ fragments, their end offsets and their IDs in compact arrays. That takes a tenth
 entry. Objects of a few hundred entries come and go in the same memory: the heap stays compact.
 
 A closed block may be *packed*: compressed (:meth:`Block.compress`), or as columns that are not
-compressed (:meth:`Block.pack_plainly`). Whoever reads ``ids``, ``ends`` or ``data`` opens it: they
+compressed. Whoever reads ``ids``, ``ends`` or ``data`` opens it: they
 are there again, beside the packed form, until the cache has no room.
 If entries are compressed as columns, only the fragments that are read are made, as long as they are
 fewer than the entries of the block. Then all of them are.
@@ -291,44 +291,27 @@ class Block(BlockNumbers):
 
     # -- compressing --------------------------------------------------------------------------
 
-    def compress(self, cache: BlockCache, *, if_smaller: bool = True) -> bool:
-        """Hold the contents of a closed block in compressed form; returns whether they are.
+    def compress(
+        self, cache: BlockCache, *, if_smaller: bool = True, plainly: bool = False
+    ) -> bool:
+        """Hold the contents of a closed block in packed form; returns whether they are.
 
-        Not if they would hardly be smaller, unless ``if_smaller`` is false, and not with IDs that
-        do not fit into words.
+        Compressed, or with ``plainly`` as columns that are not compressed, if they are not packed
+        already. Not if they would hardly be smaller, unless ``if_smaller`` is false, and not with
+        IDs that do not fit into words.
         """
-        if self.packed is not None and not self.is_plain:
+        if self.packed is not None and (plainly or not is_plain(self.packed)):
             return True
         if self.parts is not None:
             return False
-        self.is_dense = True
+        self.is_dense = not plainly
+        before = self.content_bytes
         ids, ends, data = self.contents()
         if not isinstance(ids, PackedIds):
             return False
-        packed = cache.compress(ids, ends, data, if_smaller=if_smaller)
+        packed = cache.compress(ids, ends, data, if_smaller=if_smaller, plainly=plainly)
         if packed is None:
             return False
-        self._pack(packed, cache)
-        return True
-
-    def pack_plainly(self, cache: BlockCache) -> bool:
-        """Hold the contents of a closed block as columns; returns whether it is packed now.
-
-        Not if columns are hardly smaller than entries, or are not possible.
-        """
-        if self.packed is not None:
-            return True
-        ids = self.ids
-        if self.parts is not None or not isinstance(ids, PackedIds):
-            return False
-        packed = cache.compress(ids, self.ends, self.data, plainly=True)
-        if packed is None:
-            return False
-        self._pack(packed, cache)
-        return True
-
-    def _pack(self, packed: bytes, cache: BlockCache) -> None:
-        before = self.content_bytes
         if self.packed is not None:
             cache.discard(self)
         self.packed = packed
@@ -336,12 +319,7 @@ class Block(BlockNumbers):
         self.shut()
         cache.compressions += 1
         cache.saved += before - self.content_bytes
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the block is packed, and could be compressed."""
-        packed = self.packed
-        return isinstance(packed, bytes) and is_plain(packed)
+        return True
 
     def offload(self, cache: BlockCache) -> int | None:
         """Move the contents of a closed block to a file; returns the saved bytes of memory.
@@ -458,7 +436,7 @@ class Block(BlockNumbers):
         """
         if not self.live:
             return
-        before, was_plain = self.packed, self.is_plain
+        before = self.packed
         cache = self._expand()
         last = self.count - 1 if keeps_last else -1
         keep = [index for index in range(self.count) if index == last or index not in self.dead]
@@ -475,10 +453,8 @@ class Block(BlockNumbers):
         self.dead = {len(keep) - 1} if last in self.dead else _NONE
         if is_closed:
             self.close()
-        if cache is not None and was_plain:
-            self.pack_plainly(cache)
-        elif cache is not None:
-            self.compress(cache)
+        if cache is not None:
+            self.compress(cache, plainly=is_plain(before))
             if isinstance(before, Offloaded):
                 self.offload(cache)
 

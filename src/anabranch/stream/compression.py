@@ -69,9 +69,14 @@ def plain_frame(contents: bytes) -> bytes:
     return head + (size << 3 | _RAW_LAST).to_bytes(3, "little") + contents
 
 
-def is_plain(frame: bytes) -> bool:
-    """Whether the contents of a frame stand in it as they are, from one place on."""
-    return len(frame) > _PLAIN_AT and frame[4] == _DESCRIPTOR and frame[9] & 7 == _RAW_LAST
+def is_plain(packed: bytes | Offloaded | None) -> bool:
+    """Whether this is a frame whose contents stand in it as they are, from one place on."""
+    return (
+        isinstance(packed, bytes)
+        and len(packed) > _PLAIN_AT
+        and packed[4] == _DESCRIPTOR
+        and packed[9] & 7 == _RAW_LAST
+    )
 
 
 def compressed(

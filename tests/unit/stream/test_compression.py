@@ -95,8 +95,8 @@ def test_a_block_packed_plainly_is_the_same_block_and_can_be_compressed() -> Non
     cache = BlockCache(bytes_max=1 << 20, as_columns=True)
     block = block_of(100)
     expected, before = block.slice(0, 100), block.content_bytes
-    assert block.pack_plainly(cache)
-    assert block.is_plain
+    assert block.compress(cache, plainly=True)
+    assert is_plain(block.packed)
     plain = block.content_bytes
     assert plain * 3 < before
     assert cache.saved == before - plain
@@ -105,13 +105,13 @@ def test_a_block_packed_plainly_is_the_same_block_and_can_be_compressed() -> Non
     assert block.slice(0, 100) == expected
     twin = block.copy()
     assert block.compress(cache)
-    assert not block.is_plain
+    assert not is_plain(block.packed)
     assert block not in cache
     assert block.content_bytes < plain
     assert cache.saved == before - block.content_bytes
     assert block.slice(0, 100) == expected == twin.slice(0, 100)
     twin.kill_all(list(range(70)))
-    assert twin.is_plain
+    assert is_plain(twin.packed)
     assert twin.content_bytes < plain
     twin.check()
     block.check()
@@ -119,7 +119,7 @@ def test_a_block_packed_plainly_is_the_same_block_and_can_be_compressed() -> Non
 
 def test_entries_that_make_no_columns_are_not_packed_plainly() -> None:
     block = block_of(100)
-    assert not block.pack_plainly(BlockCache(as_columns=False))
+    assert not block.compress(BlockCache(as_columns=False), plainly=True)
     assert block.packed is None
     assert not block.is_dense
 
