@@ -47,7 +47,7 @@ def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
 
 
 def read(port: int, piece: Range, **options: str) -> Iterator[pa.RecordBatch]:
-    return read_partition(piece, options_of(port, **options), Projection(SCHEMA))
+    return read_partition((piece,), options_of(port, **options), Projection(SCHEMA))
 
 
 @pytest.fixture

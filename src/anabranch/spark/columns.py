@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,9 @@ DEFAULT_SCHEMA: Final = (
 
 CORRUPT: Final = "_corrupt_record"
 """Holds corrupt records without an option, as in Spark's JSON and CSV readers."""
+
+Names: TypeAlias = "str | pa.Array"
+"""The stream or the region of all entries, or of each."""
 
 _TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
 
@@ -90,7 +93,7 @@ class Projection:
         ]
 
     def batches(
-        self, entries: Entries, stream: str, region: str, bytes_max: int
+        self, entries: Entries, stream: Names, region: Names, bytes_max: int
     ) -> Iterator[pa.RecordBatch]:
         """All entries as batches of at most about `bytes_max` bytes; raises `ColumnError`."""
         whole = self.batch(entries, stream, region)
@@ -99,7 +102,7 @@ class Projection:
         for first in range(0, count, rows):
             yield whole.slice(first, rows)
 
-    def batch(self, entries: Entries, stream: str, region: str) -> pa.RecordBatch:
+    def batch(self, entries: Entries, stream: Names, region: Names) -> pa.RecordBatch:
         """All entries as one batch."""
         payload = self.payload
         names = [self.field_mapping.get(each.name, each.name).encode() for each in payload]
@@ -151,12 +154,13 @@ _RESERVED_TYPES: Final[dict[str, Callable[[pa.DataType], bool]]] = {
 }
 
 
-def _reserved(name: str, kind: pa.DataType, entries: Entries, stream: str, region: str) -> pa.Array:
+def _reserved(
+    name: str, kind: pa.DataType, entries: Entries, stream: Names, region: Names
+) -> pa.Array:
     match name:
-        case "stream":
-            return pa.repeat(pa.scalar(stream), len(entries))
-        case "region":
-            return pa.repeat(pa.scalar(region), len(entries))
+        case "stream" | "region":
+            place = stream if name == "stream" else region
+            return pa.repeat(pa.scalar(place), len(entries)) if isinstance(place, str) else place
         case "id":
             ms = pa.array(entries.ms).cast(pa.string())
             return pc.binary_join_element_wise(ms, pa.array(entries.seq).cast(pa.string()), "-")

@@ -58,13 +58,14 @@ class Alike:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One reply of AB.EXPORT, with decoded arrays and joined fragments.
+    """Replies of AB.EXPORT, with decoded arrays and joined fragments.
 
     Entries of `tables` are not fragments: the names are known, and `data` has the values. For these
     `ends` says where their node ends.
     """
 
-    next_position: int
+    parts: list[tuple[int, int]]
+    """Of each reply: how many entries, and the position of the next one."""
     ms: npt.NDArray[np.uint64]
     seq: npt.NDArray[np.uint64]
     positions: Ints
@@ -75,10 +76,15 @@ class Export:
     def __len__(self) -> int:
         return len(self.ms)
 
+    @property
+    def next_position(self) -> int:
+        """Where the last reply ends."""
+        return self.parts[-1][1]
+
     def first(self, count: int) -> Export:
-        """So many entries from the first on."""
+        """So many entries from the first on, of a single reply."""
         return Export(
-            self.next_position,
+            [(count, self.next_position)],
             self.ms[:count],
             self.seq[:count],
             self.positions[:count],
@@ -88,51 +94,74 @@ class Export:
         )
 
 
-def parse_export(payload: bytes) -> Export:
-    """Decode the outer form of AB.EXPORT's reply; raises `PayloadError`."""
+def next_position(payload: bytes) -> int:
+    """Where a reply of AB.EXPORT ends, without decoding it; raises `PayloadError`."""
     try:
-        return _parse_export(memoryview(payload))
+        return int(_HEADER.unpack_from(payload)[-1])
+    except struct.error as error:
+        raise PayloadError(_damaged(error)) from None
+
+
+def parse_export(*payloads: bytes) -> Export:
+    """Decode the outer form of replies of AB.EXPORT as one; raises `PayloadError`."""
+    try:
+        return _parse_export(payloads)
     except (struct.error, ValueError, OverflowError, zstandard.ZstdError, MemoryError) as error:
-        raise PayloadError(f"the reply of AB.EXPORT is cut off or damaged ({error})") from None
+        raise PayloadError(_damaged(error)) from None
 
 
-def _parse_export(payload: memoryview) -> Export:
-    version, codec, _, chunks, next_position = _HEADER.unpack_from(payload)
+def _damaged(error: Exception) -> str:
+    return f"the reply of AB.EXPORT is cut off or damaged ({error})"
+
+
+def _chunks(whole: bytes) -> tuple[memoryview, int, int, int]:
+    """Chunks of a reply and where they begin; how many, and the position of the next entry."""
+    payload = memoryview(whole)
+    version, codec, _, chunks, following = _HEADER.unpack_from(payload)
     if version != _VERSION or codec not in (_NONE, _ZSTD):
         raise PayloadError(
             f"the server exports in form {version}.{codec}, this package reads {_VERSION}.{_NONE} "
             f"and {_VERSION}.{_ZSTD}: "
             "install the anabranch release of the server on Spark's side"
         )
-    at = _HEADER.size
     if codec == _ZSTD:
-        payload, at = memoryview(_expanded(payload[at:])), 0
+        return memoryview(_expanded(payload[_HEADER.size :])), 0, chunks, following
+    return payload, _HEADER.size, chunks, following
+
+
+def _parse_export(payloads: Sequence[bytes]) -> Export:
     runs: list[_Run | _Nodes] = []
     data: list[memoryview] = []
     counts: list[int] = []
+    parts: list[tuple[int, int]] = []
     joined = 0
     before = None
-    for _ in range(chunks):
-        count, form, width, flags, _, base_ms, first, end_base, size = _CHUNK.unpack_from(
-            payload, at
-        )
-        at += _CHUNK.size
-        if (form, width, flags) != before:
-            before = form, width, flags
-            runs.append(_Nodes() if form == _NODE else _Run(form, width, flags & _HAS_POSITIONS))
-        run = runs[-1]
-        if isinstance(run, _Nodes):
-            entries = run.add(payload[at : (at := at + size)], count, first, joined)
-        else:
-            at = run.add(payload, at, base_ms, count, first, joined - end_base)
-            entries = payload[at : (at := at + size)]
-        counts.append(count)
-        data.append(entries)
-        joined += len(entries)
-    if at < len(payload):
-        raise PayloadError("the reply of AB.EXPORT is longer than it says")
-    if at > len(payload) or not all(counts):
-        raise PayloadError(_DISAGREE)
+    for payload, at, chunks, following in map(_chunks, payloads):
+        entries_before = sum(counts)
+        for _ in range(chunks):
+            count, form, width, flags, _, base_ms, first, end_base, size = _CHUNK.unpack_from(
+                payload, at
+            )
+            at += _CHUNK.size
+            if (form, width, flags) != before:
+                before = form, width, flags
+                runs.append(
+                    _Nodes() if form == _NODE else _Run(form, width, flags & _HAS_POSITIONS)
+                )
+            run = runs[-1]
+            if isinstance(run, _Nodes):
+                entries = run.add(payload[at : (at := at + size)], count, first, joined)
+            else:
+                at = run.add(payload, at, base_ms, count, first, joined - end_base)
+                entries = payload[at : (at := at + size)]
+            counts.append(count)
+            data.append(entries)
+            joined += len(entries)
+        if at < len(payload):
+            raise PayloadError("the reply of AB.EXPORT is longer than it says")
+        if at > len(payload) or not all(counts):
+            raise PayloadError(_DISAGREE)
+        parts.append((sum(counts) - entries_before, following))
     columns = [each.columns() for each in runs]
     ms, seq, positions, ends = (
         _concatenated([each[number] for each in columns], kind)
@@ -147,7 +176,7 @@ def _parse_export(payload: memoryview) -> Export:
         if isinstance(run, _Nodes):
             tables += run.tables(row)
         row += len(first)
-    return Export(next_position, ms, seq, positions, ends, data, tables)
+    return Export(parts, ms, seq, positions, ends, data, tables)
 
 
 def _expanded(smaller: memoryview) -> bytes:

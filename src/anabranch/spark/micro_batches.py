@@ -75,12 +75,7 @@ def read_all(
             if pending is None:
                 number += 1
                 _plan(checkpoint, number, end)
-            partitions = end.partitions(end.initial or start)
-            rows = (
-                each
-                for partition in partitions
-                for each in read_partition(partition, options, projection)
-            )
+            rows = read_partition(tuple(end.ranges(end.initial or start)), options, projection)
             work(Batch(query, number, rows, planner.left(end)))
             _commit(checkpoint, number)
             start, pending = end, None

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Final, Self, TypeVar
 
 from anabranch.errors import AnabranchError
@@ -154,7 +153,7 @@ def place_of(stream: str, region: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A partition of one region's log: positions ``[first, stop)`` or IDs ``(after, upto]``."""
+    """A part of one region's log: positions ``[first, stop)`` or IDs ``(after, upto]``."""
 
     stream: str
     region: str
@@ -298,16 +297,6 @@ class Vector:
                 cursors[stream][region] = begin
         return replace(self, cursors=cursors)
 
-    def partitions(self, start: Vector) -> list[Range]:
-        """The ranges from `start` to here, cut into about `splits` partitions of equal length."""
-        ranges = self.ranges(start)
-        total = sum(map(len, ranges))
-        found = []
-        for each in ranges:
-            parts = -(-len(each) * self.splits // total) if total else 1
-            found += _cut(each, max(parts, 1))
-        return found
-
     def lag(self, start: Vector) -> int:
         """How many positions lie between `start` and this vector."""
         return sum(map(len, self.ranges(start)))
@@ -326,24 +315,3 @@ def _nested(
 def _id(text: object) -> str:
     ms, seq = parse_id(str(text))
     return f"{ms}-{seq}"
-
-
-def _cut(whole: Range, parts: int) -> list[Range]:
-    if whole.by_id:
-        return _cut_by_id(whole, parts)
-    parts = min(parts, len(whole))
-    bounds = [whole.first + len(whole) * at // parts for at in range(parts + 1)]
-    return [replace(whole, first=low, stop=high) for low, high in pairwise(bounds) if low < high]
-
-
-def _cut_by_id(whole: Range, parts: int) -> list[Range]:
-    """By equal spans of time: without positions nothing else is known in advance."""
-    after, upto = parse_id(whole.after), parse_id(whole.upto)
-    parts = max(min(parts, upto[0] - after[0]), 1)
-    inner = [f"{after[0] + (upto[0] - after[0]) * at // parts}-0" for at in range(1, parts)]
-    bounds = [whole.after, *inner, whole.upto]
-    return [
-        replace(whole, after=low, upto=high)
-        for low, high in pairwise(bounds)
-        if parse_id(low) < parse_id(high)
-    ]

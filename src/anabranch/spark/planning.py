@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from dataclasses import replace
 from typing import Any, Final
@@ -13,18 +14,16 @@ from anabranch.spark.logs import audible
 from anabranch.spark.losses import Found, ServerBehindError, assess, unsubscribed
 from anabranch.spark.offsets import Cursor, Logs, Range, Vector
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.partitions import partition_count
 from anabranch.spark.survey import Survey
 
 _log = logging.getLogger(__name__)
 _TELL_S: Final = 5.0  # between two lines while a server is waited for
 
 
-def splits(options: ReadOptions, lag: int) -> int:
-    """Into how many partitions to cut so many positions."""
-    wanted = options.min_partitions or 1
-    if options.max_records_per_partition is not None:
-        wanted = max(wanted, -(-lag // options.max_records_per_partition))
-    return wanted
+def cores() -> int:
+    """Of this machine, which is the driver's; nothing tells a data source about the executors'."""
+    return os.cpu_count() or 1
 
 
 class Planner:
@@ -116,7 +115,7 @@ class Planner:
         begun = start.initial is None or start.initial.cursors != start.cursors
         return replace(
             end,
-            splits=splits(self._options, end.lag(start)),
+            splits=partition_count(self._options, end.lag(start), cores()),
             initial=None if begun else start.initial,
         )
 

@@ -1,4 +1,4 @@
-"""Reads one partition of a stream on an executor: replies in, Arrow batches out.
+"""Reads one partition on an executor: replies in, Arrow batches out.
 
 Each is read over a connection of the worker process. If entries were trimmed after planning, that
 is reported as a loss.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, islice, takewhile
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.spark.blocks import Block
@@ -18,17 +20,19 @@ from anabranch.spark.client import (
     Client,
     ServerRefused,
     ServerUnreachable,
+    Word,
     connect,
     facts_of,
     stream_key,
 )
 from anabranch.spark.columns import ColumnError, Projection
-from anabranch.spark.entries import Entries
-from anabranch.spark.exports import Export, PayloadError, parse_export
+from anabranch.spark.entries import Entries, Parsed
+from anabranch.spark.exports import Export, Ints, PayloadError, next_position, parse_export
 from anabranch.spark.losses import DataLossError, LogTooShort, ServerBehindError
 from anabranch.spark.offsets import LogBounds, Range, known_log, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.pages import FIRST_PAGE, begin_page, next_page
+from anabranch.spark.partitions import Partition
 from anabranch.spark.region_names import is_over
 from anabranch.spark.survey import bounds_of
 
@@ -38,28 +42,126 @@ _log = logging.getLogger(__name__)
 
 
 def read_partition(
-    partition: Range, options: ReadOptions, projection: Projection
+    partition: Partition, options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """All entries of a partition, in order; raises `DataLossError` if some were trimmed."""
+    """All entries of a partition, range by range; raises `DataLossError` if some were trimmed.
+
+    Neighbouring small ranges are asked for at once and decoded as one. How they are grouped does
+    not change the rows or their order, on which a sink may depend.
+    """
+    bytes_max = options.max_batch_bytes
     with connect(options.server) as client:
-        read = _by_id if partition.by_id else _by_position
-        try:
-            for entries in read(partition, options, client):
-                yield from projection.batches(
-                    entries, partition.stream, partition.region, options.max_batch_bytes
-                )
-        except (ColumnError, ServerRefused, ServerUnreachable, PayloadError) as error:
-            raise type(error)(f"{partition.place}: {error}") from None
+        size, at = FIRST_PAGE, 0
+        while at < len(partition):
+            group = _small_ones(partition, at, size)
+            at += len(group)
+            found = _joined(group, options, projection, client) if len(group) > 1 else None
+            if found is not None:
+                entries, batches = found
+                size = _next_size(size, entries, options)
+                yield from batches
+                continue
+            for each in group:
+                read = _by_id if each.by_id else _by_position
+                try:
+                    for entries in read(each, options, client):
+                        size = _next_size(size, entries, options)
+                        yield from projection.batches(entries, each.stream, each.region, bytes_max)
+                except (ColumnError, ServerRefused, ServerUnreachable, PayloadError) as error:
+                    raise type(error)(f"{each.place}: {error}") from None
+
+
+# -------------------------------------------------------------------------------- many small ranges
+
+
+def _small_ones(partition: Partition, at: int, size: int) -> Partition:
+    """The next range, and those after it while all together have at most `size` entries."""
+    lengths = accumulate(map(len, islice(partition, at, None)))
+    count = sum(1 for _ in takewhile(lambda length: length <= size, lengths))
+    return partition[at : at + max(count, 1)]
+
+
+def _next_size(size: int, entries: Entries, options: ReadOptions) -> int:
+    """How many entries to ask for at once, as those that were read let expect."""
+    bytes_max = min(options.max_batch_bytes, _EXPORT_BYTES)
+    return next_page(len(entries), entries.nbytes, bytes_max) if len(entries) else size
+
+
+def _joined(
+    group: Partition, options: ReadOptions, projection: Projection, client: Client
+) -> tuple[Entries, list[pa.RecordBatch]] | None:
+    """The entries of some ranges by one round trip; None if a range needs a closer look.
+
+    So it does after any error: only the error of a range read alone names its place.
+    """
+    try:
+        found = (_pages if group[0].by_id else _exports)(group, options, client)
+        if found is None:
+            return None
+        entries, counts = found
+        if not len(entries):
+            return entries, []
+        range_of = pa.array(np.repeat(np.arange(len(group), dtype=np.int32), counts))
+        stream = pa.array([each.stream for each in group]).take(range_of)
+        region = pa.array([each.region for each in group]).take(range_of)
+        batches = projection.batches(entries, stream, region, options.max_batch_bytes)
+        return entries, list(batches)
+    except (ColumnError, PayloadError, ServerRefused):
+        return None
+
+
+def _exports(
+    group: Partition, options: ReadOptions, client: Client
+) -> tuple[Entries, list[int]] | None:
+    """The entries of ranges by position, and how many each has; None if one is incomplete."""
+    size = max(min(options.max_batch_bytes, _EXPORT_BYTES) // len(group), 1)
+    payloads = client.ask([_export_of(each, each.first, size, options) for each in group])
+    for each, payload in zip(group, payloads, strict=True):
+        if payload is None or next_position(payload) < each.stop:
+            return None
+    export = parse_export(*payloads)
+    ends = list(accumulate(count for count, _ in export.parts))
+    for each, (count, _), end in zip(group, export.parts, ends, strict=True):
+        if count and (export.ms[end - 1], export.seq[end - 1]) > parse_id(each.upto) > (0, 0):
+            return None
+    for each, (count, following), end in zip(group, export.parts, ends, strict=True):
+        if count != following - each.first:
+            positions = export.positions[end - count : end]
+            _look_for_loss(each, each.first, positions, following, options)
+    return Block.of_export(export), [count for count, _ in export.parts]
+
+
+def _pages(
+    group: Partition, options: ReadOptions, client: Client
+) -> tuple[Entries, list[int]] | None:
+    """The entries of ranges by ID, and how many each has; None if one lacks any."""
+    replies = client.ask(
+        [
+            ("XRANGE", stream_key(each.stream), f"({each.after}", each.upto, "COUNT", len(each) + 1)
+            for each in group
+        ]
+    )
+    counts = [len(rows or ()) for rows in replies]
+    if counts != list(map(len, group)):
+        return None
+    return Parsed.of_xrange([entry for rows in replies for entry in rows]), counts
+
+
+# ---------------------------------------------------------------------------------------- one range
+
+
+def _export_of(partition: Range, first: int, size: int, options: ReadOptions) -> tuple[Word, ...]:
+    """The command for entries from a position on."""
+    place = (stream_key(partition.stream), partition.region, first, partition.stop)
+    return ("AB.EXPORT", *place, "MAXBYTES", size, "CODEC", options.export_codec)
 
 
 def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
     at = partition.first
     size = min(options.max_batch_bytes, _EXPORT_BYTES)
-    codec = ("CODEC", options.export_codec)
 
     def export_from(first: int) -> Callable[[], list[Any]]:
-        place = (stream_key(partition.stream), partition.region, first, partition.stop)
-        return client.begin([("AB.EXPORT", *place, "MAXBYTES", size, *codec)])
+        return client.begin([_export_of(partition, first, size, options)])
 
     upto = parse_id(partition.upto)
     reply = export_from(at)
@@ -93,7 +195,7 @@ def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iter
             # The server prepares and sends the next reply while this one is decoded.
             reply = export_from(export.next_position)
         if len(export) != export.next_position - at:
-            _look_for_loss(partition, at, export, options)
+            _look_for_loss(partition, at, export.positions, export.next_position, options)
         if len(export):
             yield Block.of_export(export)
         at = export.next_position
@@ -106,15 +208,17 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
     return export.first(count)
 
 
-def _look_for_loss(partition: Range, at: int, export: Export, options: ReadOptions) -> None:
+def _look_for_loss(
+    partition: Range, at: int, positions: Ints, following: int, options: ReadOptions
+) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
     log, _ = _standing(partition, options)
     if log is None or log.incarnation >= partition.stop:
         _lose_stream(partition, options)
         return
-    horizon = min(log.trimmed, export.next_position)
+    horizon = min(log.trimmed, following)
     low = max(at, partition.reported)
-    there = (export.positions >= low) & (export.positions < horizon)
+    there = (positions >= low) & (positions < horizon)
     missing = horizon - low - int(there.sum())
     if missing > 0:
         _lose(

@@ -28,7 +28,8 @@ from anabranch.spark.logs import log_start
 from anabranch.spark.losses import DataLossError, assess
 from anabranch.spark.offsets import Logs, Vector
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.planning import Planner, splits
+from anabranch.spark.partitions import cut, partition_count
+from anabranch.spark.planning import Planner, cores
 from anabranch.spark.ranges import read_partition
 from anabranch.spark.survey import Survey
 
@@ -48,7 +49,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
 
 
 class _Reader:
-    """What both kinds of readers have; the value of a partition is a `Range`."""
+    """What both kinds of readers have; the value of a partition is a `Partition`."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         """Nothing is opened yet."""
@@ -99,12 +100,10 @@ class BatchReader(_Reader, DataSourceReader):
             if options.fail_on_data_loss:
                 assess(start, logs, survey).refuse(losses=True)
         end = end.not_before(start)  # an end before the start means nothing, not everything
-        end = replace(end, splits=splits(options, end.lag(start)))
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
-        return [
-            InputPartition(each if each.by_id else replace(each, upto="0-0"))
-            for each in end.partitions(start)
-        ]
+        ranges = [each if each.by_id else replace(each, upto="0-0") for each in end.ranges(start)]
+        count = partition_count(options, sum(map(len, ranges)), cores())
+        return [InputPartition(each) for each in cut(ranges, count)]
 
     def _check_streams(self, logs: Logs, survey: Survey) -> None:
         if self.options.pattern is None and self.options.fail_on_data_loss:
@@ -173,7 +172,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         begin = stop.initial or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
         self._log_start(begin, resumed=True)
-        return [InputPartition(each) for each in stop.partitions(begin)]
+        return [InputPartition(each) for each in cut(stop.ranges(begin), stop.splits)]
 
     def _log_start(self, begin: Vector, *, resumed: bool) -> None:
         """Log where the query starts, before its first batch."""

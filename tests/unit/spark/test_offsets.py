@@ -1,10 +1,9 @@
-"""The offset vector: one text, exact differences, pieces that depend on nothing else."""
+"""The offset vector: one text, exact differences."""
 
 from __future__ import annotations
 
 import json
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -74,35 +73,6 @@ def test_unknown_keys_are_ignored_and_a_newer_version_is_refused():
 def test_what_is_no_offset_is_refused(text):
     with pytest.raises(OffsetError):
         Vector.parse(text)
-
-
-@given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 40))
-def test_pieces_cover_the_range_once_each_position(first, length, splits):
-    start = Vector({"s": {"": Cursor(0, first)}})
-    end = Vector({"s": {"": Cursor(0, first + length)}}, splits)
-    covered = [place for piece in end.partitions(start) for place in range(piece.first, piece.stop)]
-    assert covered == list(range(first, first + length))
-    sizes = {len(piece) for piece in end.partitions(start)}
-    assert not sizes or max(sizes) - min(sizes) <= 1
-    assert len(end.partitions(start)) == min(splits, length)
-
-
-@given(vectors, vectors)
-def test_pieces_follow_from_the_two_offsets_alone(start, end):
-    replayed_start, replayed_end = Vector.parse(start.to_json()), Vector.parse(end.to_json())
-    assert replayed_end.partitions(replayed_start) == end.partitions(start)
-
-
-@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 9))
-def test_pieces_by_id_touch_and_cover(low, length, splits):
-    start = Vector({"s": {"": Cursor(BY_ID, 0, f"{low}-7")}})
-    end = Vector({"s": {"": Cursor(BY_ID, 100, f"{low + length}-9")}}, splits)
-    pieces = end.partitions(start)
-    assert pieces[0].after == f"{low}-7"
-    assert pieces[-1].upto == f"{low + length}-9"
-    for left, right in pairwise(pieces):
-        assert left.upto == right.after
-        assert parse_id(left.after) < parse_id(left.upto)
 
 
 def test_a_late_region_and_a_new_stream_begin_at_their_first_position():
