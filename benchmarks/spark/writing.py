@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import encode
-from anabranch.spark.layout import Layout
-from anabranch.spark.ledger import Ledger
+from anabranch.spark.connection.client import Client, connect
 from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.encode import encode
+from anabranch.spark.writing.layout import Layout
+from anabranch.spark.writing.ledger import Ledger
 from benchmarks.shared.figures import Figure, of_rounds
 from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server, cpu_between

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.spark.client import connect
-from anabranch.spark.identity import Identity, WriteFailed
+from anabranch.spark.connection.client import connect
 from anabranch.spark.options import ServerOptions
-from anabranch.spark.recognition import require_same_producer
+from anabranch.spark.writing.identity import Identity, WriteFailed
+from anabranch.spark.writing.recognition import require_same_producer
 from tests.spark.accidents import broken_source
 from tests.spark.test_sink import accidents, fill, forget_last, load, save, start, url, values
 from tests.support.servers import AnabranchServer

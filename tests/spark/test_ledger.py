@@ -12,23 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.adding import (
+from anabranch.spark.connection.client import Client, connect
+from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.adding import (
     Adder,
     ByColumn,
     ByContent,
     ByPosition,
     Unmarked,
 )
-from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import Rows, encode, runs_by_stream
-from anabranch.spark.identity import WriteFailed
-from anabranch.spark.layout import Layout
-from anabranch.spark.ledger import (
+from anabranch.spark.writing.encode import Rows, encode, runs_by_stream
+from anabranch.spark.writing.identity import WriteFailed
+from anabranch.spark.writing.layout import Layout
+from anabranch.spark.writing.ledger import (
     ChangedReplay,
     Ledger,
     Superseded,
 )
-from anabranch.spark.options import ServerOptions, WriteOptions
 from tests.spark.cutting import CuttingWire, ReturningServer
 from tests.support.servers import AnabranchServer
 
@@ -402,7 +402,7 @@ def require_before(client: Client) -> None:
 
 
 def test_a_wire_cut_without_marks_ends_the_attempt(server: AnabranchServer, client: Client) -> None:
-    from anabranch.spark.client import ServerUnreachable
+    from anabranch.spark.connection.client import ServerUnreachable
 
     with (
         CuttingWire(server.port, cuts=1, most=9_000, seed=3) as wire,

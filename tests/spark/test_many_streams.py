@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
-from anabranch.spark.client import Client, ServerRefused
-from anabranch.spark.columns import ColumnError, Projection
+from anabranch.spark.connection.client import Client, ServerRefused
+from anabranch.spark.decoding.columns import ColumnError, Projection
 from anabranch.spark.losses import DataLossError
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.ranges import read_partition
-from anabranch.spark.reading import batch_reader
+from anabranch.spark.reading.executor import read_partition
+from anabranch.spark.reading.readers import batch_reader
 from tests.spark.accidents import broken_source
 from tests.spark.reading import (
     batch,

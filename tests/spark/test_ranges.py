@@ -10,13 +10,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.client import Client, ServerRefused, connect
-from anabranch.spark.columns import Projection
+from anabranch.spark.connection.client import Client, ServerRefused, connect
+from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.losses import DataLossError
-from anabranch.spark.offsets import Range, parse_id
 from anabranch.spark.options import ReadOptions, ServerOptions
-from anabranch.spark.ranges import read_partition
-from anabranch.spark.survey import Survey
+from anabranch.spark.reading.executor import read_partition
+from anabranch.spark.reading.offsets import Range, parse_id
+from anabranch.spark.reading.server_logs import Survey
 from tests.spark.cutting import CuttingWire, ReturningServer
 from tests.spark.reading import fill, planned_and_read, talking, url
 from tests.support.servers import AnabranchServer

@@ -8,17 +8,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from anabranch.spark import adding
-from anabranch.spark.adding import Adder, ByColumn, ByContent, ByPosition
-from anabranch.spark.client import ServerRefused, connect, facts_of
-from anabranch.spark.columns import ColumnError
-from anabranch.spark.encode import encode
-from anabranch.spark.identity import WriteFailed
+from anabranch.spark.connection.client import ServerRefused, connect, facts_of
+from anabranch.spark.connection.region_names import RegionNames
+from anabranch.spark.decoding.columns import ColumnError
 from anabranch.spark.jobs.windows import Windowing, windows
-from anabranch.spark.layout import Layout
 from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
-from anabranch.spark.reading import stream_reader
-from anabranch.spark.region_names import RegionNames
+from anabranch.spark.reading.readers import stream_reader
+from anabranch.spark.writing import adding
+from anabranch.spark.writing.adding import Adder, ByColumn, ByContent, ByPosition
+from anabranch.spark.writing.encode import encode
+from anabranch.spark.writing.identity import WriteFailed
+from anabranch.spark.writing.layout import Layout
 from tests.spark.reading import (
     finish,
     numbers,

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.spark import command as group
 from anabranch.cli.spark.record import Record
-from anabranch.spark.plotting import Line, Panel, colours_of, draw
+from anabranch.spark.plots.plotting import Line, Panel, colours_of, draw
 from tests.spark.reading import fill
 from tests.support.servers import AnabranchServer
 

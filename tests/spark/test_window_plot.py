@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.spark import pictures, plotting
-from anabranch.spark.pictures import draw_windows
+from anabranch.spark.plots import pictures, plotting
+from anabranch.spark.plots.pictures import draw_windows
 
 
 def test_counts_and_sums_have_a_line_for_each_of_the_largest_keys(tmp_path: Path) -> None:

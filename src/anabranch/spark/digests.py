@@ -5,7 +5,7 @@ A bucket is a span of time of the IDs. Its digest is how many entries it has and
 Entries are exported in the form of the server (AB.EXPORT); the bytes of an entry contain its ID and
 its fields, and are hashed.
 
-Executors do this, or threads of one process (`anabranch.spark.rounds`).
+Executors do this, or threads of one process (`anabranch.spark.runtime.rounds`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from anabranch.spark.client import Client, connect, stream_key
-from anabranch.spark.exports import Export, parse_export
+from anabranch.spark.connection.client import Client, connect, stream_key
+from anabranch.spark.decoding.exports import Export, parse_export
 from anabranch.spark.options import ServerOptions
-from anabranch.spark.rounds import in_rounds
+from anabranch.spark.runtime.rounds import in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from anabranch.spark.identity import Task
 from anabranch.spark.lake import Draft, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.lake_files import draft_in, sync_names, write_synced
 from anabranch.spark.options import OptionError
+from anabranch.spark.writing.identity import Task
 
 _COLUMNS: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 

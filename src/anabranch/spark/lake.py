@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from anabranch.spark import lake_files
 from anabranch.spark.lake_files import SCHEMA, LakeError, LakeFile, Run, runs_of, sync_names
-from anabranch.spark.rounds import in_rounds
+from anabranch.spark.runtime.rounds import in_rounds
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.offsets import (
+from anabranch.spark.reading.offsets import (
     Begin,
     Cursor,
     LogBounds,
@@ -19,7 +19,7 @@ from anabranch.spark.offsets import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.spark.survey import Survey
+    from anabranch.spark.reading.server_logs import Survey
 
 
 class _Missing(AnabranchError):

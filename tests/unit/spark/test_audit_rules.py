@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.spark.digests import Id
 from anabranch.spark.jobs.audit import _Comparison, _horizon, _plan
-from anabranch.spark.offsets import Cursor, LogBounds
+from anabranch.spark.reading.offsets import Cursor, LogBounds
 
 BOTH = [[True, True], [True, True]]
 PARTED = [[True, False], [False, True]]

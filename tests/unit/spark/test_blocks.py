@@ -14,9 +14,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.blocks import Block
-from anabranch.spark.entries import Parsed
-from anabranch.spark.exports import PayloadError, parse_export
+from anabranch.spark.decoding.entries import Parsed
+from anabranch.spark.decoding.exports import PayloadError, parse_export
+from anabranch.spark.decoding.wire_entries import Block
 from tests.unit.spark.exports import chunk, columns, fragment, node, payload
 
 hostile = st.one_of(

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.columns import ColumnError, Projection
-from anabranch.spark.entries import Parsed
+from anabranch.spark.decoding.columns import ColumnError, Projection
+from anabranch.spark.decoding.entries import Parsed
 
 UTC = pa.timestamp("us", "UTC")
 _NAIVE = dt.datetime(2024, 1, 1, 10, tzinfo=dt.UTC).replace(tzinfo=None)

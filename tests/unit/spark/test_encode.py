@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.spark.encode import (
+from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.encode import (
     Parts,
     Rows,
     bulk,
     encode,
     runs_by_stream,
 )
-from anabranch.spark.layout import EncodeError, Layout
-from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.layout import EncodeError, Layout
 
 PAIRS = pa.list_(pa.struct([("field", pa.binary()), ("value", pa.binary())]))
 

@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from anabranch.spark.logs import log_start
-from anabranch.spark.offsets import BY_ID, Cursor, Vector, previous_id
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.reading.offsets import BY_ID, Cursor, Vector, previous_id
+from anabranch.spark.runtime.logs import log_start
 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """With all that is said."""
-    caplog.set_level(logging.INFO, "anabranch.spark.logs")
+    caplog.set_level(logging.INFO, "anabranch.spark.runtime.logs")
     return caplog
 
 
@@ -80,9 +80,9 @@ def test_many_streams_are_one_line(log: pytest.LogCaptureFixture) -> None:
 
 def test_a_process_where_nobody_set_logging_up_shows_it() -> None:
     program = (
-        "from anabranch.spark.offsets import Vector\n"
+        "from anabranch.spark.reading.offsets import Vector\n"
         "from anabranch.spark.options import ReadOptions\n"
-        "from anabranch.spark.logs import log_start\n"
+        "from anabranch.spark.runtime.logs import log_start\n"
         "for _ in range(2):\n"
         "    log_start(ReadOptions.parse({'subscribe': 's'}), Vector({}), resumed=True)\n"
     )

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from anabranch.spark.losses import assess
-from anabranch.spark.offsets import Begin, Cursor, LogBounds, Vector
-from anabranch.spark.survey import Survey
+from anabranch.spark.reading.offsets import Begin, Cursor, LogBounds, Vector
+from anabranch.spark.reading.server_logs import Survey
 
 
 class Known:

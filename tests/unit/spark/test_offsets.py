@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.sharing import share
-from anabranch.spark.offsets import (
+from anabranch.spark.reading.offsets import (
     BY_ID,
     Cursor,
     OffsetError,

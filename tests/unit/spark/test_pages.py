@@ -11,9 +11,9 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.blocks import Block
-from anabranch.spark.entries import Entries
-from anabranch.spark.pages import received
+from anabranch.spark.decoding.entries import Entries
+from anabranch.spark.decoding.pages import received
+from anabranch.spark.decoding.wire_entries import Block
 from tests.unit.spark.exports import fragment
 
 INFO = b"*4\r\n$6\r\nlength\r\n:5\r\n$11\r\nfirst-entry\r\n" + fragment(7, 0, [(b"a", b"*2\r\n$")])

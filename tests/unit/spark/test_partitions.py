@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.spark.offsets import BY_ID, Cursor, Range, Vector, parse_id
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.partitions import cut, partition_count
+from anabranch.spark.reading.offsets import BY_ID, Cursor, Range, Vector, parse_id
+from anabranch.spark.reading.partitions import cut, partition_count
 from tests.unit.spark.test_offsets import vectors
 
 lengths = st.lists(st.integers(1, 40) | st.integers(1, 10**9), min_size=1, max_size=30)

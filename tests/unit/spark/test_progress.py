@@ -6,8 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.spark.offsets import Cursor, Vector
-from anabranch.spark.progress import LagListener
+from anabranch.spark.reading.offsets import Cursor, Vector
+from anabranch.spark.runtime.progress import LagListener
 
 
 def event(stream: str) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from click.core import ParameterSource
 
-from anabranch.spark.plotting import Line, Panel, colours_of, draw, span
+from anabranch.spark.plots.plotting import Line, Panel, colours_of, draw, span
 from anabranch.version import __version__
 
 if TYPE_CHECKING:

@@ -69,8 +69,8 @@ def windows(
     from anabranch.spark.jobs.windows import Windowing  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.windows import windows as job  # noqa: PLC0415
     from anabranch.spark.options import ReadOptions  # noqa: PLC0415
-    from anabranch.spark.pictures import draw_windows  # noqa: PLC0415
-    from anabranch.spark.plotting import check_plot  # noqa: PLC0415
+    from anabranch.spark.plots.pictures import draw_windows  # noqa: PLC0415
+    from anabranch.spark.plots.plotting import check_plot  # noqa: PLC0415
 
     try:
         parts = tuple(float(each) / 100 for each in percentiles.split(",") if each)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from anabranch.spark.checkpoint import ends_of_batch, newest_batch
-from anabranch.spark.client import connect
+from anabranch.spark.connection.client import connect
 from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.lake_files import SCHEMA
 from anabranch.spark.losses import assess
-from anabranch.spark.micro_batches import Batch, read_all
-from anabranch.spark.offsets import Logs, OffsetError, Range, Vector, place_of
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.regions import committed_offsets
-from anabranch.spark.survey import Survey
+from anabranch.spark.reading.by_region import committed_offsets
+from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
+from anabranch.spark.reading.micro_batches import Batch, read_all
+from anabranch.spark.reading.offsets import Logs, OffsetError, Range, Vector, place_of
+from anabranch.spark.reading.server_logs import Survey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,8 +163,8 @@ def _by_spark(
 ) -> tuple[str, int]:
     """Copy by a query; see `run_query`."""
     from anabranch.spark.file_sinks import LakeSink  # noqa: PLC0415 - heavy
-    from anabranch.spark.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
-    from anabranch.spark.supervise import run_query  # noqa: PLC0415 - heavy
+    from anabranch.spark.runtime.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
+    from anabranch.spark.runtime.supervise import run_query  # noqa: PLC0415 - heavy
 
     spark.dataSource.register(LakeSink)
 

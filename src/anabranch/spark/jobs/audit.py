@@ -9,8 +9,8 @@ entry by entry.
 
 A deletion may be on its way as well. So an entry that one replica has and another lacks is reported
 only if the first still has it after it has applied everything that the other had applied when it
-lacked the entry; see `anabranch.spark.replicas`. Differences that cannot be proved, because regions
-are disconnected, are counted as undecided.
+lacked the entry; see `anabranch.spark.connection.region_connections`. Differences that cannot be
+proved, because regions are disconnected, are counted as undecided.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
+from anabranch.spark.connection.region_connections import Replica, Replicas
 from anabranch.spark.digests import Bucket, Id, Piece, Place, digests, entries_between, tasks_of
-from anabranch.spark.offsets import LogBounds, parse_id
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.replicas import Replica, Replicas
+from anabranch.spark.reading.offsets import LogBounds, parse_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

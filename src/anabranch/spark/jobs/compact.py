@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.spark.lake import Lake, LakeError, LakeFile
 from anabranch.spark.lake_files import examine, has_own_name
-from anabranch.spark.rounds import in_rounds
+from anabranch.spark.runtime.rounds import in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

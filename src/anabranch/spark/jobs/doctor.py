@@ -60,14 +60,14 @@ def _imported(name: str) -> str:
 
 
 def _java() -> str:
-    from anabranch.spark.java import find_java, java_home  # noqa: PLC0415 - only if Spark is there
+    from anabranch.spark.runtime.java import find_java, java_home  # noqa: PLC0415 - only if Spark is there
 
     java = find_java()
     return f"{java.version} from {java.source}: {java.program}, started by {java_home(java)}"
 
 
 def _server(url: str) -> str:
-    from anabranch.spark.client import connect  # noqa: PLC0415 - only if Spark is there
+    from anabranch.spark.connection.client import connect  # noqa: PLC0415 - only if Spark is there
     from anabranch.spark.options import ServerOptions  # noqa: PLC0415
 
     with connect(ServerOptions(url=url, retries=0)) as client:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.spark.client import facts_of, now_ms, stream_key, text_of
+from anabranch.spark.connection.client import facts_of, now_ms, stream_key, text_of
+from anabranch.spark.connection.region_connections import Replicas
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, order=True)

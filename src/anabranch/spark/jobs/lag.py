@@ -15,13 +15,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.spark.client import Client, connect, facts_of, now_ms, stream_key, text_of
+from anabranch.spark.connection.client import Client, connect, facts_of, now_ms, stream_key, text_of
 from anabranch.spark.lake_files import draft_in
-from anabranch.spark.offsets import parse_id
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.pictures import Sample, draw_lag
-from anabranch.spark.plotting import check_plot
-from anabranch.spark.survey import Survey
+from anabranch.spark.plots.pictures import Sample, draw_lag
+from anabranch.spark.plots.plotting import check_plot
+from anabranch.spark.reading.offsets import parse_id
+from anabranch.spark.reading.server_logs import Survey
 
 _SCHEMA: Final = pa.schema(
     [

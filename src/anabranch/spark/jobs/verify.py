@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile, gaps, neighbours
 from anabranch.spark.lake_files import Run, examine
-from anabranch.spark.rounds import ROUND, in_rounds
+from anabranch.spark.runtime.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

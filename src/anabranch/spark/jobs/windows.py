@@ -24,13 +24,13 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.checkpoint import facts_of_batch, newest_batch
 from anabranch.spark.file_sinks import PartsSink
 from anabranch.spark.lake_files import draft_in
 from anabranch.spark.options import ReadOptions, for_batch_reads
-from anabranch.spark.progress import QueryWatch
-from anabranch.spark.regions import read_by_region, regions_of
-from anabranch.spark.supervise import run_query
+from anabranch.spark.reading.by_region import read_by_region, regions_of
+from anabranch.spark.reading.checkpoint import facts_of_batch, newest_batch
+from anabranch.spark.runtime.progress import QueryWatch
+from anabranch.spark.runtime.supervise import run_query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,0 +1,338 @@
+"""Reads one partition on an executor: replies in, Arrow batches out.
+
+Each is read over a connection of the worker process. If entries were trimmed after planning, that
+is reported as a loss.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, islice, takewhile
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.spark.connection.client import (
+    Client,
+    ServerRefused,
+    ServerUnreachable,
+    Word,
+    connect,
+    facts_of,
+    stream_key,
+)
+from anabranch.spark.connection.region_names import is_over
+from anabranch.spark.decoding.columns import ColumnError, Projection
+from anabranch.spark.decoding.entries import Entries, Parsed
+from anabranch.spark.decoding.exports import Export, Ints, PayloadError, next_position, parse_export
+from anabranch.spark.decoding.pages import FIRST_PAGE, begin_page, next_page
+from anabranch.spark.decoding.wire_entries import Block
+from anabranch.spark.losses import DataLossError, LogTooShort, ServerBehindError
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.reading.offsets import LogBounds, Range, known_log, next_id, parse_id
+from anabranch.spark.reading.partitions import Partition
+from anabranch.spark.reading.server_logs import bounds_of
+
+_EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
+_LOOK_S: Final = 0.2  # between two looks at a log that may still grow
+_log = logging.getLogger(__name__)
+
+
+def read_partition(
+    partition: Partition, options: ReadOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """All entries of a partition, range by range; raises `DataLossError` if some were trimmed.
+
+    Neighbouring small ranges are asked for at once and decoded as one. How they are grouped does
+    not change the rows or their order, on which a sink may depend.
+    """
+    bytes_max = options.max_batch_bytes
+    with connect(options.server) as client:
+        size, at = FIRST_PAGE, 0
+        while at < len(partition):
+            group = _small_ones(partition, at, size)
+            at += len(group)
+            found = _joined(group, options, projection, client) if len(group) > 1 else None
+            if found is not None:
+                entries, batches = found
+                size = _next_size(size, entries, options)
+                yield from batches
+                continue
+            for each in group:
+                read = _by_id if each.by_id else _by_position
+                try:
+                    for entries in read(each, options, client):
+                        size = _next_size(size, entries, options)
+                        yield from projection.batches(entries, each.stream, each.region, bytes_max)
+                except (ColumnError, ServerRefused, ServerUnreachable, PayloadError) as error:
+                    raise type(error)(f"{each.place}: {error}") from None
+
+
+# -------------------------------------------------------------------------------- many small ranges
+
+
+def _small_ones(partition: Partition, at: int, size: int) -> Partition:
+    """The next range, and those after it while all together have at most `size` entries."""
+    lengths = accumulate(map(len, islice(partition, at, None)))
+    count = sum(1 for _ in takewhile(lambda length: length <= size, lengths))
+    return partition[at : at + max(count, 1)]
+
+
+def _next_size(size: int, entries: Entries, options: ReadOptions) -> int:
+    """How many entries to ask for at once, as those that were read let expect."""
+    bytes_max = min(options.max_batch_bytes, _EXPORT_BYTES)
+    return next_page(len(entries), entries.nbytes, bytes_max) if len(entries) else size
+
+
+def _joined(
+    group: Partition, options: ReadOptions, projection: Projection, client: Client
+) -> tuple[Entries, list[pa.RecordBatch]] | None:
+    """The entries of some ranges by one round trip; None if a range needs a closer look.
+
+    So it does after any error: only the error of a range read alone names its place.
+    """
+    try:
+        found = (_pages if group[0].by_id else _exports)(group, options, client)
+        if found is None:
+            return None
+        entries, counts = found
+        if not len(entries):
+            return entries, []
+        range_of = pa.array(np.repeat(np.arange(len(group), dtype=np.int32), counts))
+        stream = pa.array([each.stream for each in group]).take(range_of)
+        region = pa.array([each.region for each in group]).take(range_of)
+        batches = projection.batches(entries, stream, region, options.max_batch_bytes)
+        return entries, list(batches)
+    except (ColumnError, PayloadError, ServerRefused):
+        return None
+
+
+def _exports(
+    group: Partition, options: ReadOptions, client: Client
+) -> tuple[Entries, list[int]] | None:
+    """The entries of ranges by position, and how many each has; None if one is incomplete."""
+    size = max(min(options.max_batch_bytes, _EXPORT_BYTES) // len(group), 1)
+    payloads = client.ask([_export_of(each, each.first, size, options) for each in group])
+    for each, payload in zip(group, payloads, strict=True):
+        if payload is None or next_position(payload) < each.stop:
+            return None
+    export = parse_export(*payloads)
+    ends = list(accumulate(count for count, _ in export.parts))
+    for each, (count, _), end in zip(group, export.parts, ends, strict=True):
+        if count and (export.ms[end - 1], export.seq[end - 1]) > parse_id(each.upto) > (0, 0):
+            return None
+    for each, (count, following), end in zip(group, export.parts, ends, strict=True):
+        if count != following - each.first:
+            positions = export.positions[end - count : end]
+            _look_for_loss(each, each.first, positions, following, options)
+    return Block.of_export(export), [count for count, _ in export.parts]
+
+
+def _pages(
+    group: Partition, options: ReadOptions, client: Client
+) -> tuple[Entries, list[int]] | None:
+    """The entries of ranges by ID, and how many each has; None if one lacks any."""
+    replies = client.ask(
+        [
+            ("XRANGE", stream_key(each.stream), f"({each.after}", each.upto, "COUNT", len(each) + 1)
+            for each in group
+        ]
+    )
+    counts = [len(rows or ()) for rows in replies]
+    if counts != list(map(len, group)):
+        return None
+    return Parsed.of_xrange([entry for rows in replies for entry in rows]), counts
+
+
+# ---------------------------------------------------------------------------------------- one range
+
+
+def _export_of(partition: Range, first: int, size: int, options: ReadOptions) -> tuple[Word, ...]:
+    """The command for entries from a position on."""
+    place = (stream_key(partition.stream), partition.region, first, partition.stop)
+    return ("AB.EXPORT", *place, "MAXBYTES", size, "CODEC", options.export_codec)
+
+
+def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
+    at = partition.first
+    size = min(options.max_batch_bytes, _EXPORT_BYTES)
+
+    def export_from(first: int) -> Callable[[], list[Any]]:
+        return client.begin([_export_of(partition, first, size, options)])
+
+    upto = parse_id(partition.upto)
+    reply = export_from(at)
+    while at < partition.stop:
+        (payload,) = client.checked(reply())
+        if payload is None:
+            if not _comes(partition, options, was_there=at > partition.first):
+                return
+            reply = export_from(at)
+            continue
+        export = parse_export(payload)
+        if len(export) and (int(export.ms[-1]), int(export.seq[-1])) > upto > (0, 0):
+            older = _up_to(export, upto)
+            _lose(
+                f"{partition.place} has {len(export) - len(older)} entries or more at positions "
+                f"below {partition.stop} that came after {partition.upto}, the last one when the "
+                "batch was planned: the server was restored from an older state, or lost its "
+                "newest entries. They are not of this batch, but of the next one",
+                options,
+            )
+            if len(older):
+                yield Block.of_export(older)
+            return
+        # Deleted entries have positions, too; so the log itself ends here.
+        if export.next_position <= at:
+            if not _comes(partition, options, was_there=at > partition.first):
+                return
+            reply = export_from(at)
+            continue
+        if export.next_position < partition.stop:
+            # The server prepares and sends the next reply while this one is decoded.
+            reply = export_from(export.next_position)
+        if len(export) != export.next_position - at:
+            _look_for_loss(partition, at, export.positions, export.next_position, options)
+        if len(export):
+            yield Block.of_export(export)
+        at = export.next_position
+
+
+def _up_to(export: Export, upto: tuple[int, int]) -> Export:
+    """The entries that do not lie behind an ID."""
+    ms, seq = export.ms, export.seq
+    count = int(((ms < upto[0]) | ((ms == upto[0]) & (seq <= upto[1]))).sum())
+    return export.first(count)
+
+
+def _look_for_loss(
+    partition: Range, at: int, positions: Ints, following: int, options: ReadOptions
+) -> None:
+    """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
+    log, _ = _standing(partition, options)
+    if log is None or log.incarnation >= partition.stop:
+        _lose_stream(partition, options)
+        return
+    horizon = min(log.trimmed, following)
+    low = max(at, partition.reported)
+    there = (positions >= low) & (positions < horizon)
+    missing = horizon - low - int(there.sum())
+    if missing > 0:
+        _lose(
+            f"{partition.place}: {missing} entries between positions {low} and {horizon - 1} were "
+            "trimmed before they were read",
+            options,
+        )
+
+
+def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
+    """The log ends too early, or is not there: whether its entries come within ``catchUpTimeout``.
+
+    A batch that was planned at one region may be repeated at another, which has yet to receive the
+    entries. Nobody brings what a server of its own lacks, nor a log that `was_there` in this read:
+    that is a loss at once.
+    """
+    deadline = time.monotonic() + options.catch_up_timeout_ms / 1000
+    while True:
+        log, regions = _standing(partition, options)
+        if log is not None and log.next >= partition.stop:
+            if log.incarnation < partition.stop:
+                return True
+            _lose_stream(partition, options)  # the key was made again
+            return False
+        waits = partition.region and not (log is None and was_there)
+        if not waits or time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_S)
+    with connect(options.server) as client:
+        over = is_over(client, partition.region, regions)
+    if log is None and not (was_there or over) and _is_unknown(partition.region, options):
+        raise ServerBehindError(
+            f"{partition.place} is not on this server, which has yet to receive it from another "
+            "region"
+        )
+    if log is None:
+        _lose_stream(partition, options)
+        return False
+    text = (
+        f"{partition.place} ends at position {log.next}, and should be read up to "
+        f"{partition.stop}: the server lost its newest entries, was restored from a backup, or has "
+        "not received them yet from another region"
+    )
+    if partition.region and not over:  # other regions will send them; reading on would skip them
+        raise ServerBehindError(text)
+    _lose(text, options, LogTooShort)
+    return False
+
+
+def _standing(partition: Range, options: ReadOptions) -> tuple[LogBounds | None, Iterable[str]]:
+    """The log of a partition as it is now, None if there is none, and the names of all logs."""
+    key = stream_key(partition.stream)
+    with connect(options.server) as client:  # the other connection is receiving the next entries
+        (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
+    logs = dict(map(LogBounds.of_row, rows or ()))
+    return known_log(logs, partition.region), logs
+
+
+def _is_unknown(region: str, options: ReadOptions) -> bool:
+    """Whether the server has applied nothing that a region, or one epoch of it, has written.
+
+    If it has, a log that is not there may have been deleted. A user who may not ask (AB.INFO) gets
+    no answer, which counts as that.
+    """
+    if not region:
+        return False
+    number, _, epoch = region.partition(".")
+    try:
+        with connect(options.server) as client:
+            vector = facts_of(client.command("AB.INFO", repeatable=True))["vector"]
+    except ServerRefused:
+        return False
+    return not any(row[:2] == [int(number), int(epoch or 0)] for row in vector)
+
+
+def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:
+    at, count = partition.after, 0
+    key = stream_key(partition.stream)
+    page = begin_page(client, key, at, partition.upto, FIRST_PAGE)
+    while True:
+        info, entries = page()
+        if info is None:
+            _lose(f"stream {partition.stream} was deleted while it was read", options)
+            return
+        log = bounds_of(info)
+        unread = parse_id(at) < parse_id(partition.upto)
+        gone = log.first_id is None or parse_id(log.first_id) > parse_id(next_id(at))
+        if unread and gone and log.first > partition.first + count:
+            _lose(
+                f"stream {partition.stream}: entries after {at} were trimmed before they were read",
+                options,
+            )
+        if entries is None:
+            return
+        count += len(entries)
+        at = f"{entries.ms[-1]}-{entries.seq[-1]}"
+        # The server prepares and sends the next page while this one is decoded.
+        size = next_page(len(entries), entries.nbytes, options.max_batch_bytes)
+        page = begin_page(client, key, at, partition.upto, size)
+        yield entries
+
+
+def _lose_stream(partition: Range, options: ReadOptions) -> None:
+    """The error for a log that is missing or was made again."""
+    yet = ", or this server has yet to receive it from another region" if partition.region else ""
+    _lose(
+        f"{partition.place} was deleted before all of positions {partition.first} to "
+        f"{partition.stop - 1} was read{yet}",
+        options,
+        LogTooShort,
+    )
+
+
+def _lose(text: str, options: ReadOptions, error: type[DataLossError] = DataLossError) -> None:
+    if options.fail_on_data_loss:
+        raise error(text)
+    _log.warning("%s; going on, because failOnDataLoss=false", text)
