@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from anabranch.effects import kinds
 from anabranch.spark.connection.region_connections import ReplicaError
-from anabranch.spark.jobs.audit import TooLarge, audit
+from anabranch.spark.jobs.audit import AuditTooLarge, audit
 from anabranch.spark.options import OptionError
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
@@ -73,7 +73,7 @@ def test_what_differs_is_found_with_its_id(spark, ours, other):
     assert done.buckets_differing < done.buckets
     here = audit(None, region_urls=urls(ours, other), bucket_ms=5_000)
     assert (here.entries, here.buckets, shown(here)) == (done.entries, done.buckets, shown(done))
-    with pytest.raises(TooLarge):
+    with pytest.raises(AuditTooLarge):
         audit(None, alone_max=10, region_urls=urls(ours, other))
     few = audit(spark, region_urls=urls(ours, other), limit=1, bucket_ms=100)
     assert len(few.findings) == 1

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
-from anabranch.spark.connection.client import Client, ServerRefused
+from anabranch.spark.connection.client import ServerClient, ServerRefused
 from anabranch.spark.decoding.columns import ColumnError, Projection
 from anabranch.spark.losses import DataLossError
 from anabranch.spark.options import ReadOptions
@@ -125,13 +125,13 @@ def test_round_trips_do_not_grow_with_streams(
         fill(server, f"m:{number:03d}", 3)
     (piece,) = pieces_of(server)
     sent = []
-    send = Client.send
+    send = ServerClient.send
 
-    def counted(self: Client, packed: Any) -> None:
+    def counted(self: ServerClient, packed: Any) -> None:
         sent.append(1)
         send(self, packed)
 
-    monkeypatch.setattr(Client, "send", counted)
+    monkeypatch.setattr(ServerClient, "send", counted)
     assert len(rows_of(server, piece)) == 900
     assert len(sent) < 15
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from anabranch.spark.connection.client import connect
 from anabranch.spark.jobs.archive import archive
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.reading.server_logs import Survey
+from anabranch.spark.reading.server_logs import ServerLogs
 from tests.spark.noting import noted, noting_source
 from tests.spark.reading import base_of, fill, planned_and_read, talking, url
 from tests.spark.test_sink import forget_last, values
@@ -200,10 +200,10 @@ def test_what_a_pattern_finds_is_what_it_names(
         client.xadd(key, {"n": 1})
     options = ReadOptions.parse({"url": url(server), "subscribePattern": pattern})
     with connect(options.server) as client:
-        survey = Survey(options, client)
-        assert survey.streams() == [key]
-        assert survey.subscribes(key)
-        assert not survey.subscribes("other")
+        server_logs = ServerLogs(options, client)
+        assert server_logs.streams() == [key]
+        assert server_logs.subscribes(key)
+        assert not server_logs.subscribes("other")
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from anabranch.spark.connection.client import Client, connect, stream_key
+from anabranch.spark.connection.client import ServerClient, connect, stream_key
 from anabranch.spark.decoding.exports import Export, parse_export
 from anabranch.spark.options import ServerOptions
 from anabranch.spark.runtime.rounds import in_rounds
@@ -127,7 +127,7 @@ def digests(
     return found
 
 
-def summary(piece: Piece, client: Client) -> dict[int, Bucket]:
+def summary(piece: Piece, client: ServerClient) -> dict[int, Bucket]:
     """The buckets of one piece."""
     found: dict[int, Bucket] = {}
     for export in _exports(client, piece.key, piece.replica_id, piece.first, piece.stop):
@@ -147,7 +147,7 @@ def summary(piece: Piece, client: Client) -> dict[int, Bucket]:
 
 
 def entries_between(
-    client: Client, key: str, replica_id: str, first: int, last: int
+    client: ServerClient, key: str, replica_id: str, first: int, last: int
 ) -> dict[Id, bytes]:
     """ID and hash of the entries at positions `first` to `last`; empty without the key."""
     found: dict[Id, bytes] = {}
@@ -158,7 +158,9 @@ def entries_between(
     return found
 
 
-def _exports(client: Client, key: str, replica_id: str, first: int, stop: int) -> Iterator[Export]:
+def _exports(
+    client: ServerClient, key: str, replica_id: str, first: int, stop: int
+) -> Iterator[Export]:
     at = first
     while at < stop:
         (reply,) = client.ask(

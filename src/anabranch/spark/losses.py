@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.reading.offsets import (
-    Begin,
-    Cursor,
+    BatchStart,
     LogBounds,
+    LogCursor,
     Logs,
     Vector,
     known_log,
@@ -19,7 +19,7 @@ from anabranch.spark.reading.offsets import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.spark.reading.server_logs import Survey
+    from anabranch.spark.reading.server_logs import ServerLogs
 
 
 class _Missing(AnabranchError):
@@ -70,7 +70,7 @@ class Found:
     """Logs that end before the position that was read, one sentence each."""
     set_back: list[str] = field(default_factory=list)
     """The same of logs that are over: what was read may be in no region any more."""
-    begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
+    begins: dict[str, dict[str, BatchStart]] = field(default_factory=dict)
     """The positions behind the lost entries."""
 
     @property
@@ -86,12 +86,12 @@ class Found:
             raise DataLossError("; ".join(self.losses))
 
 
-def unsubscribed(start: Vector, survey: Survey) -> list[str]:
+def unsubscribed(start: Vector, survey: ServerLogs) -> list[str]:
     """Streams of a vector that the options do not include any more."""
     return sorted(each for each in start.cursors if not survey.subscribes(each))
 
 
-def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None) -> Found:
+def assess(start: Vector, logs: Logs, survey: ServerLogs, target: Logs | None = None) -> Found:
     """Compare a vector with the logs that there are.
 
     `target`: the ends up to which a run reads. What was trimmed behind them is left to a later run;
@@ -127,7 +127,7 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
                     f"{cursor.position} is another entry than {cursor.last_id}, up to which was "
                     "read. What it lost was read; what has a greater ID is new"
                 )
-                jump = Begin(begin.position, cursor.last_id, begin.position)
+                jump = BatchStart(begin.position, cursor.last_id, begin.position)
                 found.begins.setdefault(stream, {})[region] = jump
             elif log.end.behind(cursor) or log.incarnation < cursor.incarnation:
                 if survey.is_over(region):
@@ -144,11 +144,11 @@ def assess(start: Vector, logs: Logs, survey: Survey, target: Logs | None = None
                 if horizon > cursor.position:
                     lost = _loss(horizon, cursor, log, stream, region, survey)
                     found.lost.append(f"{place}: {lost}")
-                    found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
+                    found.begins.setdefault(stream, {})[region] = BatchStart(at, last_id, horizon)
     return found
 
 
-def _is_at(target: Logs | None, stream: str, region: str, cursor: Cursor) -> bool:
+def _is_at(target: Logs | None, stream: str, region: str, cursor: LogCursor) -> bool:
     """Whether a cursor has reached the target of a run, which has no log that came later."""
     if target is None:
         return False
@@ -156,7 +156,7 @@ def _is_at(target: Logs | None, stream: str, region: str, cursor: Cursor) -> boo
     return log is None or not cursor.behind(log.end)
 
 
-def _behind(place: str, cursor: Cursor, log: LogBounds) -> str:
+def _behind(place: str, cursor: LogCursor, log: LogBounds) -> str:
     lacking = cursor.position - log.next
     what = f"{lacking} fewer entries than were read" if lacking > 0 else "less than was read"
     return (
@@ -166,7 +166,7 @@ def _behind(place: str, cursor: Cursor, log: LogBounds) -> str:
     )
 
 
-def _set_back(place: str, cursor: Cursor, log: LogBounds) -> str:
+def _set_back(place: str, cursor: LogCursor, log: LogBounds) -> str:
     return (
         f"{place}: it ends at position {log.next}, and was read up to position {cursor.position}. "
         "The region was removed, or was set back and has begun a new epoch: rows that were read "
@@ -178,7 +178,7 @@ def _absent(place: str) -> str:
     return f"{place} is not on this server: it was deleted, or has yet to come from another region"
 
 
-def _has_newer(region: str, cursor: Cursor, log: LogBounds) -> bool:
+def _has_newer(region: str, cursor: LogCursor, log: LogBounds) -> bool:
     """Whether an entry that was never read is below what was read.
 
     IDs of a log only grow, so none below the cursor is greater than the last one that was read.
@@ -192,7 +192,7 @@ def _has_newer(region: str, cursor: Cursor, log: LogBounds) -> bool:
 
 
 def _loss(
-    horizon: int, cursor: Cursor, log: LogBounds, stream: str, region: str, survey: Survey
+    horizon: int, cursor: LogCursor, log: LogBounds, stream: str, region: str, survey: ServerLogs
 ) -> str:
     if cursor.position < log.incarnation:
         return (
@@ -210,7 +210,7 @@ def _loss(
     )
 
 
-def _horizon(cursor: Cursor, log: LogBounds) -> int:
+def _horizon(cursor: LogCursor, log: LogBounds) -> int:
     """Entries below this position are lost, 0 if none are."""
     if cursor.by_id:
         unread = parse_id(cursor.last_id) < parse_id(log.last_id)

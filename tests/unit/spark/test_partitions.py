@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.reading.offsets import BY_ID, Cursor, Range, Vector, parse_id
+from anabranch.spark.reading.offsets import BY_ID, LogCursor, Range, Vector, parse_id
 from anabranch.spark.reading.partitions import cut, partition_count
 from tests.unit.spark.test_offsets import vectors
 
@@ -106,8 +106,8 @@ def test_partitions_follow_from_the_two_offsets_alone(start, end):
 
 
 def test_positions_of_one_log_are_cut_as_before_a_restart():
-    start = Vector({"s": {"": Cursor(0, 100)}})
-    end = Vector({"s": {"": Cursor(0, 200)}}, 3)
+    start = Vector({"s": {"": LogCursor(0, 100)}})
+    end = Vector({"s": {"": LogCursor(0, 200)}}, 3)
     again = cut(Vector.parse(end.to_json()).ranges(start), 3)
     assert [(each.first, each.stop) for (each,) in again] == [(100, 133), (133, 166), (166, 200)]
 

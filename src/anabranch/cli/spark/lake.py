@@ -15,7 +15,7 @@ from anabranch.cli.spark.record import Check, Job, Record, Words, checks_of
 from anabranch.cli.spark.shared import counted, names_option, run, run_alone, run_on_lake
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.archive import Archived, Step
+    from anabranch.spark.jobs.archive import Archived, ArchiveProgress
     from anabranch.spark.jobs.compact import Compacted
     from anabranch.spark.jobs.migrate import Migrated
     from anabranch.spark.jobs.replay import Replayed
@@ -70,7 +70,7 @@ def archive(
     def archived(spark: Any) -> Archived:
         return job(spark, lake, once=once, dry_run=dry_run, progress=progress, options=read)
 
-    def progress(step: Step) -> None:
+    def progress(step: ArchiveProgress) -> None:
         read = counted(step.entries, "entry")
         record.step(f"batch {step.batch}: {read}, {step.left:,} left", more=step.entries)
 

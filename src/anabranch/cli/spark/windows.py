@@ -12,7 +12,7 @@ from anabranch.cli.spark.record import Check, Job, Picture, Record, Words
 from anabranch.cli.spark.shared import as_time, counted
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.windows import Step, Windowed
+    from anabranch.spark.jobs.windows import Windowed, WindowsProgress
     from anabranch.spark.options import ServerOptions
 
 _GROUPING = ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
@@ -94,7 +94,7 @@ def windows(
             **more,
         )
 
-    def progress(step: Step) -> None:
+    def progress(step: WindowsProgress) -> None:
         words = f"batch {step.batch}: {counted(step.entries, 'entry')}, "
         record.step(f"{words}{counted(step.windows, 'window')} closed", more=step.entries)
 

@@ -36,7 +36,7 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.options import ServerOptions
 
 Word = bytes | str | int
-_Receive = Callable[["Client"], list[Any]]
+_Receive = Callable[["ServerClient"], list[Any]]
 
 _IDLE_SECONDS: Final = 5.0  # a connection that was unused for longer is checked with PING
 _IDLE_MAX: Final = 8  # connections kept per address
@@ -46,7 +46,7 @@ _CANNOT_WAIT: Final = (redis.AuthenticationError, AuthorizationError)
 _NO_COMMAND: Final = re.compile(r".*permissions to run the '([^']*)' command", re.DOTALL)
 _OF_CLUSTERS: Final = (AskError, ClusterCrossSlotError, ClusterDownError)  # MOVED is an ASK as well
 
-_idle: defaultdict[tuple[int, ServerOptions], list[Client]] = defaultdict(list)
+_idle: defaultdict[tuple[int, ServerOptions], list[ServerClient]] = defaultdict(list)
 
 
 class ServerUnreachable(AnabranchError):
@@ -57,18 +57,18 @@ class ServerRefused(AnabranchError):
     """The server answered with an error; the text is the server's, with its address and a hint."""
 
 
-def connect(options: ServerOptions) -> Client:
+def connect(options: ServerOptions) -> ServerClient:
     """A connected client: one that is idle in this process, else a new one.
 
     Return it with `close`, or use it in ``with``. Raises `ServerUnreachable` or `ServerRefused`.
     """
     kept = _idle[os.getpid(), options]
-    client = kept.pop() if kept else Client(options)
+    client = kept.pop() if kept else ServerClient(options)
     client.revive()
     return client
 
 
-class Client:
+class ServerClient:
     """One connection. Not for several threads at a time."""
 
     def __init__(self, options: ServerOptions) -> None:
@@ -333,7 +333,7 @@ def facts_of(flat: Sequence[Any]) -> dict[str, Any]:
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def now_ms(client: Client) -> int:
+def now_ms(client: ServerClient) -> int:
     """The server's clock."""
     seconds, us = client.command("TIME", repeatable=True)
     return int(seconds) * 1000 + int(us) // 1000

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.connection.client import Client, connect, facts_of, stream_key
+from anabranch.spark.connection.client import ServerClient, connect, facts_of, stream_key
 from anabranch.spark.options import OptionError, ServerOptions
 from anabranch.spark.reading.offsets import LogBounds
 
@@ -28,14 +28,14 @@ class ReplicaError(AnabranchError):
 
 
 @dataclass(slots=True)
-class Replica:
+class RegionConnection:
     """The connection of the driver to one region's server."""
 
     name: str
     number: int
     """The region's number; 0 on a server without regions."""
     options: ServerOptions
-    client: Client
+    client: ServerClient
 
     def call(self, *words: bytes | str | int) -> Any:
         """One command that only reads."""
@@ -66,10 +66,10 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
+class RegionConnections:
     """Connections to all compared regions."""
 
-    all: Sequence[Replica]
+    all: Sequence[RegionConnection]
 
     @classmethod
     @contextmanager
@@ -88,7 +88,7 @@ class Replicas:
                 if not client.has_bulk:
                     raise ReplicaError(f"the server at {client.address} is no Anabranch server")
                 number = facts_of(client.command("AB.INFO", repeatable=True))["region"]
-                found.append(Replica(name, number, options, client))
+                found.append(RegionConnection(name, number, options, client))
             _check_distinct(found, least)
             yield cls(found)
 
@@ -116,7 +116,7 @@ class Replicas:
         return [[each.has(token, deadline) for token in tokens] for each in self.all]
 
 
-def _check_distinct(replicas: Sequence[Replica], least: int) -> None:
+def _check_distinct(replicas: Sequence[RegionConnection], least: int) -> None:
     if len(replicas) < least:
         raise OptionError(
             "two regions are needed to compare: name them by --region-urls (region_urls), such as "

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from anabranch.spark.connection.client import Client, ServerRefused, facts_of
+from anabranch.spark.connection.client import ServerClient, ServerRefused, facts_of
 from anabranch.spark.options import OptionError
 
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
@@ -19,7 +19,7 @@ _NUMBER: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
 class RegionNames:
     """The regions that a server knows; it is asked only if necessary."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ServerClient) -> None:
         """Asks nothing yet."""
         self._client = client
         self._members: list[tuple[str, str]] | None = None
@@ -69,7 +69,7 @@ class RegionNames:
         return OptionError(f"no region is called {given!r}; there are {', '.join(found.values())}")
 
 
-def is_over(client: Client, region: str, present: Iterable[str]) -> bool:
+def is_over(client: ServerClient, region: str, present: Iterable[str]) -> bool:
     """Whether a region adds nothing more to a log: it was removed, or writes in a later epoch.
 
     A region that was set back does the latter. What it had not sent to others is in no region then.
@@ -90,7 +90,7 @@ def is_over(client: Client, region: str, present: Iterable[str]) -> bool:
     )
 
 
-def _members(client: Client) -> list[dict[str, Any]]:
+def _members(client: ServerClient) -> list[dict[str, Any]]:
     """The rows of all members and of removed regions; none without regions."""
     try:
         return list(map(facts_of, client.command("AB.REGION", "LIST", repeatable=True)))

@@ -33,7 +33,7 @@ class Entries(Protocol):
         """All fields in their order: where each entry's begin (and the end), names, values."""
 
 
-class Parsed:
+class ParsedEntries:
     """Entries that hiredis has parsed: each a flat list of names and values."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Parsed:
         self._rows = rows
 
     @classmethod
-    def of_xrange(cls, reply: Sequence[Sequence[Any]]) -> Parsed:
+    def of_xrange(cls, reply: Sequence[Sequence[Any]]) -> ParsedEntries:
         """From a reply of XRANGE: IDs and flat lists."""
         ids = [entry[0].split(b"-") for entry in reply]
         return cls(

@@ -38,7 +38,7 @@ _KINDS: Final = (np.uint64, np.uint64, np.int64, np.int64)
 """Types of milliseconds, sequence numbers, positions and ends."""
 
 
-class PayloadError(AnabranchError):
+class MalformedReply(AnabranchError):
     """An export is malformed."""
 
 
@@ -95,19 +95,19 @@ class Export:
 
 
 def next_position(payload: bytes) -> int:
-    """Where a reply of AB.EXPORT ends, without decoding it; raises `PayloadError`."""
+    """Where a reply of AB.EXPORT ends, without decoding it; raises `MalformedReply`."""
     try:
         return int(_HEADER.unpack_from(payload)[-1])
     except struct.error as error:
-        raise PayloadError(_damaged(error)) from None
+        raise MalformedReply(_damaged(error)) from None
 
 
 def parse_export(*payloads: bytes) -> Export:
-    """Decode the outer form of replies of AB.EXPORT as one; raises `PayloadError`."""
+    """Decode the outer form of replies of AB.EXPORT as one; raises `MalformedReply`."""
     try:
         return _parse_export(payloads)
     except (struct.error, ValueError, OverflowError, zstandard.ZstdError, MemoryError) as error:
-        raise PayloadError(_damaged(error)) from None
+        raise MalformedReply(_damaged(error)) from None
 
 
 def _damaged(error: Exception) -> str:
@@ -119,7 +119,7 @@ def _chunks(whole: bytes) -> tuple[memoryview, int, int, int]:
     payload = memoryview(whole)
     version, codec, _, chunks, following = _HEADER.unpack_from(payload)
     if version != _VERSION or codec not in (_NONE, _ZSTD):
-        raise PayloadError(
+        raise MalformedReply(
             f"the server exports in form {version}.{codec}, this package reads {_VERSION}.{_NONE} "
             f"and {_VERSION}.{_ZSTD}: "
             "install the anabranch release of the server on Spark's side"
@@ -130,7 +130,7 @@ def _chunks(whole: bytes) -> tuple[memoryview, int, int, int]:
 
 
 def _parse_export(payloads: Sequence[bytes]) -> Export:
-    runs: list[_Run | _Nodes] = []
+    runs: list[_ChunkRun | _Nodes] = []
     data: list[memoryview] = []
     counts: list[int] = []
     parts: list[tuple[int, int]] = []
@@ -146,7 +146,7 @@ def _parse_export(payloads: Sequence[bytes]) -> Export:
             if (form, width, flags) != before:
                 before = form, width, flags
                 runs.append(
-                    _Nodes() if form == _NODE else _Run(form, width, flags & _HAS_POSITIONS)
+                    _Nodes() if form == _NODE else _ChunkRun(form, width, flags & _HAS_POSITIONS)
                 )
             run = runs[-1]
             if isinstance(run, _Nodes):
@@ -158,9 +158,9 @@ def _parse_export(payloads: Sequence[bytes]) -> Export:
             data.append(entries)
             joined += len(entries)
         if at < len(payload):
-            raise PayloadError("the reply of AB.EXPORT is longer than it says")
+            raise MalformedReply("the reply of AB.EXPORT is longer than it says")
         if at > len(payload) or not all(counts):
-            raise PayloadError(_DISAGREE)
+            raise MalformedReply(_DISAGREE)
         parts.append((sum(counts) - entries_before, following))
     columns = [each.columns() for each in runs]
     ms, seq, positions, ends = (
@@ -169,7 +169,7 @@ def _parse_export(payloads: Sequence[bytes]) -> Export:
     )
     sizes = np.cumsum([len(each) for each in data], dtype=np.int64)
     if (ends[np.cumsum(counts, dtype=np.int64) - 1] != sizes).any():
-        raise PayloadError(_DISAGREE)
+        raise MalformedReply(_DISAGREE)
     tables: list[Alike] = []
     row = 0
     for run, (first, *_) in zip(runs, columns, strict=True):
@@ -187,7 +187,7 @@ def _expanded(smaller: memoryview) -> bytes:
 _DISAGREE: Final = "the reply of AB.EXPORT is cut off or damaged (lengths disagree)"
 
 
-class _Run:
+class _ChunkRun:
     """The numbers of neighbouring chunks of one form.
 
     Chunks are short, and a call of numpy costs as much as the numbers of one of them. So they are
@@ -195,11 +195,11 @@ class _Run:
     """
 
     def __init__(self, form: int, width: int, has_positions: int) -> None:
-        """Of the IDs the form, of ends the bytes. Raises `PayloadError`."""
+        """Of the IDs the form, of ends the bytes. Raises `MalformedReply`."""
         if form not in (_PACKED, _PLAIN):
-            raise PayloadError(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
+            raise MalformedReply(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
         if width not in (2, 8):
-            raise PayloadError(f"the reply of AB.EXPORT has ends of {width} bytes")
+            raise MalformedReply(f"the reply of AB.EXPORT has ends of {width} bytes")
         self._form, self._width, self._has_positions = form, width, has_positions
         self._base_ms: list[int] = []
         self._facts: list[tuple[int, ...]] = []
@@ -248,7 +248,7 @@ class _Run:
 class _Nodes:
     """Neighbouring chunks that are nodes as the server holds them, each in one zstd frame.
 
-    Nodes of one form are computed together, wherever they are, as chunks are in `_Run`.
+    Nodes of one form are computed together, wherever they are, as chunks are in `_ChunkRun`.
     """
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ class _Nodes:
         base_ms, word, known, code, written = _NODE_HEAD.unpack_from(whole)
         is_known = count <= _COLUMNS_MAX if code == _COLUMNS else code in _SIZES
         if known != count or not is_known:
-            raise PayloadError(_DISAGREE)
+            raise MalformedReply(_DISAGREE)
         planes_at = at = _NODE_HEAD.size
         at += count * written.bit_count()
         planes = whole[planes_at:at]
@@ -371,7 +371,7 @@ class _AlikeNodes:
             spans.append(((ends - sizes).ravel(), ends.ravel()))
             end = ends[:, -1:]
         if (end[:, 0] != before + own).any():
-            raise PayloadError(_DISAGREE)
+            raise MalformedReply(_DISAGREE)
         return Alike(self.rows() + first_row, self._names, spans)
 
 
@@ -386,7 +386,7 @@ def _names_of(schema: bytes) -> tuple[list[bytes], list[int]]:
         names.append(schema[name_at:at])
         widths.append(schema[at] if at < len(schema) else -1)
         if widths[-1] not in (0, 1, 2):
-            raise PayloadError(_DISAGREE)
+            raise MalformedReply(_DISAGREE)
         at += 1
     return names, widths
 

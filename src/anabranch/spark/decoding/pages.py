@@ -2,8 +2,8 @@
 
 The reply does not say how long it is. It is complete when it has two arrays for each entry that its
 first line promises, and the last of them is whole. Values may look like arrays: then there are too
-many, or `Block.of_xrange` finds that lengths do not agree, and hiredis parses the page, and waits
-for the rest of it.
+many, or `WireEntries.of_xrange` finds that lengths do not agree, and hiredis parses the page, and
+waits for the rest of it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final
 import hiredis
 import redis
 
-from anabranch.spark.connection.client import Client
-from anabranch.spark.decoding.entries import Entries, Parsed
-from anabranch.spark.decoding.exports import PayloadError
-from anabranch.spark.decoding.wire_entries import Block
+from anabranch.spark.connection.client import ServerClient
+from anabranch.spark.decoding.entries import Entries, ParsedEntries
+from anabranch.spark.decoding.exports import MalformedReply
+from anabranch.spark.decoding.wire_entries import WireEntries
 
 FIRST_PAGE: Final = 100
 """Entries of the first XRANGE; values may be large."""
@@ -40,7 +40,9 @@ def next_page(count: int, nbytes: int, bytes_max: int) -> int:
     return max(1, min(count * _GROWTH, _PAGE_MAX, count * bytes_max // max(nbytes, 1)))
 
 
-def begin_page(client: Client, key: bytes, after: str, upto: str, count: int) -> Callable[[], Page]:
+def begin_page(
+    client: ServerClient, key: bytes, after: str, upto: str, count: int
+) -> Callable[[], Page]:
     """Ask for the state of a stream and its first entries behind an ID, up to another.
 
     Returns a function that waits for them; call it before sending anything else. It raises
@@ -53,7 +55,7 @@ def begin_page(client: Client, key: bytes, after: str, upto: str, count: int) ->
         info, entries = replies()
         if isinstance(info, Exception) or isinstance(entries, Exception):
             info, rows = client.ask(commands)  # for the error as redis-py knows it
-            entries = Parsed.of_xrange(rows) if rows else None
+            entries = ParsedEntries.of_xrange(rows) if rows else None
         return info, entries
 
     return page
@@ -69,8 +71,8 @@ def received(more: Callable[[], bytes]) -> list[Any]:
     if count < 1:
         return [info, _parsed(incoming.data[at : incoming.end_of_reply(at)]) or None]
     if incoming.has_entries(line, count):
-        with suppress(PayloadError), memoryview(incoming.data)[line + len(_CRLF) :] as entries:
-            block = Block.of_xrange(entries)
+        with suppress(MalformedReply), memoryview(incoming.data)[line + len(_CRLF) :] as entries:
+            block = WireEntries.of_xrange(entries)
             if len(block) == count:
                 return [info, block]
     reader = hiredis.Reader()
@@ -78,7 +80,7 @@ def received(more: Callable[[], bytes]) -> list[Any]:
         reader.feed(bytes(incoming.data[at:]))
         while (rows := reader.gets()) is False:
             reader.feed(incoming.more())
-        return [info, Parsed.of_xrange(rows)]
+        return [info, ParsedEntries.of_xrange(rows)]
 
 
 class _Incoming:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.spark.decoding.exports import Alike, Export, Ints, PayloadError
+from anabranch.spark.decoding.exports import Alike, Export, Ints, MalformedReply
 
 _FEW: Final = 32
 """So few entries with more than `_STEPS` fields are parsed, because a step costs too much."""
@@ -78,7 +78,7 @@ class _Fields:
     ends: Ints
 
 
-class Block:
+class WireEntries:
     """Entries as wire bytes, decoded by vectors when asked."""
 
     def __init__(
@@ -92,11 +92,11 @@ class Block:
     ) -> None:
         """`data` holds the fragments one behind the other and then some bytes of padding.
 
-        Entries of `tables` are no fragments, see `Export`. Raises `PayloadError` for more than
+        Entries of `tables` are no fragments, see `Export`. Raises `MalformedReply` for more than
         Arrow can hold.
         """
         if len(data) > _BYTES_MAX:
-            raise PayloadError("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
+            raise MalformedReply("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
         self.ms = ms
         self.seq = seq
         self.positions = positions
@@ -108,16 +108,16 @@ class Block:
         self._walked: list[_Fields] | None = None
 
     @classmethod
-    def of_export(cls, export: Export) -> Block:
+    def of_export(cls, export: Export) -> WireEntries:
         """The entries of a reply of AB.EXPORT; those that are broken are found when decoded."""
         data = b"".join([*export.data, _PADDING])
         return cls(export.ms, export.seq, export.positions, export.ends, data, export.tables)
 
     @classmethod
-    def of_xrange(cls, data: bytes | memoryview) -> Block:
+    def of_xrange(cls, data: bytes | memoryview) -> WireEntries:
         """The entries of a reply of XRANGE, without its first line.
 
-        Raises `PayloadError` if they do not begin where they seem to.
+        Raises `MalformedReply` if they do not begin where they seem to.
         """
         none, no_id = np.empty(0, np.int64), np.empty(0, np.uint64)
         block = cls(no_id, no_id, None, none, b"".join((data, _PADDING)))
@@ -132,9 +132,9 @@ class Block:
             text = block._gather(*block._id_spans(np.arange(len(block)))).cast(pa.string())
             halves = pc.split_pattern(text, "-", max_splits=1).flatten().cast(pa.uint64())
         except pa.ArrowInvalid:
-            raise PayloadError("these entries are to be parsed one by one") from None
+            raise MalformedReply("these entries are to be parsed one by one") from None
         if len(halves) != 2 * len(block):
-            raise PayloadError("an entry has no ID")
+            raise MalformedReply("an entry has no ID")
         # Arrow's own way to numpy imports pandas.
         numbers = np.frombuffer(halves.buffers()[1], np.uint64, len(halves))
         block.ms, block.seq = numbers[::2].copy(), numbers[1::2].copy()
@@ -215,18 +215,18 @@ class Block:
             return
         words, at = self._number(self._id_spans(rows)[1], b"\r\n*")
         if (words % 2).any():
-            raise PayloadError("an entry has a field without a value")
+            raise MalformedReply("an entry has a field without a value")
         at -= len(_CRLF)
         left, last = words // 2, self._ends[rows] - len(_CRLF)
         step = 0
         while len(rows):
             if (at > last).any():
-                raise PayloadError("an entry is longer than it should be")
+                raise MalformedReply("an entry is longer than it should be")
             over = left == step
             if over.any():
                 self._expect(at[over], _CRLF)
                 if (at[over] != last[over]).any():
-                    raise PayloadError("an entry does not end where it should")
+                    raise MalformedReply("an entry does not end where it should")
             if found is not None and (enough := found.has_all(rows)).any():
                 self._expect(at[enough], _CRLF)
                 over |= enough
@@ -273,7 +273,7 @@ class Block:
         heads = len(b"\r\n$\r\n") + np.searchsorted(_POWERS, sizes, "right") + 1
         ends = at + np.cumsum(heads + sizes)
         if not words or ends[-1] != last or reader.has_data():
-            raise PayloadError("an entry does not end where it should")
+            raise MalformedReply("an entry does not end where it should")
         names = pa.array(words[::2], pa.binary()).dictionary_encode()
         codes = np.frombuffer(names.indices.buffers()[1], np.int32, len(names))
         count = len(codes)
@@ -309,7 +309,7 @@ class Block:
     def _expect(self, at: Ints, text: bytes) -> None:
         """Check that a text is at every place."""
         if not self._equal(at, text).all():
-            raise PayloadError("an entry is not in the form it should be")
+            raise MalformedReply("an entry is not in the form it should be")
 
     def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
         """Decimal digits between a short text and CR LF, and the places behind.
@@ -323,7 +323,7 @@ class Block:
             if ((words & _LOW[len(text)]) == _word(text)).all():
                 return np.full(len(at), int(first[1])), at + len(text)
         if ((words & _LOW[len(before)]) != _word(before)).any():
-            raise PayloadError("an entry is not in the form it should be")
+            raise MalformedReply("an entry is not in the form it should be")
         words >>= np.uint64(8 * len(before))
         number = np.zeros(len(at), np.uint64)
         alike = True  # as long as all numbers have the same number of digits
@@ -344,7 +344,7 @@ class Block:
             if alike and ((words & _LOW[2]) == _word(_CRLF)).all():
                 return number.view(np.int64), at + (len(before) + place + len(_CRLF))
         if not size.all():
-            raise PayloadError("an entry has a length without digits")
+            raise MalformedReply("an entry has a length without digits")
         found, ends = number.view(np.int64), at + len(before) + size
         if (long := size == _WORD - len(before)).any():  # or more digits
             found[long], ends[long] = self._long_number(at[long] + len(before))
@@ -355,7 +355,7 @@ class Block:
         """Numbers of up to `_DIGITS_MAX` digits, and where they end."""
         found = [_NUMBER.match(self._data, place) for place in at.tolist()]
         if None in found:
-            raise PayloadError("an entry has a length with too many digits")
+            raise MalformedReply("an entry has a length with too many digits")
         spans = [(int(each[0]), each.end()) for each in found if each]
         numbers, ends = np.array(spans, np.int64).T
         return numbers, ends
@@ -363,7 +363,7 @@ class Block:
     def _within(self, at: Ints, size: int) -> None:
         """Check that so many bytes follow each place."""
         if len(at) and int(at.max()) + size > len(self._data):
-            raise PayloadError("an entry is longer than it should be")
+            raise MalformedReply("an entry is longer than it should be")
 
     def _gather(
         self, starts: Ints, ends: Ints, missing: npt.NDArray[np.bool_] | None = None

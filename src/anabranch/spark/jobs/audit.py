@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.connection.region_connections import Replica, Replicas
+from anabranch.spark.connection.region_connections import RegionConnection, RegionConnections
 from anabranch.spark.digests import Bucket, Id, Piece, Place, digests, entries_between, tasks_of
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.offsets import LogBounds, parse_id
@@ -40,12 +40,12 @@ _TASKS_PER_SHUFFLE_PARTITION: Final = 2
 _TASK_POSITIONS_MIN: Final = 20_000
 
 
-class TooLarge(AnabranchError):
+class AuditTooLarge(AnabranchError):
     """There are more entries to compare than is allowed without a session."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Difference:
     """A difference between regions."""
 
     kind: str
@@ -81,7 +81,7 @@ class Audited:
     buckets_differing: int
     undecided: int
     """Differences that may be under way: the regions did not catch up with each other in time."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Difference, ...]
     more: bool
     """There are more findings than the limit."""
 
@@ -109,7 +109,7 @@ def audit(
     """Compare all regions' replicas of streams.
 
     Replicas are read by `spark`, or without it by threads of this process; if that would be more
-    than `alone_max` entries, `TooLarge` is raised.
+    than `alone_max` entries, `AuditTooLarge` is raised.
     `region_urls`: name to address of two regions or more, as executors reach them. `streams`: keys;
     all that match `pattern`, or all, if none is named. `bucket_ms`: span of a digest; by default
     such that it has about a thousand entries. `settle_s`: how long the regions may take to catch up
@@ -119,7 +119,7 @@ def audit(
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     say = progress or (lambda _: None)
-    with Replicas.connected(server, region_urls) as replicas:
+    with RegionConnections.connected(server, region_urls) as replicas:
         names = replicas.streams(streams, pattern)
         before = [each.logs(names) for each in replicas.all]
         say(f"{len(names)} streams in {', '.join(replicas.names)}")
@@ -132,7 +132,7 @@ def audit(
         )
         servers = [each.options for each in replicas.all]
         if spark is None and alone_max is not None and positions > alone_max:
-            raise TooLarge(f"{positions} entries are to be compared")
+            raise AuditTooLarge(f"{positions} entries are to be compared")
         partitions = spark.conf.get("spark.sql.shuffle.partitions", None) if spark else None
         most = int(partitions or "4") * _TASKS_PER_SHUFFLE_PARTITION
         tasks = tasks_of(pieces, min(most, positions // _TASK_POSITIONS_MIN + 1))
@@ -145,7 +145,7 @@ def audit(
         )
         compared = tuple(sum(each.entries for each in some.values()) for some in found)
         say(f"{sum(compared)} entries in {len(places)} spans, {len(differing)} of them differ")
-        comparison = _Comparison(replicas, names, settle_s, limit)
+        comparison = _EntryComparison(replicas, names, settle_s, limit)
         comparison.entries(found, differing, say)
     findings = comparison.findings
     return Audited(
@@ -223,17 +223,17 @@ def _widths(logs: Sequence[_Logs], bucket_ms: int | None) -> list[int]:
 # ------------------------------------------------------------------------------------- comparing
 
 
-class _Comparison:
+class _EntryComparison:
     """Entry by entry; keeps what it finds."""
 
     def __init__(
-        self, replicas: Replicas, names: Sequence[str], settle_s: float, limit: int
+        self, replicas: RegionConnections, names: Sequence[str], settle_s: float, limit: int
     ) -> None:
         self._replicas = replicas
         self._names = names
         self._settle_s = settle_s
         self._limit = limit
-        self.findings: list[Finding] = []
+        self.findings: list[Difference] = []
         self.undecided = 0
         self.more = False
         """Something that differs was not looked at: there was enough."""
@@ -280,7 +280,7 @@ class _Comparison:
 
     def _bucket(
         self,
-        replica: Replica,
+        replica: RegionConnection,
         place: Place,
         bucket: Bucket | None,
         logs: Mapping[str, LogBounds],
@@ -332,7 +332,7 @@ class _Comparison:
         names = tuple(self._replicas.names[each] for each in regions)
         stream, replica_id = place
         self.findings.append(
-            Finding(kind, self._names[stream], replica_id, f"{entry[0]}-{entry[1]}", names)
+            Difference(kind, self._names[stream], replica_id, f"{entry[0]}-{entry[1]}", names)
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow.dataset as ds
 
-from anabranch.spark.plots.plotting import Line, Panel, colours_of, draw, span
+from anabranch.spark.plots.plotting import Curve, Panel, colours_of, draw, span
 
 _LINES_MAX: Final = 21
 _STYLES: Final = ("-", "--", ":", "-.")
@@ -65,8 +65,8 @@ def draw_lag(samples: Sequence[Sample], path: Path) -> None:
         times = [datetime.fromtimestamp(each.at_ms / 1000, UTC) for each in some]
         look = (colours[key], _STYLES[drawn[key] % len(_STYLES)])
         drawn[key] += 1
-        lags.append(Line(name, times, [each.lag for each in some], *look))
-        pending.append(Line(name, times, [each.pending for each in some], *look))
+        lags.append(Curve(name, times, [each.lag for each in some], *look))
+        pending.append(Curve(name, times, [each.pending for each in some], *look))
     moments = [datetime.fromtimestamp(each.at_ms / 1000, UTC) for each in samples]
     of = (len(names), len(groups), "groups")
     title = _title("Lag of consumer groups", moments, "none was seen", of)
@@ -112,7 +112,7 @@ def _name(row: dict[str, Any]) -> str:
     return "(none)" if row["key"] is None else str(row["key"])
 
 
-def _lines(rows: list[dict[str, Any]], names: list[str], column: str) -> list[Line]:
+def _lines(rows: list[dict[str, Any]], names: list[str], column: str) -> list[Curve]:
     colours = colours_of(names)
     lines = []
     for name in names:
@@ -128,5 +128,5 @@ def _lines(rows: list[dict[str, Any]], names: list[str], column: str) -> list[Li
             times.append(row["window_start"])
             values.append(float(row[column] or 0))
             end = row["window_end"]
-        lines.append(Line(name, times, values, colours[name]))
+        lines.append(Curve(name, times, values, colours[name]))
     return lines

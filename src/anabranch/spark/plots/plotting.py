@@ -32,7 +32,7 @@ class PlotError(AnabranchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Curve:
     """Values over time."""
 
     label: str
@@ -50,7 +50,7 @@ class Panel:
 
     title: str
     unit: str
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
 
 
 def check_plot(path: Path) -> None:
@@ -138,7 +138,7 @@ def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _widths(lines: Sequence[Line]) -> list[float]:
+def _widths(lines: Sequence[Curve]) -> list[float]:
     """The width of each line: a line below others at the same place is seen beside them.
 
     The clocks of servers differ a little, so times are equal in a grid of two hundred places.

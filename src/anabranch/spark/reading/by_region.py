@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from anabranch.spark.connection.client import connect
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
-from anabranch.spark.reading.offsets import Cursor, OffsetError, Vector
-from anabranch.spark.reading.server_logs import Survey
+from anabranch.spark.reading.offsets import LogCursor, OffsetError, Vector
+from anabranch.spark.reading.server_logs import ServerLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ _POLL_MS = 200
 def regions_of(options: ReadOptions) -> list[str]:
     """The present regions of the streams, sorted; none if nothing was ever written."""
     with connect(options.server) as client:
-        logs = Survey(options, client).logs()
+        logs = ServerLogs(options, client).logs()
     return sorted({region for regions in logs.values() for region in regions})
 
 
@@ -78,7 +78,7 @@ def committed_offsets(checkpoint: str | Path) -> Vector:
     newest = newest_batch(directory, "commits")
     if newest is None:
         raise OffsetError(f"{directory} is no checkpoint of a query that has committed a batch")
-    cursors: dict[str, dict[str, Cursor]] = {}
+    cursors: dict[str, dict[str, LogCursor]] = {}
     for end in ends_of_batch(directory, newest):
         for stream, regions in end.cursors.items():
             cursors.setdefault(stream, {}).update(regions)

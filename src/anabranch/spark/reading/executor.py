@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.spark.connection.client import (
-    Client,
+    ServerClient,
     ServerRefused,
     ServerUnreachable,
     Word,
@@ -26,12 +26,18 @@ from anabranch.spark.connection.client import (
 )
 from anabranch.spark.connection.region_names import is_over
 from anabranch.spark.decoding.columns import ColumnError, Projection
-from anabranch.spark.decoding.entries import Entries, Parsed
-from anabranch.spark.decoding.exports import Export, Ints, PayloadError, next_position, parse_export
+from anabranch.spark.decoding.entries import Entries, ParsedEntries
+from anabranch.spark.decoding.exports import (
+    Export,
+    Ints,
+    MalformedReply,
+    next_position,
+    parse_export,
+)
 from anabranch.spark.decoding.pages import FIRST_PAGE, begin_page, next_page
-from anabranch.spark.decoding.wire_entries import Block
-from anabranch.spark.losses import DataLossError, LogTooShort, ServerBehindError
+from anabranch.spark.decoding.wire_entries import WireEntries
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.reading.losses import DataLossError, LogTooShort, ServerBehindError
 from anabranch.spark.reading.offsets import LogBounds, Range, known_log, next_id, parse_id
 from anabranch.spark.reading.partitions import Partition
 from anabranch.spark.reading.server_logs import bounds_of
@@ -67,7 +73,7 @@ def read_partition(
                     for entries in read(each, options, client):
                         size = _next_size(size, entries, options)
                         yield from projection.batches(entries, each.stream, each.region, bytes_max)
-                except (ColumnError, ServerRefused, ServerUnreachable, PayloadError) as error:
+                except (ColumnError, ServerRefused, ServerUnreachable, MalformedReply) as error:
                     raise type(error)(f"{each.place}: {error}") from None
 
 
@@ -88,7 +94,7 @@ def _next_size(size: int, entries: Entries, options: ReadOptions) -> int:
 
 
 def _joined(
-    group: Partition, options: ReadOptions, projection: Projection, client: Client
+    group: Partition, options: ReadOptions, projection: Projection, client: ServerClient
 ) -> tuple[Entries, list[pa.RecordBatch]] | None:
     """The entries of some ranges by one round trip; None if a range needs a closer look.
 
@@ -106,12 +112,12 @@ def _joined(
         region = pa.array([each.region for each in group]).take(range_of)
         batches = projection.batches(entries, stream, region, options.max_batch_bytes)
         return entries, list(batches)
-    except (ColumnError, PayloadError, ServerRefused):
+    except (ColumnError, MalformedReply, ServerRefused):
         return None
 
 
 def _exports(
-    group: Partition, options: ReadOptions, client: Client
+    group: Partition, options: ReadOptions, client: ServerClient
 ) -> tuple[Entries, list[int]] | None:
     """The entries of ranges by position, and how many each has; None if one is incomplete."""
     size = max(min(options.max_batch_bytes, _EXPORT_BYTES) // len(group), 1)
@@ -128,11 +134,11 @@ def _exports(
         if count != following - each.first:
             positions = export.positions[end - count : end]
             _look_for_loss(each, each.first, positions, following, options)
-    return Block.of_export(export), [count for count, _ in export.parts]
+    return WireEntries.of_export(export), [count for count, _ in export.parts]
 
 
 def _pages(
-    group: Partition, options: ReadOptions, client: Client
+    group: Partition, options: ReadOptions, client: ServerClient
 ) -> tuple[Entries, list[int]] | None:
     """The entries of ranges by ID, and how many each has; None if one lacks any."""
     replies = client.ask(
@@ -144,31 +150,31 @@ def _pages(
     counts = [len(rows or ()) for rows in replies]
     if counts != list(map(len, group)):
         return None
-    return Parsed.of_xrange([entry for rows in replies for entry in rows]), counts
+    return ParsedEntries.of_xrange([entry for rows in replies for entry in rows]), counts
 
 
 # ---------------------------------------------------------------------------------------- one range
 
 
-def _export_of(partition: Range, first: int, size: int, options: ReadOptions) -> tuple[Word, ...]:
+def _export_of(part: Range, first: int, size: int, options: ReadOptions) -> tuple[Word, ...]:
     """The command for entries from a position on."""
-    place = (stream_key(partition.stream), partition.region, first, partition.stop)
+    place = (stream_key(part.stream), part.region, first, part.stop)
     return ("AB.EXPORT", *place, "MAXBYTES", size, "CODEC", options.export_codec)
 
 
-def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
-    at = partition.first
+def _by_position(part: Range, options: ReadOptions, client: ServerClient) -> Iterator[WireEntries]:
+    at = part.first
     size = min(options.max_batch_bytes, _EXPORT_BYTES)
 
     def export_from(first: int) -> Callable[[], list[Any]]:
-        return client.begin([_export_of(partition, first, size, options)])
+        return client.begin([_export_of(part, first, size, options)])
 
-    upto = parse_id(partition.upto)
+    upto = parse_id(part.upto)
     reply = export_from(at)
-    while at < partition.stop:
+    while at < part.stop:
         (payload,) = client.checked(reply())
         if payload is None:
-            if not _comes(partition, options, was_there=at > partition.first):
+            if not _comes(part, options, was_there=at > part.first):
                 return
             reply = export_from(at)
             continue
@@ -176,28 +182,28 @@ def _by_position(partition: Range, options: ReadOptions, client: Client) -> Iter
         if len(export) and (int(export.ms[-1]), int(export.seq[-1])) > upto > (0, 0):
             older = _up_to(export, upto)
             _lose(
-                f"{partition.place} has {len(export) - len(older)} entries or more at positions "
-                f"below {partition.stop} that came after {partition.upto}, the last one when the "
+                f"{part.place} has {len(export) - len(older)} entries or more at positions "
+                f"below {part.stop} that came after {part.upto}, the last one when the "
                 "batch was planned: the server was restored from an older state, or lost its "
                 "newest entries. They are not of this batch, but of the next one",
                 options,
             )
             if len(older):
-                yield Block.of_export(older)
+                yield WireEntries.of_export(older)
             return
         # Deleted entries have positions, too; so the log itself ends here.
         if export.next_position <= at:
-            if not _comes(partition, options, was_there=at > partition.first):
+            if not _comes(part, options, was_there=at > part.first):
                 return
             reply = export_from(at)
             continue
-        if export.next_position < partition.stop:
+        if export.next_position < part.stop:
             # The server prepares and sends the next reply while this one is decoded.
             reply = export_from(export.next_position)
         if len(export) != export.next_position - at:
-            _look_for_loss(partition, at, export.positions, export.next_position, options)
+            _look_for_loss(part, at, export.positions, export.next_position, options)
         if len(export):
-            yield Block.of_export(export)
+            yield WireEntries.of_export(export)
         at = export.next_position
 
 
@@ -209,26 +215,26 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
 
 
 def _look_for_loss(
-    partition: Range, at: int, positions: Ints, following: int, options: ReadOptions
+    part: Range, at: int, positions: Ints, following: int, options: ReadOptions
 ) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
-    log, _ = _standing(partition, options)
-    if log is None or log.incarnation >= partition.stop:
-        _lose_stream(partition, options)
+    log, _ = _standing(part, options)
+    if log is None or log.incarnation >= part.stop:
+        _lose_stream(part, options)
         return
     horizon = min(log.trimmed, following)
-    low = max(at, partition.reported)
+    low = max(at, part.reported)
     there = (positions >= low) & (positions < horizon)
     missing = horizon - low - int(there.sum())
     if missing > 0:
         _lose(
-            f"{partition.place}: {missing} entries between positions {low} and {horizon - 1} were "
+            f"{part.place}: {missing} entries between positions {low} and {horizon - 1} were "
             "trimmed before they were read",
             options,
         )
 
 
-def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
+def _comes(part: Range, options: ReadOptions, *, was_there: bool) -> bool:
     """The log ends too early, or is not there: whether its entries come within ``catchUpTimeout``.
 
     A batch that was planned at one region may be repeated at another, which has yet to receive the
@@ -237,44 +243,43 @@ def _comes(partition: Range, options: ReadOptions, *, was_there: bool) -> bool:
     """
     deadline = time.monotonic() + options.catch_up_timeout_ms / 1000
     while True:
-        log, regions = _standing(partition, options)
-        if log is not None and log.next >= partition.stop:
-            if log.incarnation < partition.stop:
+        log, regions = _standing(part, options)
+        if log is not None and log.next >= part.stop:
+            if log.incarnation < part.stop:
                 return True
-            _lose_stream(partition, options)  # the key was made again
+            _lose_stream(part, options)  # the key was made again
             return False
-        waits = partition.region and not (log is None and was_there)
+        waits = part.region and not (log is None and was_there)
         if not waits or time.monotonic() > deadline:
             break
         time.sleep(_LOOK_S)
     with connect(options.server) as client:
-        over = is_over(client, partition.region, regions)
-    if log is None and not (was_there or over) and _is_unknown(partition.region, options):
+        over = is_over(client, part.region, regions)
+    if log is None and not (was_there or over) and _is_unknown(part.region, options):
         raise ServerBehindError(
-            f"{partition.place} is not on this server, which has yet to receive it from another "
-            "region"
+            f"{part.place} is not on this server, which has yet to receive it from another region"
         )
     if log is None:
-        _lose_stream(partition, options)
+        _lose_stream(part, options)
         return False
     text = (
-        f"{partition.place} ends at position {log.next}, and should be read up to "
-        f"{partition.stop}: the server lost its newest entries, was restored from a backup, or has "
+        f"{part.place} ends at position {log.next}, and should be read up to "
+        f"{part.stop}: the server lost its newest entries, was restored from a backup, or has "
         "not received them yet from another region"
     )
-    if partition.region and not over:  # other regions will send them; reading on would skip them
+    if part.region and not over:  # other regions will send them; reading on would skip them
         raise ServerBehindError(text)
     _lose(text, options, LogTooShort)
     return False
 
 
-def _standing(partition: Range, options: ReadOptions) -> tuple[LogBounds | None, Iterable[str]]:
-    """The log of a partition as it is now, None if there is none, and the names of all logs."""
-    key = stream_key(partition.stream)
+def _standing(part: Range, options: ReadOptions) -> tuple[LogBounds | None, Iterable[str]]:
+    """The log of a range as it is now, None if there is none, and the names of all logs."""
+    key = stream_key(part.stream)
     with connect(options.server) as client:  # the other connection is receiving the next entries
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
     logs = dict(map(LogBounds.of_row, rows or ()))
-    return known_log(logs, partition.region), logs
+    return known_log(logs, part.region), logs
 
 
 def _is_unknown(region: str, options: ReadOptions) -> bool:
@@ -294,21 +299,21 @@ def _is_unknown(region: str, options: ReadOptions) -> bool:
     return not any(row[:2] == [int(number), int(epoch or 0)] for row in vector)
 
 
-def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:
-    at, count = partition.after, 0
-    key = stream_key(partition.stream)
-    page = begin_page(client, key, at, partition.upto, FIRST_PAGE)
+def _by_id(part: Range, options: ReadOptions, client: ServerClient) -> Iterator[Entries]:
+    at, count = part.after, 0
+    key = stream_key(part.stream)
+    page = begin_page(client, key, at, part.upto, FIRST_PAGE)
     while True:
         info, entries = page()
         if info is None:
-            _lose(f"stream {partition.stream} was deleted while it was read", options)
+            _lose(f"stream {part.stream} was deleted while it was read", options)
             return
         log = bounds_of(info)
-        unread = parse_id(at) < parse_id(partition.upto)
+        unread = parse_id(at) < parse_id(part.upto)
         gone = log.first_id is None or parse_id(log.first_id) > parse_id(next_id(at))
-        if unread and gone and log.first > partition.first + count:
+        if unread and gone and log.first > part.first + count:
             _lose(
-                f"stream {partition.stream}: entries after {at} were trimmed before they were read",
+                f"stream {part.stream}: entries after {at} were trimmed before they were read",
                 options,
             )
         if entries is None:
@@ -317,16 +322,16 @@ def _by_id(partition: Range, options: ReadOptions, client: Client) -> Iterator[E
         at = f"{entries.ms[-1]}-{entries.seq[-1]}"
         # The server prepares and sends the next page while this one is decoded.
         size = next_page(len(entries), entries.nbytes, options.max_batch_bytes)
-        page = begin_page(client, key, at, partition.upto, size)
+        page = begin_page(client, key, at, part.upto, size)
         yield entries
 
 
-def _lose_stream(partition: Range, options: ReadOptions) -> None:
+def _lose_stream(part: Range, options: ReadOptions) -> None:
     """The error for a log that is missing or was made again."""
-    yet = ", or this server has yet to receive it from another region" if partition.region else ""
+    yet = ", or this server has yet to receive it from another region" if part.region else ""
     _lose(
-        f"{partition.place} was deleted before all of positions {partition.first} to "
-        f"{partition.stop - 1} was read{yet}",
+        f"{part.place} was deleted before all of positions {part.first} to "
+        f"{part.stop - 1} was read{yet}",
         options,
         LogTooShort,
     )

@@ -35,7 +35,7 @@ class CheckpointInUse(AnabranchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MicroBatch:
     """One batch, to be written before the next one is planned."""
 
     query: str
@@ -47,7 +47,7 @@ class Batch:
 
 
 def read_all(
-    options: ReadOptions, checkpoint: Path, schema: pa.Schema, work: Callable[[Batch], None]
+    options: ReadOptions, checkpoint: Path, schema: pa.Schema, work: Callable[[MicroBatch], None]
 ) -> str:
     """Read all present entries, batch by batch; returns the ID of the query.
 
@@ -76,7 +76,7 @@ def read_all(
                 number += 1
                 _plan(checkpoint, number, end)
             rows = read_partition(tuple(end.ranges(end.initial or start)), options, projection)
-            work(Batch(query, number, rows, planner.left(end)))
+            work(MicroBatch(query, number, rows, planner.left(end)))
             _commit(checkpoint, number)
             start, pending = end, None
         if number < 0 and start.cursors:  # ``latest`` would be another place in the next run

@@ -63,7 +63,7 @@ def next_id(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class LogCursor:
     """How far one region of one stream was read."""
 
     incarnation: int
@@ -78,7 +78,7 @@ class Cursor:
         """Whether the ID counts, because the server has no positions."""
         return self.incarnation == BY_ID
 
-    def behind(self, other: Cursor) -> bool:
+    def behind(self, other: LogCursor) -> bool:
         """Whether `other` has read more of the same log."""
         if self.by_id:
             return parse_id(self.last_id) < parse_id(other.last_id)
@@ -100,7 +100,7 @@ class LogBounds:
     """Trimming has removed entries below this position."""
     first_id: str | None = None
     """ID of the first live entry; known only where there are no positions."""
-    until: Cursor = Cursor(BY_ID, 0)
+    until: LogCursor = LogCursor(BY_ID, 0)
     """How far a reader may read, if the server was given its place and a limit."""
     left: int = 0
     """Live entries from the reader's place on."""
@@ -114,22 +114,22 @@ class LogBounds:
         found = cls(incarnation, first, stop, last_id.decode(), trimmed)
         if reach:
             until, until_id, left, _kept, before_id = reach
-            end = Cursor(incarnation, until, until_id.decode())
+            end = LogCursor(incarnation, until, until_id.decode())
             found = replace(found, until=end, left=left, before_id=before_id.decode())
         return name.decode(), found
 
     @property
-    def end(self) -> Cursor:
+    def end(self) -> LogCursor:
         """The cursor of a reader that has read everything."""
-        return Cursor(self.incarnation, self.next, self.last_id)
+        return LogCursor(self.incarnation, self.next, self.last_id)
 
     @property
-    def begin(self) -> Cursor:
+    def begin(self) -> LogCursor:
         """The cursor of a reader that has read none of the present entries."""
         if self.incarnation == BY_ID:
             first = previous_id(self.first_id) if self.first_id is not None else self.last_id
-            return Cursor(BY_ID, self.first, first)
-        return Cursor(self.incarnation, self.first)
+            return LogCursor(BY_ID, self.first, first)
+        return LogCursor(self.incarnation, self.first)
 
 
 Logs = Mapping[str, Mapping[str, LogBounds]]
@@ -183,7 +183,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BatchStart:
     """Where a batch begins in a log, if not at the end of the previous batch."""
 
     position: int
@@ -201,12 +201,12 @@ class Begin:
 class Vector:
     """Cursors of all regions of all streams, and into how many partitions to cut the way there."""
 
-    cursors: Mapping[str, Mapping[str, Cursor]]
+    cursors: Mapping[str, Mapping[str, LogCursor]]
     splits: int = 1
     initial: Vector | None = None
     """Where the query began, in the offsets up to the end of its first batch. Checkpoints keep only
     ends of batches, and ``latest`` is another place when the first batch is repeated."""
-    begins: Mapping[str, Mapping[str, Begin]] = field(default_factory=dict)
+    begins: Mapping[str, Mapping[str, BatchStart]] = field(default_factory=dict)
     """Where this batch begins in the logs in which it skips lost entries."""
 
     @classmethod
@@ -214,13 +214,13 @@ class Vector:
         """The vector of a reader that has read all entries."""
         return cls(_nested(logs, lambda log: log.end))
 
-    def items(self) -> Iterator[tuple[str, str, Cursor]]:
+    def items(self) -> Iterator[tuple[str, str, LogCursor]]:
         """Stream, region and cursor of each log, in the order of the names."""
         for stream, regions in sorted(self.cursors.items()):
             for region, cursor in sorted(regions.items()):
                 yield stream, region, cursor
 
-    def get(self, stream: str, region: str) -> Cursor | None:
+    def get(self, stream: str, region: str) -> LogCursor | None:
         """The cursor of one region, None if the vector does not know it."""
         return self.cursors.get(stream, {}).get(region)
 
@@ -253,13 +253,13 @@ class Vector:
                 )
             cursors = {
                 stream: {
-                    region: Cursor(int(found["k"][stream][region]), int(position), _id(last_id))
+                    region: LogCursor(int(found["k"][stream][region]), int(position), _id(last_id))
                     for region, (position, last_id) in regions.items()
                 }
                 for stream, regions in found["s"].items()
             }
             initial = cls.parse(found["b"]) if "b" in found else None
-            begins = _nested(found.get("f", {}), lambda each: Begin.of(*each))
+            begins = _nested(found.get("f", {}), lambda each: BatchStart.of(*each))
             return cls(cursors, int(found["p"]), initial, begins)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(
@@ -278,9 +278,9 @@ class Vector:
             begin = start.get(stream, region)
             jump = self.begins.get(stream, {}).get(region)
             if jump is not None:
-                begin = Cursor(end.incarnation, jump.position, jump.last_id)
+                begin = LogCursor(end.incarnation, jump.position, jump.last_id)
             elif begin is None or begin.by_id != end.by_id or begin.position < end.incarnation:
-                begin = Cursor(end.incarnation, 0 if end.by_id else end.incarnation)
+                begin = LogCursor(end.incarnation, 0 if end.by_id else end.incarnation)
             if begin.behind(end):
                 positions = (begin.position, end.position)
                 reported = 0 if jump is None else jump.reported

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from anabranch.sharing import share
-from anabranch.spark.connection.client import Client, connect
+from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.losses import Found, ServerBehindError, assess, unsubscribed
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.reading.offsets import Cursor, Logs, Range, Vector
+from anabranch.spark.reading.offsets import LogCursor, Logs, Range, Vector
 from anabranch.spark.reading.partitions import partition_count
-from anabranch.spark.reading.server_logs import Survey
+from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import audible
 
 _log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ class Planner:
     def __init__(self, options: ReadOptions) -> None:
         """Connects; raises `ServerUnreachable` and `ServerRefused`."""
         self._options = options
-        self._client: Client = connect(options.server)
-        self._survey: Survey | None = None
+        self._client: ServerClient = connect(options.server)
+        self._server: ServerLogs | None = None
         self._initial: Vector | None = None
         self._logs: Logs = {}
         self._target: Logs | None = None  # frozen for AvailableNow
@@ -45,27 +45,27 @@ class Planner:
         """Return the connection."""
         self._client.close()
 
-    def _looking(self, start: Vector | None = None) -> Survey:
-        if self._survey is None:
+    def _server_at(self, start: Vector | None = None) -> ServerLogs:
+        if self._server is None:
             known = [each.by_id for _, _, each in (start.items() if start is not None else ())]
             # A query that began by ID goes on by ID, even when the server learned positions.
             by_id = any(known) if known else None
-            self._survey = Survey(self._options, self._client, by_id=by_id)
-        return self._survey
+            self._server = ServerLogs(self._options, self._client, by_id=by_id)
+        return self._server
 
     def freeze(self) -> None:
         """Limit the read to the entries that exist now."""
         # No offset is known yet, so the kind of server decides.
-        self._target = Survey(self._options, self._client).logs()
+        self._target = ServerLogs(self._options, self._client).logs()
 
     def initial(self) -> Vector:
         """Where a query without a checkpoint begins."""
         # Spark asks twice before the first batch; entries that arrive in between must be read.
         if self._initial is None:
-            survey, options = self._looking(), self._options
-            self._logs = survey.logs()
-            survey.check_regions()
-            found = survey.place(
+            server, options = self._server_at(), self._options
+            self._logs = server.logs()
+            server.check_regions()
+            found = server.place(
                 self._logs, options.starting_offsets, options.starting_timestamp, "latest"
             )
             begin = Vector(found.cursors)
@@ -74,7 +74,7 @@ class Planner:
 
     def selects(self, stream: str, region: str) -> bool:
         """Whether a region of a stream is read, as far as is known."""
-        return self._survey is None or self._survey.selects(stream, region)
+        return self._server is None or self._server.selects(stream, region)
 
     def left(self, start: Vector) -> int:
         """Positions behind an offset, of what was there when it was frozen."""
@@ -88,13 +88,13 @@ class Planner:
 
     def next(self, start: Vector, limit: int | None) -> Vector | None:
         """The end of the next batch, None if there is nothing to read yet."""
-        survey = self._looking(start)
+        server = self._server_at(start)
         wait_ms = self._options.poll_timeout_ms if self._quiet and self._target is None else 0
-        self._check_subscription(start, survey)
-        self._logs = survey.logs(wait_ms, start)
-        seen = assess(start, self._logs, survey, self._target)
+        self._check_subscription(start, server)
+        self._logs = server.logs(wait_ms, start)
+        seen = assess(start, self._logs, server, self._target)
         if self._lacks(seen):
-            seen = self._caught_up(seen, start, survey)
+            seen = self._caught_up(seen, start, server)
         seen.refuse(losses=self._options.fail_on_data_loss)
         # Lost entries are found again at every query while the batch waits.
         if news := [each for each in seen.losses if each not in self._reported]:
@@ -111,7 +111,7 @@ class Planner:
             return None
         self._advanced_at = time.monotonic()
         if limit is not None and lag > limit:
-            end = replace(end, cursors=self._limited(end, ranges, limit, survey))
+            end = replace(end, cursors=self._limited(end, ranges, limit, server))
         begun = start.initial is None or start.initial.cursors != start.cursors
         return replace(
             end,
@@ -121,11 +121,11 @@ class Planner:
 
     def _reachable(self, start: Vector, seen: Found) -> Vector:
         """The ends of the logs, or the frozen ones, and those of `start` in other streams."""
-        survey = self._looking()
-        cursors: dict[str, dict[str, Cursor]] = {}
+        server = self._server_at()
+        cursors: dict[str, dict[str, LogCursor]] = {}
         for stream, region, cursor in start.items():
             kept = region in self._logs.get(stream, {}) or bool(region)
-            if kept or not (survey.subscribes(stream) and survey.selects(stream, region)):
+            if kept or not (server.subscribes(stream) and server.selects(stream, region)):
                 cursors.setdefault(stream, {})[region] = cursor
         for stream, found in self._logs.items():
             for region, log in found.items():
@@ -140,7 +140,7 @@ class Planner:
                         end = frozen.end
                 if jump is not None:
                     # Entries may be lost beyond the target, too; they are reported once.
-                    behind = Cursor(end.incarnation, jump.position, jump.last_id)
+                    behind = LogCursor(end.incarnation, jump.position, jump.last_id)
                     end = behind if end.behind(behind) else end
                 if begin is None or jump is not None or begin.behind(end):
                     cursors.setdefault(stream, {})[region] = end
@@ -153,10 +153,10 @@ class Planner:
         waited_ms = (time.monotonic() - self._advanced_at) * 1000
         return waited_ms < self._options.max_trigger_delay_ms
 
-    def _check_subscription(self, start: Vector, survey: Survey) -> None:
+    def _check_subscription(self, start: Vector, server: ServerLogs) -> None:
         if self._options.allow_subscription_change:
             return
-        if gone := unsubscribed(start, survey):
+        if gone := unsubscribed(start, server):
             raise OptionError(
                 f"the subscription changed: the checkpoint has read {', '.join(gone)}, which the "
                 "options do not name any more. Name it again (subscribe, subscribePattern or "
@@ -168,7 +168,7 @@ class Planner:
         """Whether the read must wait for missing entries; not if it may lose deleted ones."""
         return bool(seen.behind or (seen.absent and self._options.fail_on_data_loss))
 
-    def _caught_up(self, seen: Found, start: Vector, survey: Survey) -> Found:
+    def _caught_up(self, seen: Found, start: Vector, server: ServerLogs) -> Found:
         """Wait until the server has the entries that were read; may raise `ServerBehindError`.
 
         A server of its own is not waited for: nobody brings what it lacks. What may be deleted as
@@ -189,28 +189,28 @@ class Planner:
                 logged_at = time.monotonic()
                 lacking = "; ".join(seen.behind + seen.absent)
                 _log.warning("%s; waiting up to %.0f s more", lacking, left)
-            self._logs = survey.logs(max(1, int(min(left, 1.0) * 1000)), start)
-            seen = assess(start, self._logs, survey, self._target)
+            self._logs = server.logs(max(1, int(min(left, 1.0) * 1000)), start)
+            seen = assess(start, self._logs, server, self._target)
         return seen
 
     def _limited(
-        self, end: Vector, ranges: list[Range], limit: int, survey: Survey
-    ) -> dict[str, dict[str, Cursor]]:
+        self, end: Vector, ranges: list[Range], limit: int, server: ServerLogs
+    ) -> dict[str, dict[str, LogCursor]]:
         """As far as so many live entries go, but not beyond `end`."""
-        begins: dict[str, dict[str, Cursor]] = {}
+        begins: dict[str, dict[str, LogCursor]] = {}
         for each in ranges:
-            begin = Cursor(each.incarnation, each.first, each.after)
+            begin = LogCursor(each.incarnation, each.first, each.after)
             begins.setdefault(each.stream, {})[each.region] = begin
         cursors = {stream: dict(regions) for stream, regions in end.cursors.items()}
-        if survey.by_id:
+        if server.by_id:
             shares = share({(each.stream, each.region): len(each) or 1 for each in ranges}, limit)
             for stream, stops in cursors.items():
                 if stream in begins:
-                    stops[""] = survey.advance(
+                    stops[""] = server.advance(
                         stream, begins[stream][""], stops[""], shares[stream, ""]
                     )
             return cursors
-        for stream, reached in survey.reaches(begins, limit).items():
+        for stream, reached in server.reaches(begins, limit).items():
             for region, reach in reached.items():
                 stop = reach.until
                 if stop.last_id == "0-0":
@@ -222,4 +222,4 @@ class Planner:
     def commit(self, end: Vector) -> None:
         """Show the progress in ``commitGroup``."""
         if self._options.commit_group is not None:
-            self._looking(end).commit(self._options.commit_group, end)
+            self._server_at(end).commit(self._options.commit_group, end)

@@ -30,7 +30,7 @@ from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.offsets import Logs, Vector
 from anabranch.spark.reading.partitions import cut, partition_count
 from anabranch.spark.reading.planner import Planner, cores
-from anabranch.spark.reading.server_logs import Survey
+from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import log_start
 
 
@@ -48,7 +48,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     return StreamReader(options, Projection.of(to_arrow_schema(schema, timezone="UTC"), options))
 
 
-class _Reader:
+class _PartitionReader:
     """What both kinds of readers have; the value of a partition is a `Partition`."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
@@ -72,7 +72,7 @@ _PLANNED: Final = (
 )
 
 
-class BatchReader(_Reader, DataSourceReader):
+class BatchReader(_PartitionReader, DataSourceReader):
     """A batch read: its beginning and end are fixed when it is planned.
 
     Spark plans once for each ``load()``, and reads the same partitions at every later action.
@@ -89,25 +89,25 @@ class BatchReader(_Reader, DataSourceReader):
         """Query the streams, and cut the requested range into partitions."""
         options = self.options
         with connect(options.server) as client:
-            survey = Survey(options, client)
-            logs = survey.logs()
-            survey.check_regions()
-            self._check_streams(logs, survey)
-            start = survey.place(
+            server = ServerLogs(options, client)
+            logs = server.logs()
+            server.check_regions()
+            self._check_streams(logs, server)
+            start = server.place(
                 logs, options.starting_offsets, options.starting_timestamp, "earliest"
             )
-            end = survey.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
+            end = server.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
             if options.fail_on_data_loss:
-                assess(start, logs, survey).refuse(losses=True)
+                assess(start, logs, server).refuse(losses=True)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
         ranges = [each if each.by_id else replace(each, upto="0-0") for each in end.ranges(start)]
         count = partition_count(options, sum(map(len, ranges)), cores())
         return [InputPartition(each) for each in cut(ranges, count)]
 
-    def _check_streams(self, logs: Logs, survey: Survey) -> None:
+    def _check_streams(self, logs: Logs, server: ServerLogs) -> None:
         if self.options.pattern is None and self.options.fail_on_data_loss:
-            missing = [each for each in survey.streams() if each not in logs]
+            missing = [each for each in server.streams() if each not in logs]
             if missing:
                 raise OptionError(
                     f"no such stream: {', '.join(missing)} (failOnDataLoss=false reads a missing "
@@ -118,7 +118,7 @@ class BatchReader(_Reader, DataSourceReader):
 # ------------------------------------------------------------------------------------------ stream
 
 
-class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read: offsets are vectors, see `anabranch.spark.reading.offsets`."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from anabranch.pattern import compile_glob
-from anabranch.spark.connection.client import Client, facts_of, shown, stream_key
+from anabranch.spark.connection.client import ServerClient, facts_of, shown, stream_key
 from anabranch.spark.connection.region_names import RegionNames, is_over
 from anabranch.spark.decoding.pages import FIRST_PAGE, next_page
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.offsets import (
     BY_ID,
-    Cursor,
     LogBounds,
+    LogCursor,
     Logs,
     Vector,
     next_id,
@@ -35,10 +35,12 @@ _TRIES: Final = 10
 _BEHIND_ALL: Final = (1 << 63) - 1
 
 
-class Survey:
+class ServerLogs:
     """Queries the streams of one read over one connection."""
 
-    def __init__(self, options: ReadOptions, client: Client, *, by_id: bool | None = None) -> None:
+    def __init__(
+        self, options: ReadOptions, client: ServerClient, *, by_id: bool | None = None
+    ) -> None:
         """`by_id`: read by ID even if the server has positions, or by what the server can."""
         self._options = options
         self._client = client
@@ -165,7 +167,7 @@ class Survey:
         }
 
     def _await_entries(self, streams: list[str], known: Vector, wait_ms: int) -> None:
-        cursors = [known.get(stream, "") or Cursor(BY_ID, 0) for stream in streams]
+        cursors = [known.get(stream, "") or LogCursor(BY_ID, 0) for stream in streams]
         ids = [each.last_id for each in cursors]
         words: list[bytes | str | int] = [*map(stream_key, streams), *ids]
         self._client.command(
@@ -186,7 +188,7 @@ class Survey:
 
     # ----------------------------------------------------------------------------- IDs, positions
 
-    def locate(self, stream: str, region: str, log: LogBounds, entry_id: str) -> Cursor:
+    def locate(self, stream: str, region: str, log: LogBounds, entry_id: str) -> LogCursor:
         """The cursor in front of the first entry with this ID or a greater one."""
         if self.by_id:
             return self._counted(stream, log, entry_id)
@@ -199,7 +201,7 @@ class Survey:
             else:
                 low = min(stop, high)
         before = log.last_id if low >= log.next else self._reach(stream, region, low).before_id
-        return Cursor(log.incarnation, low, before)
+        return LogCursor(log.incarnation, low, before)
 
     def first_id(self, stream: str, region: str, log: LogBounds) -> str | None:
         """ID of the first existing entry."""
@@ -214,24 +216,24 @@ class Survey:
 
     def _reach(self, stream: str, region: str, position: int) -> LogBounds:
         """How far a reader at a position may read with one entry."""
-        cursor = Cursor(0, position)
+        cursor = LogCursor(0, position)
         found = self.reaches({stream: {region: cursor}}, 1)
         nothing = LogBounds(0, position, position, "0-0", until=cursor)
         return found.get(stream, {}).get(region, nothing)
 
-    def _counted(self, stream: str, log: LogBounds, entry_id: str) -> Cursor:
+    def _counted(self, stream: str, log: LogBounds, entry_id: str) -> LogCursor:
         """Without positions: count what follows, so that limits and losses are exact."""
         before = previous_id(entry_id)
         count = sum(map(len, self._ids(stream, before, log.last_id, log.next)))
-        return Cursor(BY_ID, log.next - count, before)
+        return LogCursor(BY_ID, log.next - count, before)
 
-    def advance(self, stream: str, begin: Cursor, end: Cursor, count: int) -> Cursor:
+    def advance(self, stream: str, begin: LogCursor, end: LogCursor, count: int) -> LogCursor:
         """By ID: the cursor `count` entries further than `begin`, but not beyond `end`."""
         left, at = count, begin.last_id
         for ids in self._ids(stream, at, end.last_id, count):
             left -= len(ids)
             at = ids[-1].decode()
-        return end if left or at == end.last_id else Cursor(BY_ID, begin.position + count, at)
+        return end if left or at == end.last_id else LogCursor(BY_ID, begin.position + count, at)
 
     def _ids(self, stream: str, after: str, upto: str, most: int) -> Iterator[list[bytes]]:
         """The IDs of at most so many entries behind an ID, page by page."""
@@ -251,7 +253,7 @@ class Survey:
             size = next_page(len(ids), nbytes, self._options.max_batch_bytes)
 
     def reaches(
-        self, cursors: Mapping[str, Mapping[str, Cursor]], limit: int
+        self, cursors: Mapping[str, Mapping[str, LogCursor]], limit: int
     ) -> dict[str, dict[str, LogBounds]]:
         """How far a reader may read from these cursors with so many live entries; by position.
 
@@ -306,7 +308,7 @@ class Survey:
                     raise OptionError(
                         f"the offsets name {stream!r}, which is none of the streams that are read"
                     )
-        cursors: dict[str, dict[str, Cursor]] = {}
+        cursors: dict[str, dict[str, LogCursor]] = {}
         for stream, regions in logs.items():
             spec = wanted.get(stream, default) if isinstance(wanted, Mapping) else wanted
             if isinstance(spec, Mapping):
@@ -325,7 +327,7 @@ class Survey:
         named = (value for name, value in spec.items() if self._names.covers(name, region))
         return next(named, default)
 
-    def _place(self, stream: str, region: str, log: LogBounds, wanted: object) -> Cursor:
+    def _place(self, stream: str, region: str, log: LogBounds, wanted: object) -> LogCursor:
         if wanted == "earliest":
             return log.begin
         if wanted == "latest":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.reading.offsets import Cursor, Vector, next_id
+from anabranch.spark.reading.offsets import LogCursor, Vector, next_id
 
 _log = logging.getLogger(__name__)
 _PLACES_MAX: Final = 8
@@ -54,7 +54,7 @@ def log_start(
         _log.info("no checkpoint yet: starting at %s (%s)", where, _wish(options))
 
 
-def _place(stream: str, region: str, cursor: Cursor) -> str:
+def _place(stream: str, region: str, cursor: LogCursor) -> str:
     name = f"{stream}/{region}" if region else stream
     if cursor.position == cursor.incarnation or (cursor.by_id and cursor.last_id == "0-0"):
         return f"{name} from its first entry"

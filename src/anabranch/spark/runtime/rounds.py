@@ -54,7 +54,7 @@ def _source(items: Sequence[Any], work: Callable[[Any], Any]) -> type[DataSource
         InputPartition,
     )
 
-    class Reader(DataSourceReader):
+    class RoundReader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
             return [InputPartition(number) for number in range(len(items))]
 
@@ -70,6 +70,6 @@ def _source(items: Sequence[Any], work: Callable[[Any], Any]) -> type[DataSource
             return "number bigint, said string"
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return Reader()
+            return RoundReader()
 
     return Round

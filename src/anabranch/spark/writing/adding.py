@@ -23,14 +23,14 @@ import redis
 import xxhash
 
 from anabranch.spark.connection.client import (
-    Client,
+    ServerClient,
     ServerRefused,
     ServerUnreachable,
     explained,
     facts_of,
     shown,
 )
-from anabranch.spark.writing.encode import Parts, Rows, bulk, runs_by_lane
+from anabranch.spark.writing.encode import EncodedRows, RowBytes, bulk, runs_by_lane
 from anabranch.spark.writing.identity import CONTENT_ROWS_MAX, WriteFailed
 
 ROWS_PER_PRODUCER: Final = 8_000
@@ -50,16 +50,16 @@ _MAKER: Final = "spark-makes-this-stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MarkedRows:
     """Packed commands for one stream, and the rows that they add."""
 
     key: bytes
-    commands: Parts
-    rows: Rows
+    commands: RowBytes
+    rows: EncodedRows
 
-    def slice(self, start: int, stop: int) -> Run:
+    def slice(self, start: int, stop: int) -> MarkedRows:
         """Rows start ... stop - 1; nothing is copied."""
-        return Run(self.key, self.commands.slice(start, stop), self.rows.slice(start, stop))
+        return MarkedRows(self.key, self.commands.slice(start, stop), self.rows.slice(start, stop))
 
 
 class Marks(Protocol):
@@ -70,7 +70,7 @@ class Marks(Protocol):
     windowed: bool
     """Whether the server must remember idempotent IDs."""
 
-    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
         """The commands that add them."""
 
 
@@ -91,10 +91,10 @@ class Unmarked:
         self.repeatable = keep_ids
         self._trim = trim
 
-    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
         """The command for the rows as they are, with the ID of each row or with ``*``."""
         ids = [b"*"] if rows.ids is None else [rows.ids]
-        yield Run(key, rows.commands(*_command(key, *self._trim), ids), rows)
+        yield MarkedRows(key, rows.commands(*_command(key, *self._trim), ids), rows)
 
 
 class _Windowed:
@@ -113,13 +113,13 @@ class ByPosition(_Windowed):
         self._trim = trim
         self._next: defaultdict[tuple[bytes, str], int] = defaultdict(int)
 
-    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
         """Cut where the producer ID changes."""
         for lane, start, stop in runs_by_lane(rows):
             producer = self._producer if lane is None else f"{self._producer}/{lane}"
             yield from self._mark(key, producer, rows.slice(start, stop))
 
-    def _mark(self, key: bytes, producer: str, rows: Rows) -> Iterator[Run]:
+    def _mark(self, key: bytes, producer: str, rows: EncodedRows) -> Iterator[MarkedRows]:
         at = 0
         while at < len(rows):
             number = self._next[key, producer]
@@ -132,7 +132,7 @@ class ByPosition(_Windowed):
                 pa.scalar(b"-", pa.binary()),
             )
             before = _command(key, b"IDMP", f"{producer}/{nth}".encode())
-            yield Run(key, some.commands(*before, [tokens, *self._trim, b"*"]), some)
+            yield MarkedRows(key, some.commands(*before, [tokens, *self._trim, b"*"]), some)
             self._next[key, producer] += size
             at += size
 
@@ -151,7 +151,7 @@ class ByContent(_Windowed):
         self._seen: Counter[int] = Counter()
         self._rows = 0
 
-    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
         """The commands of a batch. Raises `WriteFailed` for more rows than a server remembers."""
         self._rows += len(rows)
         if self._rows > CONTENT_ROWS_MAX:
@@ -186,7 +186,7 @@ class ByColumn(_Windowed):
         self._owners = [f"{producer}/column/{n}".encode() for n in range(_COLUMN_PRODUCERS)]
         self._trim = trim
 
-    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
         """The commands of a batch."""
         assert rows.tokens is not None
         owners = [
@@ -196,11 +196,15 @@ class ByColumn(_Windowed):
 
 
 def _marked(
-    key: bytes, rows: Rows, owners: list[bytes], tokens: pa.BinaryArray, trim: Sequence[bytes]
-) -> Run:
+    key: bytes,
+    rows: EncodedRows,
+    owners: list[bytes],
+    tokens: pa.BinaryArray,
+    trim: Sequence[bytes],
+) -> MarkedRows:
     """The commands for rows with a producer ID and an idempotent ID each."""
     words = [pa.array(owners, pa.binary()), tokens, *trim, b"*"]
-    return Run(key, rows.commands(*_command(key, b"IDMP"), words), rows)
+    return MarkedRows(key, rows.commands(*_command(key, b"IDMP"), words), rows)
 
 
 # --------------------------------------------------------------------------------------- sending
@@ -210,7 +214,7 @@ class Adder:
     """The writing side of one attempt of one task."""
 
     def __init__(
-        self, client: Client, marks: Marks, *, rows_max: int = 2048, check_window: bool = True
+        self, client: ServerClient, marks: Marks, *, rows_max: int = 2048, check_window: bool = True
     ) -> None:
         """`check_window` refuses streams that would forget idempotent IDs too early."""
         self._client = client
@@ -219,7 +223,7 @@ class Adder:
         self._check_window = check_window
         self._checked: set[bytes] = set()
         self._grows: set[bytes] = set()  # streams of which all present rows were skipped
-        self._waiting: Run | None = None
+        self._waiting: MarkedRows | None = None
         self.appended = 0
         """Sent rows, whether or not the server had them: its replies do not show it."""
         self.known: int | None = None if marks.windowed else 0
@@ -232,7 +236,7 @@ class Adder:
         """See `ByContent`; empty where rows are recognised otherwise."""
         return self._marks.contents if isinstance(self._marks, ByContent) else b""
 
-    def append(self, key: bytes, rows: Rows) -> None:
+    def append(self, key: bytes, rows: EncodedRows) -> None:
         """Add rows to a stream; raises `WriteFailed` and `ServerUnreachable`."""
         self._send(self._marks.mark(key, rows))
 
@@ -244,7 +248,7 @@ class Adder:
             ends = [("XGROUP", "DESTROY", key, _MAKER) for key in self._checked]
             self._client.pipeline(ends, repeatable=True)
 
-    def _send(self, runs: Iterator[Run]) -> None:
+    def _send(self, runs: Iterator[MarkedRows]) -> None:
         for run in runs:
             if self._marks.windowed and run.key not in self._checked:
                 self._collect()
@@ -269,13 +273,13 @@ class Adder:
             return  # the stream does not exist, so no row can be repeated
         self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
 
-    def _launch(self, run: Run) -> None:
+    def _launch(self, run: MarkedRows) -> None:
         self._waiting = run
         # Where rows may be sent again, the missing replies will report it once more.
         with suppress(*((ServerUnreachable,) if self._marks.repeatable else ())):
             self._client.send([run.commands.between(0, len(run.rows))])
 
-    def _replies(self, run: Run) -> list[Any]:
+    def _replies(self, run: MarkedRows) -> list[Any]:
         """All replies; after a broken connection the rows are sent again if that is safe."""
         for number, is_last in enumerate(self._client.attempts()):
             try:
@@ -308,7 +312,7 @@ class Adder:
             self._require_same(run, taken)
             self.known = (self.known or 0) + len(taken)
 
-    def _pass(self, run: Run) -> int:
+    def _pass(self, run: MarkedRows) -> int:
         """Skip rows that exist with their IDs; returns how many, from the first on."""
         same = self._same(run)
         self.known = (self.known or 0) + same
@@ -316,7 +320,7 @@ class Adder:
             self._grows.add(run.key)
         return same
 
-    def _same(self, run: Run) -> int:
+    def _same(self, run: MarkedRows) -> int:
         """How many rows, from the first on, exist unchanged."""
         assert run.rows.ids is not None
         ids = run.rows.ids.to_pylist()
@@ -331,7 +335,7 @@ class Adder:
             same += 1
         return same
 
-    def _require_same(self, run: Run, taken: list[int]) -> None:
+    def _require_same(self, run: MarkedRows, taken: list[int]) -> None:
         """The IDs exist: check whether the entries are these rows, from an earlier attempt."""
         assert run.rows.ids is not None
         for number in taken:
@@ -344,7 +348,7 @@ class Adder:
                 )
 
 
-def require_window(client: Client, key: bytes) -> int:
+def require_window(client: ServerClient, key: bytes) -> int:
     """Make the stream remember a batch for long enough, without dropping remembered IDs.
 
     Returns for how many seconds it remembers. Settings are raised only while no producer is
@@ -376,7 +380,7 @@ def require_window(client: Client, key: bytes) -> int:
     raise WriteFailed(f"stream {shown(key)} changes too fast to be configured; try again")
 
 
-def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[str, Any]:
+def _facts(client: ServerClient, key: bytes, *first: tuple[bytes | str, ...]) -> dict[str, Any]:
     """XINFO of a stream; empty if there is none. `first`: commands to send before."""
     try:
         *_, reply = client.ask([*first, ("XINFO", "STREAM", key)])

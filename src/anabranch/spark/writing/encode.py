@@ -29,7 +29,7 @@ _NOTHING: Final = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EncodedRows:
     """Encoded rows in the order of the table, with stream, lane and ID of each."""
 
     bodies: pa.BinaryArray
@@ -47,28 +47,32 @@ class Rows:
         """Number of rows."""
         return len(self.bodies)
 
-    def take(self, indices: pa.Array) -> Rows:
+    def take(self, indices: pa.Array) -> EncodedRows:
         """Some rows, in the order of the indices."""
         return self._chosen(indices.to_numpy(), lambda column: column.take(indices))
 
-    def slice(self, start: int, stop: int) -> Rows:
+    def slice(self, start: int, stop: int) -> EncodedRows:
         """Rows start ... stop - 1; nothing is copied."""
         return self._chosen(slice(start, stop), lambda column: column[start:stop])
 
-    def _chosen(self, which: Any, chosen: Callable[[pa.BinaryArray], pa.BinaryArray]) -> Rows:
+    def _chosen(
+        self, which: Any, chosen: Callable[[pa.BinaryArray], pa.BinaryArray]
+    ) -> EncodedRows:
         columns = (self.streams, self.ids, self.tokens, self.lanes)
-        return Rows(
+        return EncodedRows(
             chosen(self.bodies),
             self.counts[which],
             *(None if each is None else chosen(each) for each in columns),
         )
 
-    def parts(self) -> Parts:
+    def parts(self) -> RowBytes:
         """The field parts, for AB.IMPORT."""
         heads = _per_count(self.counts, lambda count: b"*%d\r\n" % (2 * count))
-        return Parts.of(_joined(heads, self.bodies))
+        return RowBytes.of(_joined(heads, self.bodies))
 
-    def commands(self, before: bytes, words: int, ids: Sequence[pa.BinaryArray | bytes]) -> Parts:
+    def commands(
+        self, before: bytes, words: int, ids: Sequence[pa.BinaryArray | bytes]
+    ) -> RowBytes:
         """One XADD per row: ``before``, which is ``words`` bulk strings, ``ids`` and the fields.
 
         Of ``ids`` an array has a word for each row, bytes are the same in all.
@@ -81,11 +85,11 @@ class Rows:
                 own.append(pa.scalar(bulk(each), pa.binary()))
             else:
                 own += [pa.scalar(b"$", pa.binary()), _lengths(each), _CRLF, each, _CRLF]
-        return Parts.of(_joined(heads, *own, self.bodies))
+        return RowBytes.of(_joined(heads, *own, self.bodies))
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RowBytes:
     """Byte strings of consecutive rows, one behind the other."""
 
     data: memoryview
@@ -111,9 +115,9 @@ class Parts:
         """Number of parts."""
         return len(self.ends) - 1
 
-    def slice(self, start: int, stop: int) -> Parts:
+    def slice(self, start: int, stop: int) -> RowBytes:
         """Parts start ... stop - 1; nothing is copied."""
-        return Parts(self.data, self.ends[start : stop + 1])
+        return RowBytes(self.data, self.ends[start : stop + 1])
 
     def reach(self, start: int, rows: int, nbytes: int) -> int:
         """The end of a run from ``start`` within the limits; at least one row."""
@@ -147,7 +151,7 @@ def bulk(word: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word)
 
 
-def runs_by_stream(rows: Rows, default: str | None) -> Iterator[tuple[bytes, Rows]]:
+def runs_by_stream(rows: EncodedRows, default: str | None) -> Iterator[tuple[bytes, EncodedRows]]:
     """The rows of each stream, in their order; raises `EncodeError` where a row names none."""
     if not len(rows):
         return
@@ -174,7 +178,7 @@ def runs_by_stream(rows: Rows, default: str | None) -> Iterator[tuple[bytes, Row
         yield name, sorted_rows.slice(left, right)
 
 
-def runs_by_lane(rows: Rows) -> Iterator[tuple[str | None, int, int]]:
+def runs_by_lane(rows: EncodedRows) -> Iterator[tuple[str | None, int, int]]:
     """Runs of neighbouring rows of one lane: lane, start and end. None: no lanes."""
     if rows.lanes is None:
         yield None, 0, len(rows)
@@ -191,7 +195,7 @@ def runs_by_lane(rows: Rows) -> Iterator[tuple[str | None, int, int]]:
 # ---------------------------------------------------------------------------------------- encode
 
 
-def encode(batch: pa.RecordBatch, layout: Layout) -> Rows:
+def encode(batch: pa.RecordBatch, layout: Layout) -> EncodedRows:
     """All rows of a batch; raises `EncodeError`."""
     if layout.payload:
         bodies, counts = _of_columns(batch, layout)
@@ -202,7 +206,7 @@ def encode(batch: pa.RecordBatch, layout: Layout) -> Rows:
             f"row {int(np.argmin(counts))} of a batch has no field, as all its values are NULL: an "
             "entry needs one. Filter such rows, or give option nullValue"
         )
-    return Rows(
+    return EncodedRows(
         bodies,
         counts,
         _text(batch.column("stream"), "stream") if layout.has_stream else None,

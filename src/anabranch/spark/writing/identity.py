@@ -62,7 +62,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class WriterIdentity:
     """The identity of a writer, the same in every attempt."""
 
     producer: str

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import redis
 
-from anabranch.spark.connection.client import Client, ServerUnreachable, explained, shown
-from anabranch.spark.writing.encode import Parts, Rows, bulk, runs_by_lane
+from anabranch.spark.connection.client import ServerClient, ServerUnreachable, explained, shown
+from anabranch.spark.writing.encode import EncodedRows, RowBytes, bulk, runs_by_lane
 from anabranch.spark.writing.identity import WriteFailed
 
 CHUNK_BYTES: Final = 1 << 20
@@ -44,7 +44,7 @@ class Superseded(WriteFailed):
 
 
 @dataclass(slots=True)
-class _Tally:
+class _StreamProgress:
     """The progress of this attempt in one stream."""
 
     key: bytes
@@ -67,8 +67,8 @@ class _Tally:
 class _Flight:
     """A chunk of rows, and the count and CRC that the server must have before."""
 
-    tally: _Tally
-    parts: Parts
+    tally: _StreamProgress
+    parts: RowBytes
     start: int
     stop: int
     rows: int
@@ -93,12 +93,12 @@ class _Flight:
         return self.parts.crc(self.start, self.start + rows - self.rows, self.crc)
 
 
-class Ledger:
+class LedgerWriter:
     """The writing side of one attempt of one task."""
 
     def __init__(
         self,
-        client: Client,
+        client: ServerClient,
         *,
         producer: str,
         batch: int,
@@ -113,7 +113,7 @@ class Ledger:
         self._trim = tuple(trim)
         self._rows_max = min(rows_max, _ROWS_MAX)
         self._skip_old = skip_old
-        self._tallies: dict[tuple[bytes, str | None], _Tally] = {}
+        self._tallies: dict[tuple[bytes, str | None], _StreamProgress] = {}
         self._flights: deque[_Flight] = deque()
         self.appended = 0
         """Rows that this attempt has added."""
@@ -123,7 +123,7 @@ class Ledger:
         """Records of producers do not depend on time, as idempotent IDs do."""
         self.contents = b""
 
-    def append(self, key: bytes, rows: Rows) -> None:
+    def append(self, key: bytes, rows: EncodedRows) -> None:
         """Append rows to a stream. The last chunks may be without a reply when this returns.
 
         Rows of each lane are counted separately, as if they had a producer of their own. Raises
@@ -134,7 +134,7 @@ class Ledger:
             if start < stop:
                 self._append(key, parts.slice(start, stop), lane)
 
-    def _append(self, key: bytes, parts: Parts, lane: str | None) -> None:
+    def _append(self, key: bytes, parts: RowBytes, lane: str | None) -> None:
         at = 0
         with self._nothing_left_behind():
             tally = self._tally(key, lane)
@@ -163,12 +163,12 @@ class Ledger:
             if tally.goal is not None and not tally.over:
                 raise self._changed(tally, f"it has only {tally.rows} rows now")
 
-    def _tally(self, key: bytes, lane: str | None) -> _Tally:
+    def _tally(self, key: bytes, lane: str | None) -> _StreamProgress:
         found = self._tallies.get((key, lane))
         if found is not None:
             return found
         producer = self._producer if lane is None else f"{self._producer}/{lane}"
-        made = self._tallies[key, lane] = _Tally(key, producer)
+        made = self._tallies[key, lane] = _StreamProgress(key, producer)
         if lane is not None:
             # If the stream has some of the rows already, the others are sent again, and rows of
             # other lanes would be added before them. So ask first how many it has.
@@ -179,11 +179,11 @@ class Ledger:
 
     # ----------------------------------------------------------------------------------- sending
 
-    def _ask(self, tally: _Tally) -> None:
+    def _ask(self, tally: _StreamProgress) -> None:
         """Send no rows: the reply contains the count of the server."""
-        self._launch(_Flight(tally, Parts.none(), 0, 0, 0, 0, 0))
+        self._launch(_Flight(tally, RowBytes.none(), 0, 0, 0, 0, 0))
 
-    def _make_room(self, tally: _Tally) -> None:
+    def _make_room(self, tally: _StreamProgress) -> None:
         """Process replies until another chunk of a stream may be sent."""
         while self._flights and (
             tally.waiting >= _FLIGHTS_OF_A_STREAM
@@ -296,7 +296,7 @@ class Ledger:
                 tally.goal = (rows, crc)
             # Otherwise it follows a chunk without a reply, which will show the count.
 
-    def _walk(self, tally: _Tally, parts: Parts, at: int, stop: int) -> int:
+    def _walk(self, tally: _StreamProgress, parts: RowBytes, at: int, stop: int) -> int:
         """Skip rows that the stream has; at their end the CRC must be the same."""
         if tally.over:
             self.known += self._pass(tally, parts, at, stop)
@@ -312,14 +312,14 @@ class Ledger:
                 raise self._changed(tally, f"its first {rows} rows are others")
         return end
 
-    def _pass(self, tally: _Tally, parts: Parts, start: int, stop: int) -> int:
+    def _pass(self, tally: _StreamProgress, parts: RowBytes, start: int, stop: int) -> int:
         tally.crc = parts.crc(start, stop, tally.crc)
         tally.rows += stop - start
         return stop - start
 
     # ------------------------------------------------------------------------------------ errors
 
-    def _changed(self, tally: _Tally, how: str) -> ChangedReplay:
+    def _changed(self, tally: _StreamProgress, how: str) -> ChangedReplay:
         return ChangedReplay(
             f"batch {self._batch} of {tally.producer} was replayed with different rows: stream "
             f"{shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
@@ -328,7 +328,7 @@ class Ledger:
             "new checkpoint, and there with deterministicOrder=sort, or with a sinkId for each sink"
         )
 
-    def _superseded(self, tally: _Tally) -> Superseded:
+    def _superseded(self, tally: _StreamProgress) -> Superseded:
         return Superseded(
             f"batch {self._batch} of {tally.producer} comes too late: stream {shown(tally.key)} "
             "has accepted rows of a later batch. If this is no leftover of an old attempt, the "

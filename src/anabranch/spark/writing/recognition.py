@@ -6,14 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from anabranch.spark.connection.client import Client, facts_of, shown
-from anabranch.spark.writing.identity import Identity, WriteFailed
+from anabranch.spark.connection.client import ServerClient, facts_of, shown
+from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
 
 _OF_QUERY: Final = re.compile(r"spark/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
 _same: set[tuple[str, bytes, str, str, str | None]] = set()  # what this process has checked
 
 
-def require_same_producer(client: Client, key: bytes, identity: Identity, way: str) -> int:
+def require_same_producer(
+    client: ServerClient, key: bytes, identity: WriterIdentity, way: str
+) -> int:
     """Refuse a query that would write to a stream under another identity than before.
 
     Returns how many partitions the batch has in the stream, at least, as far as is known.

@@ -12,13 +12,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.spark.connection.client import Client, connect
+from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.writing.adding import Adder, ByColumn, ByContent, ByPosition, Marks, Unmarked
 from anabranch.spark.writing.encode import encode, runs_by_stream
-from anabranch.spark.writing.identity import Identity, WriteFailed
+from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
 from anabranch.spark.writing.layout import Layout
-from anabranch.spark.writing.ledger import Ledger
+from anabranch.spark.writing.ledger import LedgerWriter
 from anabranch.spark.writing.pacing import paced, present_rows
 from anabranch.spark.writing.plan import Plan, Written
 from anabranch.spark.writing.recognition import require_same_producer
@@ -29,7 +29,7 @@ _SORTED_ROWS: Final = 10_000
 
 def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
     """Write all rows of one task."""
-    identity = Identity.of_task(plan.options, plan.job)
+    identity = WriterIdentity.of_task(plan.options, plan.job)
     rows = partitions = 0
     with connect(plan.options.server) as client:
         way = _way(plan.options, client)
@@ -58,14 +58,16 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
     return Written(identity.batch, rows, *about, partitions)
 
 
-def _way(options: WriteOptions, client: Client) -> str:
+def _way(options: WriteOptions, client: ServerClient) -> str:
     """How repeated rows are recognised."""
     if options.preserve_ids:
         return "id"
     return options.idempotence or ("ledger" if client.has_bulk else "position")
 
 
-def _target(way: str, options: WriteOptions, client: Client, identity: Identity) -> Ledger | Adder:
+def _target(
+    way: str, options: WriteOptions, client: ServerClient, identity: WriterIdentity
+) -> LedgerWriter | Adder:
     trim = _trim(options)
     if way == "ledger":
         if not client.has_bulk:
@@ -73,7 +75,7 @@ def _target(way: str, options: WriteOptions, client: Client, identity: Identity)
                 f"idempotence=ledger needs AB.IMPORT, which the server at {client.address} "
                 "does not know; position, content and column work with Redis 8.6"
             )
-        return Ledger(
+        return LedgerWriter(
             client,
             producer=identity.task,
             batch=identity.batch,
@@ -92,7 +94,7 @@ def _target(way: str, options: WriteOptions, client: Client, identity: Identity)
     return Adder(client, marks, rows_max=options.max_rows_in_flight, check_window=check)
 
 
-def _marks(way: str, identity: Identity, trim: tuple[bytes, ...]) -> Marks:
+def _marks(way: str, identity: WriterIdentity, trim: tuple[bytes, ...]) -> Marks:
     match way:
         case "id" | "none":
             return Unmarked(trim, keep_ids=way == "id")

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.connection.client import Client, ServerRefused, connect
+from anabranch.spark.connection.client import ServerClient, ServerRefused, connect
 from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.losses import DataLossError
 from anabranch.spark.options import ReadOptions, ServerOptions
 from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.offsets import Range, parse_id
-from anabranch.spark.reading.server_logs import Survey
+from anabranch.spark.reading.server_logs import ServerLogs
 from tests.spark.cutting import CuttingWire, ReturningServer
 from tests.spark.reading import fill, planned_and_read, talking, url
 from tests.support.servers import AnabranchServer
@@ -37,7 +37,7 @@ def options_of(port: int, **options: str) -> ReadOptions:
     return ReadOptions.parse({"subscribe": "s", "maxBatchBytes": "4096", **server, **options})
 
 
-def piece_of(client: Client, key: str = "s") -> Range:
+def piece_of(client: ServerClient, key: str = "s") -> Range:
     ((row,),) = client.command("AB.OFFSETS", "STREAMS", key)
     return Range(key, row[0].decode(), row[1], 0, ENTRIES, "0-0", "0-0")
 
@@ -51,7 +51,7 @@ def read(port: int, piece: Range, **options: str) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.fixture
-def client(server: AnabranchServer) -> Iterator[Client]:
+def client(server: AnabranchServer) -> Iterator[ServerClient]:
     with connect(ServerOptions(url=f"redis://127.0.0.1:{server.port}")) as connected:
         yield connected
 
@@ -59,7 +59,7 @@ def client(server: AnabranchServer) -> Iterator[Client]:
 @pytest.mark.parametrize("codec", ["none", "nodes", "zstd"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_wire_that_is_cut_loses_and_doubles_nothing(
-    server: AnabranchServer, client: Client, seed: int, codec: str
+    server: AnabranchServer, client: ServerClient, seed: int, codec: str
 ) -> None:
     most = 10_000 if codec == "zstd" else 60_000
     with CuttingWire(server.port, cuts=6, most=most, seed=seed) as wire:
@@ -69,7 +69,7 @@ def test_a_wire_that_is_cut_loses_and_doubles_nothing(
 
 
 def test_entries_travel_compressed_if_that_is_asked_for(
-    server: AnabranchServer, client: Client
+    server: AnabranchServer, client: ServerClient
 ) -> None:
     sizes = []
     for codec in ("none", "zstd"):
@@ -94,7 +94,9 @@ def test_a_server_that_is_killed_under_way_is_waited_for() -> None:
         assert found == list(range(ENTRIES))
 
 
-def test_who_stops_early_leaves_no_reply_behind(server: AnabranchServer, client: Client) -> None:
+def test_who_stops_early_leaves_no_reply_behind(
+    server: AnabranchServer, client: ServerClient
+) -> None:
     piece = piece_of(client)
     for _ in range(3):
         batches = read(server.port, piece)
@@ -105,7 +107,9 @@ def test_who_stops_early_leaves_no_reply_behind(server: AnabranchServer, client:
     assert numbers(read(server.port, piece)) == list(range(ENTRIES))
 
 
-def test_what_was_trimmed_under_way_is_a_loss(server: AnabranchServer, client: Client) -> None:
+def test_what_was_trimmed_under_way_is_a_loss(
+    server: AnabranchServer, client: ServerClient
+) -> None:
     fill(server, "trimmed", ENTRIES)
     batches = read(server.port, piece_of(client, "trimmed"))
     first = next(batches).column("n").to_pylist()
@@ -116,7 +120,7 @@ def test_what_was_trimmed_under_way_is_a_loss(server: AnabranchServer, client: C
     assert first[0] == 0
 
 
-def test_what_was_deleted_one_by_one_is_none(server: AnabranchServer, client: Client) -> None:
+def test_what_was_deleted_one_by_one_is_none(server: AnabranchServer, client: ServerClient) -> None:
     ids = fill(server, "holes", ENTRIES)
     with talking(server) as other:
         other.xdel("holes", *ids[10:20], ids[1500])
@@ -127,7 +131,7 @@ def test_what_was_deleted_one_by_one_is_none(server: AnabranchServer, client: Cl
 @pytest.mark.parametrize("first", [0, ENTRIES + 5])
 def test_a_log_that_ends_before_a_piece_does_is_a_loss(
     server: AnabranchServer,
-    client: Client,
+    client: ServerClient,
     caplog: pytest.LogCaptureFixture,
     first: int,
 ) -> None:
@@ -146,7 +150,9 @@ def test_a_log_that_ends_before_a_piece_does_is_a_loss(
     ]
 
 
-def test_a_piece_whose_end_was_deleted_is_whole(server: AnabranchServer, client: Client) -> None:
+def test_a_piece_whose_end_was_deleted_is_whole(
+    server: AnabranchServer, client: ServerClient
+) -> None:
     ids = fill(server, "shorter", ENTRIES)
     with talking(server) as other:
         other.xdel("shorter", *ids[-20:])
@@ -155,7 +161,7 @@ def test_a_piece_whose_end_was_deleted_is_whole(server: AnabranchServer, client:
     assert numbers(read(server.port, piece)) == []
 
 
-def test_a_command_that_was_begun_is_answered_as_any_other(client: Client) -> None:
+def test_a_command_that_was_begun_is_answered_as_any_other(client: ServerClient) -> None:
     assert client.begin([("ECHO", "a"), ("ECHO", "c")])() == [b"a", b"c"]
     refused = client.begin([("XRANGE", "s", "x", "y")])
     with pytest.raises(ServerRefused, match="Invalid stream ID"):
@@ -167,10 +173,10 @@ def test_a_command_that_was_begun_is_answered_as_any_other(client: Client) -> No
 
 @pytest.mark.parametrize("seed", range(3))
 def test_places_are_found_among_entries_that_are_gone(
-    server: AnabranchServer, client: Client, seed: int
+    server: AnabranchServer, client: ServerClient, seed: int
 ) -> None:
     chance = random.Random(seed)
-    survey = Survey(options_of(server.port, subscribe="places"), client)
+    server_logs = ServerLogs(options_of(server.port, subscribe="places"), client)
     for count in (1, 5, 300):
         client.command("DEL", "places")
         times = sorted(chance.choices(range(1, count + 1), k=count))
@@ -179,11 +185,11 @@ def test_places_are_found_among_entries_that_are_gone(
             client.command("XDEL", "places", gone)
         client.command("XTRIM", "places", "MAXLEN", "=", chance.randrange(count))
         live = [entry[0].decode() for entry in client.command("XRANGE", "places", "-", "+")]
-        log = survey.logs()["places"][""]
+        log = server_logs.logs()["places"][""]
         position = {each: log.incarnation + at for at, each in enumerate(made)}
-        assert survey.first_id("places", "", log) == (live[0] if live else None)
+        assert server_logs.first_id("places", "", log) == (live[0] if live else None)
         for wanted in [*chance.sample(made, min(count, 20)), "0-1", f"{count + 1}-0"]:
-            found = survey.locate("places", "", log, wanted)
+            found = server_logs.locate("places", "", log, wanted)
             behind = [each for each in live if position[each] >= found.position]
             assert behind == [each for each in live if parse_id(each) >= parse_id(wanted)]
             before = [each for each in live if position[each] < found.position]

@@ -14,9 +14,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.decoding.entries import Parsed
-from anabranch.spark.decoding.exports import PayloadError, parse_export
-from anabranch.spark.decoding.wire_entries import Block
+from anabranch.spark.decoding.entries import ParsedEntries
+from anabranch.spark.decoding.exports import MalformedReply, parse_export
+from anabranch.spark.decoding.wire_entries import WireEntries
 from tests.unit.spark.exports import chunk, columns, fragment, node, payload
 
 hostile = st.one_of(
@@ -113,7 +113,7 @@ def compressed(whole):
 def test_decoding_agrees_with_the_reference(rows, rng, smaller):
     whole, entries = exported(rows, rng)
     export = parse_export(compressed(whole) if smaller else whole)
-    block = Block.of_export(export)
+    block = WireEntries.of_export(export)
     wanted = [reference(fragment(ms, seq, fields)) for _, ms, seq, fields in entries]
     assert lossless(block) == wanted == [list(map(tuple, row)) for row in rows]
     assert export.positions.tolist() == [each[0] for each in entries]
@@ -131,7 +131,7 @@ def test_many_shapes_are_decoded_too(shapes):
     rows = [[(b"f%d" % (at % shapes), b"v%d" % at), (b"x", b"%d" % at)] for at in range(400)]
     entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
     whole = payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], 400)
-    block = Block.of_export(parse_export(whole))
+    block = WireEntries.of_export(parse_export(whole))
     assert block.values([b"x", b"f0"])[0].to_pylist() == [b"%d" % at for at in range(400)]
     assert block.values([b"f0"])[0].to_pylist() == first_values(rows, b"f0")
     assert lossless(block) == rows
@@ -150,7 +150,7 @@ def test_entries_of_thousands_of_fields_are_decoded_too(count):
          for _ in range(rng.choice((1, 15, 16, 17, 400, 2_000)))]
         for _ in range(count)
     ]  # fmt: skip
-    block = Block.of_export(parse_export(whole_of(rows)))
+    block = WireEntries.of_export(parse_export(whole_of(rows)))
     assert lossless(block) == rows
     names = [b"f%d" % each for each in range(0, 3_000, 50)]
     for name, column in zip(names, block.values(names), strict=True):
@@ -161,19 +161,21 @@ def test_damage_in_one_of_thousands_of_fields_is_found():
     rows = [[(b"f%d" % each, b"v") for each in range(2_000)] + [(b"x", b"x")] for _ in range(3)]
     whole = whole_of(rows)
     at = whole.rindex(b"$1\r\nx\r\n")
-    block = Block.of_export(parse_export(whole[:at] + b"$2" + whole[at + 2 :]))
+    block = WireEntries.of_export(parse_export(whole[:at] + b"$2" + whole[at + 2 :]))
     for read in (block.fields, lambda: block.values([b"x"])):
-        with pytest.raises(PayloadError):
+        with pytest.raises(MalformedReply):
             read()
 
 
 def test_fields_behind_the_wanted_ones_cost_nothing(monkeypatch):
     steps = []
-    names = Block._names
-    monkeypatch.setattr(Block, "_names", lambda self, at: steps.append(len(at)) or names(self, at))
+    names = WireEntries._names
+    monkeypatch.setattr(
+        WireEntries, "_names", lambda self, at: steps.append(len(at)) or names(self, at)
+    )
     rows = [[(b"f%d" % each, b"%d" % at) for each in range(5_000)] for at in range(40)]
     rows[7].insert(1, (b"g", b"7"))
-    block = Block.of_export(parse_export(whole_of(rows)))
+    block = WireEntries.of_export(parse_export(whole_of(rows)))
     found = block.values([b"f2", b"f0"])
     assert [each.to_pylist() for each in found] == [[b"%d" % at for at in range(40)]] * 2
     assert steps == [40, 40, 40, 1]
@@ -192,7 +194,7 @@ def test_columns_beside_many_shapes_are_decoded_too(shapes):
         (export.first(250), rows[:250]),
         (export.first(5), rows[:5]),
     ]:
-        block = Block.of_export(some)
+        block = WireEntries.of_export(some)
         assert lossless(block) == wanted
         assert block.values([b"f0"])[0].to_pylist() == first_values(wanted, b"f0")
         assert block.values([b"x"])[0].to_pylist() == first_values(wanted, b"x")
@@ -203,7 +205,7 @@ def test_columns_of_more_entries_than_fit_are_refused():
     contents = struct.pack("<QQIcB", 7, 0, 1 << 30, b"C", 1) + columns([[(b"a", b"")]])
     frame = zstandard.compress(contents)
     chunk_of = struct.pack("<IBBBBQQQQ", 1 << 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
-    with pytest.raises(PayloadError, match="lengths disagree"):
+    with pytest.raises(MalformedReply, match="lengths disagree"):
         parse_export(payload([chunk_of], 1 << 30))
 
 
@@ -215,8 +217,8 @@ def test_damaged_columns_are_refused_or_harmless(place, byte):
     contents = struct.pack("<QQIcB", 7, 0, 30, b"C", 1) + whole[: len(whole) - byte % 2]
     frame = zstandard.compress(contents)
     chunk_of = struct.pack("<IBBBBQQQQ", 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
-    with suppress(PayloadError):
-        block = Block.of_export(parse_export(payload([chunk_of], 30)))
+    with suppress(MalformedReply):
+        block = WireEntries.of_export(parse_export(payload([chunk_of], 30)))
         assert len(block) == len(block.values([b"sensor"])[0]) == len(lossless(block)) == 30
 
 
@@ -225,13 +227,13 @@ def test_a_long_name_before_short_entries_is_decoded(size):
     rows = [[(b"n" * size, b"long")], *([(b"a", b"%d" % (at % 10))] for at in range(500))]
     entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
     whole = payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], 501)
-    block = Block.of_export(parse_export(whole))
+    block = WireEntries.of_export(parse_export(whole))
     assert block.values([b"a"])[0].to_pylist() == first_values(rows, b"a")
     assert lossless(block) == rows
 
 
 def test_an_export_without_entries_has_columns_without_rows():
-    block = Block.of_export(parse_export(payload([], 7)))
+    block = WireEntries.of_export(parse_export(payload([], 7)))
     assert len(block) == 0
     assert [column.to_pylist() for column in block.values([b"a", b"b"])] == [[], []]
     assert lossless(block) == []
@@ -242,28 +244,28 @@ def test_an_export_without_entries_has_columns_without_rows():
 def test_a_torn_payload_is_refused(rows, rng, data):
     whole, _ = exported(rows, rng)
     cut = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(PayloadError):
+    with pytest.raises(MalformedReply):
         parse_export(whole[:cut])
-    with pytest.raises(PayloadError):
+    with pytest.raises(MalformedReply):
         parse_export(whole + b"x")
     smaller = compressed(whole)
     cut = data.draw(st.integers(0, len(smaller) - 1))
-    with pytest.raises(PayloadError):
+    with pytest.raises(MalformedReply):
         parse_export(smaller[:cut])
-    with pytest.raises(PayloadError, match="cut off or damaged"):
+    with pytest.raises(MalformedReply, match="cut off or damaged"):
         parse_export(smaller + b"x")
-    with pytest.raises(PayloadError):
+    with pytest.raises(MalformedReply):
         parse_export(compressed(whole[:-1]))
 
 
 def test_a_frame_that_claims_too_much_is_refused():
     claim = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little") + b"\x01\0\0"
-    with pytest.raises(PayloadError, match="cut off or damaged"):
+    with pytest.raises(MalformedReply, match="cut off or damaged"):
         parse_export(payload([], 7)[:1] + b"\1" + bytes(14) + claim)
 
 
 def test_a_codec_of_the_future_is_refused_with_the_way_out():
-    with pytest.raises(PayloadError, match=r"form 2\.7, this .* reads 2\.0 and 2\.1: install"):
+    with pytest.raises(MalformedReply, match=r"form 2\.7, this .* reads 2\.0 and 2\.1: install"):
         parse_export(payload([], 7)[:1] + b"\7" + bytes(14))
 
 
@@ -277,10 +279,10 @@ def test_damaged_bytes_are_refused_or_decoded_but_never_read_past(rows, rng, dat
     place = data.draw(st.integers(16 + 40 + 16 * len(rows), len(whole) - 1))
     whole[place] = data.draw(st.integers(0, 255))
     try:
-        block = Block.of_export(parse_export(bytes(whole)))
+        block = WireEntries.of_export(parse_export(bytes(whole)))
         found = lossless(block)
         block.values([b"a"])
-    except PayloadError:
+    except MalformedReply:
         return
     assert len(found) == len(rows)
 
@@ -292,22 +294,22 @@ def test_entries_that_do_not_end_where_the_ends_say_are_refused():
     )
     first_value = whole.index(b"$9")
     whole[first_value : first_value + 2] = b"$8"  # the value's last byte is left over
-    block = Block.of_export(parse_export(bytes(whole)))
-    with pytest.raises(PayloadError):
+    block = WireEntries.of_export(parse_export(bytes(whole)))
+    with pytest.raises(MalformedReply):
         block.fields()
     longer = bytearray(whole)
     longer[first_value : first_value + 2] = b"$9"
     count = longer.index(b"*2\r\n$1\r\na")
     longer[count : count + 2] = b"*0"  # no fields, and yet bytes follow
-    with pytest.raises(PayloadError, match="does not end where it should"):
-        Block.of_export(parse_export(bytes(longer))).fields()
+    with pytest.raises(MalformedReply, match="does not end where it should"):
+        WireEntries.of_export(parse_export(bytes(longer))).fields()
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_another_form_of_export_is_refused(version):
     whole = bytearray(payload([], 0))
     whole[0] = version
-    with pytest.raises(PayloadError, match="install"):
+    with pytest.raises(MalformedReply, match="install"):
         parse_export(bytes(whole))
 
 
@@ -318,7 +320,7 @@ def test_replies_of_xrange_give_the_same_columns(rows):
         [b"%d-%d" % (at + 1, at), [word for pair in row for word in pair]]
         for at, row in enumerate(rows)
     ]
-    parsed = Parsed.of_xrange(reply)
+    parsed = ParsedEntries.of_xrange(reply)
     assert lossless(parsed) == [list(map(tuple, row)) for row in rows]
     for name, column in zip(
         [b"a", b"sensor", b""], parsed.values([b"a", b"sensor", b""]), strict=True
