@@ -11,9 +11,9 @@ import pytest
 
 from anabranch.spark.jobs.archive import Archived, ArchiveProgress, Part, archive
 from anabranch.spark.jobs.replay import replay
-from anabranch.spark.lake import LakeError
-from anabranch.spark.losses import DataLossError
+from anabranch.spark.lake.table import LakeError
 from anabranch.spark.options import OptionError
+from anabranch.spark.reading.losses import DataLossError
 from tests.spark.reading import base_of
 from tests.spark.test_lake_jobs import command
 from tests.spark.test_sink import entries, fill, url

@@ -12,9 +12,9 @@ import pytest
 
 from anabranch.spark.connection.client import ServerClient, ServerRefused, connect
 from anabranch.spark.decoding.columns import Projection
-from anabranch.spark.losses import DataLossError
 from anabranch.spark.options import ReadOptions, ServerOptions
 from anabranch.spark.reading.executor import read_partition
+from anabranch.spark.reading.losses import DataLossError
 from anabranch.spark.reading.offsets import Range, parse_id
 from anabranch.spark.reading.server_logs import ServerLogs
 from tests.spark.cutting import CuttingWire, ReturningServer

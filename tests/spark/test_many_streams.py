@@ -14,9 +14,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from anabranch.spark.connection.client import ServerClient, ServerRefused
 from anabranch.spark.decoding.columns import ColumnError, Projection
-from anabranch.spark.losses import DataLossError
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.executor import read_partition
+from anabranch.spark.reading.losses import DataLossError
 from anabranch.spark.reading.readers import batch_reader
 from tests.spark.accidents import broken_source
 from tests.spark.reading import (

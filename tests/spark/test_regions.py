@@ -88,15 +88,16 @@ def test_a_query_goes_on_in_another_region(spark, regions, tmp_path):
     assert numbers(table) == [*range(40), *range(100, 160)]
 
 
-def test_a_batch_read_splits_by_region_and_finds_everything(spark, regions):
+def test_a_batch_read_finds_the_entries_of_all_regions(spark, regions):
     eu, us = regions.servers
     add(eu, 0, 300)
     add(us, 300, 300)
     wait_until(regions.converged, "all have applied the same", 300)
     reader = spark.read.format("anabranch").option("url", url(us)).option("subscribe", "s")
-    table = reader.schema("region string, n int").load()
-    assert numbers(table) == list(range(600))
-    assert table.rdd.getNumPartitions() >= 2
+    for count in (1, 2, 7):
+        table = reader.option("minPartitions", count).schema("region string, n int").load()
+        assert numbers(table) == list(range(600))
+        assert table.rdd.getNumPartitions() == count
 
 
 def read(server, **options):

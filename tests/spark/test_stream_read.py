@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from anabranch.spark import LagListener, committed_offsets, read_by_region
 from anabranch.spark.decoding.columns import Projection
-from anabranch.spark.losses import DataLossError, ServerBehindError
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.reading.losses import DataLossError, ServerBehindError
 from anabranch.spark.reading.readers import StreamReader
 from tests.spark.reading import (
     fill,

@@ -11,11 +11,11 @@ installed. Importing this package imports neither Spark nor Arrow.
 `reading/`     the driver plans (`planner`: the next batch; `server_logs`: what a server has;
                `offsets`: how far was read; `losses`; `partitions`: what each task reads), and
                executors read (`executor`)
-`decoding/`    replies (`exports` by position, `pages` by ID) to `entries`, and these to `columns`
+`decoding/`    replies (`exports` by position, `pages` by ID) to `entries`, these to `columns`
 `writing/`     rows to commands (`layout`, `encode`), and these to a stream once each (`ledger`,
                `adding`); `sink` has the writers that Spark calls
 `runtime/`     Java, sessions, queries that are watched and started again
-`lake`         streams as a Delta table
+`lake/`        streams as a Delta `table` of Parquet `files`, which `sinks` write
 `plots/`       pictures over time
 `jobs/`        what ``anabranch spark ...`` runs
 =============  ====================================================================================

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.spark.digests import Id
 from anabranch.spark.jobs.audit import _EntryComparison, _horizon, _plan
+from anabranch.spark.reading.digests import Id
 from anabranch.spark.reading.offsets import LogBounds, LogCursor
 
 BOTH = [[True, True], [True, True]]

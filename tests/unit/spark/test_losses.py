@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from anabranch.spark.losses import assess
+from anabranch.spark.reading.losses import assess
 from anabranch.spark.reading.offsets import BatchStart, LogBounds, LogCursor, Vector
 from anabranch.spark.reading.server_logs import ServerLogs
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.spark.jobs.migrate import Migrated
     from anabranch.spark.jobs.replay import Replayed
     from anabranch.spark.jobs.verify import Verified
-    from anabranch.spark.lake import Gap
+    from anabranch.spark.lake.table import Gap
     from anabranch.spark.options import ServerOptions
 
 _lake = click.argument("lake", type=click.Path(path_type=Path))
@@ -59,7 +59,7 @@ def archive(
     """Streams into a lake."""
     from anabranch.spark.jobs.archive import ALONE_MAX, waiting  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.archive import archive as job  # noqa: PLC0415
-    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.lake.table import Lake  # noqa: PLC0415
     from anabranch.spark.options import ReadOptions  # noqa: PLC0415
 
     if (streams is None) == (pattern is None):
@@ -159,7 +159,7 @@ def replay(
 ) -> None:
     """A lake into streams."""
     from anabranch.spark.jobs.replay import replay as job  # noqa: PLC0415 - an extra
-    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.lake.table import Lake  # noqa: PLC0415
     from anabranch.spark.options import WriteOptions  # noqa: PLC0415
 
     def check() -> ServerOptions | None:

@@ -247,7 +247,7 @@ def run_on_lake(
     in_words: Callable[[_Result], Words],
 ) -> None:
     """The same for a job on a lake: in a session if the lake is large, else without."""
-    from anabranch.spark.lake import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
+    from anabranch.spark.lake.table import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
 
     size = 0
     with suppress(AnabranchError):  # the job says it in its own way

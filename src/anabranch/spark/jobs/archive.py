@@ -1,4 +1,4 @@
-"""Copies streams into a lake, exactly once; see `anabranch.spark.lake`."""
+"""Copies streams into a lake, exactly once; see `anabranch.spark.lake.table`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from anabranch.spark.connection.client import connect
-from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
-from anabranch.spark.lake_files import SCHEMA
-from anabranch.spark.losses import assess
+from anabranch.spark.lake.files import SCHEMA
+from anabranch.spark.lake.table import Gap, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.by_region import committed_offsets
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
+from anabranch.spark.reading.losses import assess
 from anabranch.spark.reading.micro_batches import MicroBatch, read_all
 from anabranch.spark.reading.offsets import Logs, OffsetError, Range, Vector, place_of
 from anabranch.spark.reading.server_logs import ServerLogs
@@ -164,7 +164,7 @@ def _by_spark(
     given: Mapping[str, str],
 ) -> tuple[str, int]:
     """Copy by a query; see `run_query`."""
-    from anabranch.spark.file_sinks import LakeSink  # noqa: PLC0415 - heavy
+    from anabranch.spark.lake.sinks import LakeSink  # noqa: PLC0415 - heavy
     from anabranch.spark.runtime.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
     from anabranch.spark.runtime.supervise import run_query  # noqa: PLC0415 - heavy
 

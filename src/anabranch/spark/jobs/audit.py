@@ -4,8 +4,8 @@ Entries that are still on their way are no difference. Only entries that every r
 compared: those up to the *cut*, which is the least progress of the replicas, or the end at the
 start if the regions catch up in time; and only those above the latest trimming of any region. Both
 are positions, which are the same in all regions.
-Digests of spans of time are compared (`anabranch.spark.digests`), then only spans that differ,
-entry by entry.
+Digests of spans of time are compared (`anabranch.spark.reading.digests`), then only spans that
+differ, entry by entry.
 
 A deletion may be on its way as well. So an entry that one replica has and another lacks is reported
 only if the first still has it after it has applied everything that the other had applied when it
@@ -21,8 +21,16 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.connection.region_connections import RegionConnection, RegionConnections
-from anabranch.spark.digests import Bucket, Id, Piece, Place, digests, entries_between, tasks_of
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.reading.digests import (
+    Bucket,
+    Id,
+    Piece,
+    Place,
+    digests,
+    entries_between,
+    tasks_of,
+)
 from anabranch.spark.reading.offsets import LogBounds, parse_id
 
 if TYPE_CHECKING:

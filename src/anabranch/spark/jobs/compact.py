@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.lake import Lake, LakeError, LakeFile
-from anabranch.spark.lake_files import examine, has_own_name
+from anabranch.spark.lake.files import examine, has_own_name
+from anabranch.spark.lake.table import Lake, LakeError, LakeFile
 from anabranch.spark.runtime.rounds import in_rounds
 
 if TYPE_CHECKING:

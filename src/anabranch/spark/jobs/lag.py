@@ -23,7 +23,7 @@ from anabranch.spark.connection.client import (
     stream_key,
     text_of,
 )
-from anabranch.spark.lake_files import draft_in
+from anabranch.spark.lake.files import draft_in
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.plots.pictures import Sample, draw_lag
 from anabranch.spark.plots.plotting import check_plot

@@ -24,8 +24,8 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.file_sinks import PartsSink
-from anabranch.spark.lake_files import draft_in
+from anabranch.spark.lake.files import draft_in
+from anabranch.spark.lake.sinks import PartsSink
 from anabranch.spark.options import ReadOptions, for_batch_reads
 from anabranch.spark.reading.by_region import read_by_region, regions_of
 from anabranch.spark.reading.checkpoint import facts_of_batch, newest_batch

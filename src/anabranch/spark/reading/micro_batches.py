@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.decoding.columns import Projection
-from anabranch.spark.lake_files import draft_in, sync_names, write_synced
+from anabranch.spark.lake.files import draft_in, sync_names, write_synced
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.checkpoint import VERSION, ends_of_batch, newest_batch
 from anabranch.spark.reading.executor import read_partition

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from anabranch.sharing import share
 from anabranch.spark.connection.client import ServerClient, connect
-from anabranch.spark.losses import Found, ServerBehindError, assess, unsubscribed
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.reading.losses import Found, ServerBehindError, assess, unsubscribed
 from anabranch.spark.reading.offsets import LogCursor, Logs, Range, Vector
 from anabranch.spark.reading.partitions import partition_count
 from anabranch.spark.reading.server_logs import ServerLogs

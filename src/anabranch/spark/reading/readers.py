@@ -24,9 +24,9 @@ from pyspark.sql.types import StructType
 
 from anabranch.spark.connection.client import connect
 from anabranch.spark.decoding.columns import Projection
-from anabranch.spark.losses import DataLossError, assess
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.executor import read_partition
+from anabranch.spark.reading.losses import DataLossError, assess
 from anabranch.spark.reading.offsets import Logs, Vector
 from anabranch.spark.reading.partitions import cut, partition_count
 from anabranch.spark.reading.planner import Planner, cores

@@ -86,12 +86,12 @@ class Found:
             raise DataLossError("; ".join(self.losses))
 
 
-def unsubscribed(start: Vector, survey: ServerLogs) -> list[str]:
+def unsubscribed(start: Vector, server: ServerLogs) -> list[str]:
     """Streams of a vector that the options do not include any more."""
-    return sorted(each for each in start.cursors if not survey.subscribes(each))
+    return sorted(each for each in start.cursors if not server.subscribes(each))
 
 
-def assess(start: Vector, logs: Logs, survey: ServerLogs, target: Logs | None = None) -> Found:
+def assess(start: Vector, logs: Logs, server: ServerLogs, target: Logs | None = None) -> Found:
     """Compare a vector with the logs that there are.
 
     `target`: the ends up to which a run reads. What was trimmed behind them is left to a later run;
@@ -99,14 +99,14 @@ def assess(start: Vector, logs: Logs, survey: ServerLogs, target: Logs | None = 
     """
     found = Found()
     for stream, regions in start.cursors.items():
-        if not survey.subscribes(stream):
+        if not server.subscribes(stream):
             continue
         # Positions of regions begin above 0. A cursor at 0 is that of a region which had written
         # nothing: it has read nothing, and no server need have the log.
         read = {
             region: cursor
             for region, cursor in regions.items()
-            if survey.selects(stream, region) and (cursor.position or not region)
+            if server.selects(stream, region) and (cursor.position or not region)
         }
         if stream not in logs:
             if any(read):
@@ -120,7 +120,7 @@ def assess(start: Vector, logs: Logs, survey: ServerLogs, target: Logs | None = 
             if log is None:
                 found.absent.append(_absent(place))
             elif _has_newer(region, cursor, log):
-                begin = survey.locate(stream, region, log, next_id(cursor.last_id))
+                begin = server.locate(stream, region, log, next_id(cursor.last_id))
                 found.lost.append(
                     f"{place}: its server was restored from an older state, or lost its newest "
                     f"entries, and has others since: it is at {log.last_id}, and below position "
@@ -130,7 +130,7 @@ def assess(start: Vector, logs: Logs, survey: ServerLogs, target: Logs | None = 
                 jump = BatchStart(begin.position, cursor.last_id, begin.position)
                 found.begins.setdefault(stream, {})[region] = jump
             elif log.end.behind(cursor) or log.incarnation < cursor.incarnation:
-                if survey.is_over(region):
+                if server.is_over(region):
                     found.set_back.append(_set_back(place, cursor, log))
                 else:
                     found.behind.append(_behind(place, cursor, log))
@@ -142,7 +142,7 @@ def assess(start: Vector, logs: Logs, survey: ServerLogs, target: Logs | None = 
                 # trimmed until then.
                 horizon = min(horizon, at)
                 if horizon > cursor.position:
-                    lost = _loss(horizon, cursor, log, stream, region, survey)
+                    lost = _loss(horizon, cursor, log, stream, region, server)
                     found.lost.append(f"{place}: {lost}")
                     found.begins.setdefault(stream, {})[region] = BatchStart(at, last_id, horizon)
     return found
@@ -192,14 +192,14 @@ def _has_newer(region: str, cursor: LogCursor, log: LogBounds) -> bool:
 
 
 def _loss(
-    horizon: int, cursor: LogCursor, log: LogBounds, stream: str, region: str, survey: ServerLogs
+    horizon: int, cursor: LogCursor, log: LogBounds, stream: str, region: str, server: ServerLogs
 ) -> str:
     if cursor.position < log.incarnation:
         return (
             "it was deleted and made again; what was left unread of the old one, from position "
             f"{cursor.position} on, is lost"
         )
-    kept = survey.first_id(stream, region, log)
+    kept = server.first_id(stream, region, log)
     lost = horizon - cursor.position
     entries = "1 entry" if lost == 1 else f"{lost} entries"
     was = "was trimmed before it was" if lost == 1 else "were trimmed before they were"

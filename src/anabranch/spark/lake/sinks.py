@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from anabranch.spark.lake import Draft, Lake, LakeError, PlacePart, drafts_of
-from anabranch.spark.lake_files import draft_in, sync_names, write_synced
+from anabranch.spark.lake.files import draft_in, sync_names, write_synced
+from anabranch.spark.lake.table import Draft, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.options import OptionError
 from anabranch.spark.writing.identity import Task
 

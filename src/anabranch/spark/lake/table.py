@@ -21,8 +21,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.spark import lake_files
-from anabranch.spark.lake_files import SCHEMA, LakeError, LakeFile, Run, runs_of, sync_names
+from anabranch.spark.lake import files as lake_files
+from anabranch.spark.lake.files import SCHEMA, LakeError, LakeFile, Run, runs_of, sync_names
 from anabranch.spark.runtime.rounds import in_rounds
 
 if TYPE_CHECKING:
