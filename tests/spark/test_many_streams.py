@@ -134,6 +134,11 @@ def test_round_trips_do_not_grow_with_streams(
     monkeypatch.setattr(ServerClient, "send", counted)
     assert len(rows_of(server, piece)) == 900
     assert len(sent) < 15
+    with talking(server) as client:  # which no ID tells: the stream is read alone, not its group
+        client.xdel("m:250", *(each for each, _ in xrange(server, "m:250")[1:]))
+    sent.clear()
+    assert len(rows_of(server, piece)) == 898
+    assert len(sent) < 40
 
 
 def test_an_error_names_the_stream_that_has_it(server: ServerProcess) -> None:

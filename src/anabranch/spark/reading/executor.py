@@ -43,6 +43,7 @@ from anabranch.spark.reading.partitions import Partition
 from anabranch.spark.reading.server_logs import bounds_of
 
 _EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
+_GROUP_MAX: Final = 256  # ranges asked for at once: all requests are sent before a reply is read
 _LOOK_S: Final = 0.2  # between two looks at a log that may still grow
 _log = logging.getLogger(__name__)
 
@@ -55,26 +56,23 @@ def read_partition(
     Neighbouring small ranges are asked for at once and decoded as one. How they are grouped does
     not change the rows or their order, on which a sink may depend.
     """
-    bytes_max = options.max_batch_bytes
     with connect(options.server) as client:
         size, at = FIRST_PAGE, 0
         while at < len(partition):
-            group = _small_ones(partition, at, size)
-            at += len(group)
-            found = _joined(group, options, projection, client) if len(group) > 1 else None
-            if found is not None:
-                entries, batches = found
-                size = _next_size(size, entries, options)
-                yield from batches
-                continue
-            for each in group:
-                read = _by_id if each.by_id else _by_position
-                try:
-                    for entries in read(each, options, client):
+            groups = [_small_ones(partition, at, size)]
+            at += len(groups[0])
+            while groups:
+                group = groups.pop()
+                if len(group) == 1:
+                    for entries, batches in _alone(group[0], options, projection, client):
                         size = _next_size(size, entries, options)
-                        yield from projection.batches(entries, each.stream, each.region, bytes_max)
-                except (ColumnError, ServerRefused, ServerUnreachable, MalformedReply) as error:
-                    raise type(error)(f"{each.place}: {error}") from None
+                        yield from batches
+                elif (found := _joined(group, options, projection, client)) is not None:
+                    size = _next_size(size, found[0], options)
+                    yield from found[1]
+                else:
+                    middle = len(group) // 2
+                    groups += [group[middle:], group[:middle]]
 
 
 # -------------------------------------------------------------------------------- many small ranges
@@ -82,7 +80,7 @@ def read_partition(
 
 def _small_ones(partition: Partition, at: int, size: int) -> Partition:
     """The next range, and those after it while all together have at most `size` entries."""
-    lengths = accumulate(map(len, islice(partition, at, None)))
+    lengths = accumulate(map(len, islice(partition, at, at + _GROUP_MAX)))
     count = sum(1 for _ in takewhile(lambda length: length <= size, lengths))
     return partition[at : at + max(count, 1)]
 
@@ -96,9 +94,9 @@ def _next_size(size: int, entries: Entries, options: ReadOptions) -> int:
 def _joined(
     group: Partition, options: ReadOptions, projection: Projection, client: ServerClient
 ) -> tuple[Entries, list[pa.RecordBatch]] | None:
-    """The entries of some ranges by one round trip; None if a range needs a closer look.
+    """The entries of some ranges by one round trip; None if one of them must be read alone.
 
-    So it does after any error: only the error of a range read alone names its place.
+    So it is after any error: only the error of a range that is read alone names its place.
     """
     try:
         found = (_pages if group[0].by_id else _exports)(group, options, client)
@@ -154,6 +152,19 @@ def _pages(
 
 
 # ---------------------------------------------------------------------------------------- one range
+
+
+def _alone(
+    part: Range, options: ReadOptions, projection: Projection, client: ServerClient
+) -> Iterator[tuple[Entries, list[pa.RecordBatch]]]:
+    """The entries of one range, reply by reply."""
+    read = _by_id if part.by_id else _by_position
+    try:
+        for entries in read(part, options, client):
+            batches = projection.batches(entries, part.stream, part.region, options.max_batch_bytes)
+            yield entries, list(batches)
+    except (ColumnError, ServerRefused, ServerUnreachable, MalformedReply) as error:
+        raise type(error)(f"{part.place}: {error}") from None
 
 
 def _export_of(part: Range, first: int, size: int, options: ReadOptions) -> tuple[Word, ...]:
