@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from anabranch.spark.lake import Lake
-from anabranch.spark.lake_files import SCHEMA
+from anabranch.spark.lake.files import SCHEMA
+from anabranch.spark.lake.table import Lake
 from benchmarks.shared.figures import Figure, of_rounds
 from benchmarks.versus_redis.load import Connection
 

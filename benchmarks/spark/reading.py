@@ -27,6 +27,7 @@ KEY = "bench:read"
 ENTRIES, QUICK_ENTRIES = 1_000_000, 100_000
 MORE_ENTRIES = 4_000_000
 ROUNDS, QUICK_ROUNDS = 5, 2
+STREAMS, QUICK_STREAMS, STREAM_ENTRIES = 1_000, 200, 100
 PARTITIONS = (1, 2)
 WAYS: dict[str, Callable[[DataFrameReader], DataFrame]] = {
     "typed": lambda reader: reader.schema(SCHEMA).load(),
@@ -131,6 +132,26 @@ def fallback(*, quick: bool) -> list[Figure]:
                 ratios.append(loop[0] / read[0])
     note = f"{entries:,} entries, XRANGE"
     return [of_rounds("batch read of Redis", ratios, "x redis-py", note, is_less=quick)]
+
+
+def many(*, quick: bool) -> list[Figure]:
+    """Many small streams beside one stream with all their entries."""
+    streams = QUICK_STREAMS if quick else STREAMS
+    ratios = []
+    with serving() as server:
+        with Connection(server.port) as connection:
+            for number in range(streams):
+                fill(connection, f"{KEY}:{number}", STREAM_ENTRIES)
+            fill(connection, KEY, streams * STREAM_ENTRIES)
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
+            source = spark().read.format("anabranch").option("url", url(server)).schema(SCHEMA)
+            one = drained(source.option("subscribe", KEY).load())
+            source = spark().read.format("anabranch").option("url", url(server)).schema(SCHEMA)
+            several = drained(source.option("subscribePattern", f"{KEY}:*").load())
+            if turn >= WARM_UP:
+                ratios.append(several / one)
+    note = f"{streams:,} streams of {STREAM_ENTRIES} entries"
+    return [of_rounds("batch read of many streams", ratios, "x one stream", note, is_less=quick)]
 
 
 def casts(*, quick: bool) -> list[Figure]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import encode
-from anabranch.spark.layout import Layout
-from anabranch.spark.ledger import Ledger
+from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.encode import encode
+from anabranch.spark.writing.layout import Layout
+from anabranch.spark.writing.ledger import LedgerWriter
 from benchmarks.shared.figures import Figure, of_rounds
 from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server, cpu_between
@@ -124,9 +124,9 @@ def exactly_once(*, quick: bool) -> list[Figure]:
     return [of_rounds("exactly once beside not", ratios, "x", f"{imports * ROWS:,} rows, CPU")]
 
 
-def _bring(client: Client, table: pa.RecordBatch, imports: int, batch: int | None) -> None:
+def _bring(client: ServerClient, table: pa.RecordBatch, imports: int, batch: int | None) -> None:
     layout = Layout.of(table.schema.names, WriteOptions(ServerOptions()))
-    ledger = None if batch is None else Ledger(client, producer="bench", batch=batch)
+    ledger = None if batch is None else LedgerWriter(client, producer="bench", batch=batch)
     for _ in range(imports):
         rows = encode(table, layout)
         if ledger is None:

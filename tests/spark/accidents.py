@@ -85,7 +85,7 @@ def dying_source(port: int, rows: int) -> type[DataSource]:
     """``format("dying")``: reads as ours does, but for the first attempt of each task, whose worker
     is killed after so many rows; key ``accidents`` counts them.
     """
-    from anabranch.spark.reading import BatchReader, StreamReader
+    from anabranch.spark.reading.readers import BatchReader, StreamReader
     from anabranch.spark.source import AnabranchSource
 
     def pieces(iterator: Iterator[Any]) -> Iterator[Any]:

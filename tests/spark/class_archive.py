@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from anabranch.spark.java import JavaMissing, find_java, java_home, spark_home
+from anabranch.spark.runtime.java import JavaMissing, find_java, java_home, spark_home
 from tests.support.servers import REPOSITORY
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

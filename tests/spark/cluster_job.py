@@ -18,7 +18,7 @@ from anabranch.spark import LagListener, read_by_region, session
 from anabranch.spark.jobs.archive import archive
 from anabranch.spark.jobs.ingest import ingest
 from anabranch.spark.jobs.replay import replay
-from anabranch.spark.supervise import supervise
+from anabranch.spark.runtime.supervise import supervise
 from tests.spark.accidents import straggling_source
 from tests.spark.class_archive import QUICK
 from tests.support.inspection import wait_until

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from anabranch.spark.jobs.compact import compact
 from anabranch.spark.jobs.migrate import migrate
-from anabranch.spark.lake import Lake
+from anabranch.spark.lake.table import Lake
 from tests.spark.lakes import add, copies, die_at, table
 
 

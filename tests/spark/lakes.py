@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from anabranch.spark.lake import Lake
+from anabranch.spark.lake.table import Lake
 
 DAY_MS = 86_400_000
 SCHEMA = pa.schema(

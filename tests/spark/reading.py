@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from pyspark.sql.types import LongType, StructField, StructType
 
-from anabranch.spark.reading import batch_reader
+from anabranch.spark.reading.readers import batch_reader
 from tests.support.servers import ServerProcess
 
 if TYPE_CHECKING:

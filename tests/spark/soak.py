@@ -61,7 +61,7 @@ _ENDS = re.compile(
 _GONE = re.compile(
     r"stream s, region (\S+) was deleted before all of positions (\d+) to (\d+) was read.*going on"
 )
-_BEHIND = "anabranch.spark.losses.ServerBehindError: "
+_BEHIND = "anabranch.spark.reading.losses.ServerBehindError: "
 # Spark gives a process of Python ten seconds to start, and a busy machine may take longer.
 _NOT_STARTED = "Python worker failed to connect back"
 

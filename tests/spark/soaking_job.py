@@ -42,10 +42,10 @@ def by_spark(place: Path, options: dict[str, str]) -> None:
 
 def alone(place: Path, options: dict[str, str]) -> None:
     """The same without Spark."""
-    from anabranch.spark.micro_batches import Batch, read_all
     from anabranch.spark.options import ReadOptions
+    from anabranch.spark.reading.micro_batches import MicroBatch, read_all
 
-    def work(batch: Batch) -> None:
+    def work(batch: MicroBatch) -> None:
         table = pa.Table.from_batches(batch.rows, pa.schema(list(COLUMNS.items())))
         save(place, batch.number, zip(*table.to_pydict().values(), strict=True))
 

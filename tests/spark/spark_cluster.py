@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from anabranch.spark.java import find_java, java_home, spark_home
+from anabranch.spark.runtime.java import find_java, java_home, spark_home
 from tests.spark.class_archive import QUICK
 from tests.spark.processes import kill_session
 from tests.support.servers import REPOSITORY

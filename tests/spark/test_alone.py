@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anabranch.spark import micro_batches
 from anabranch.spark.jobs.archive import Archived, archive, waiting
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake import Lake, LakeError
-from anabranch.spark.losses import DataLossError
-from anabranch.spark.micro_batches import CheckpointInUse
+from anabranch.spark.lake.table import Lake, LakeError
+from anabranch.spark.reading import micro_batches
+from anabranch.spark.reading.losses import DataLossError
+from anabranch.spark.reading.micro_batches import CheckpointInUse
 from tests.spark import dying_archive
 from tests.spark.lakes import seen_by_polars
 from tests.spark.reading import talking

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.spark.jobs.archive import Archived, Part, Step, archive
+from anabranch.spark.jobs.archive import Archived, ArchiveProgress, Part, archive
 from anabranch.spark.jobs.replay import replay
-from anabranch.spark.lake import LakeError
-from anabranch.spark.losses import DataLossError
+from anabranch.spark.lake.table import LakeError
 from anabranch.spark.options import OptionError
+from anabranch.spark.reading.losses import DataLossError
 from tests.spark.reading import base_of
 from tests.spark.test_lake_jobs import command
 from tests.spark.test_sink import entries, fill, url
@@ -58,7 +58,7 @@ def test_a_dry_run_says_what_a_run_then_does(
     assert plan == Archived(ROWS + 1, 2, 0, 0, 0, (), parts, dry_run=True)
     assert not lake.exists()
 
-    steps: list[Step] = []
+    steps: list[ArchiveProgress] = []
     done = archive(spark, lake, progress=steps.append, options=given(ours))
     assert (done.entries, done.parts, done.dry_run) == (plan.entries, parts, False)
     assert [each.batch for each in steps] == list(range(len(steps)))

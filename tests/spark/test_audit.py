@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.effects import kinds
-from anabranch.spark.jobs.audit import TooLarge, audit
+from anabranch.spark.connection.region_connections import ReplicaError
+from anabranch.spark.jobs.audit import AuditTooLarge, audit
 from anabranch.spark.options import OptionError
-from anabranch.spark.replicas import ReplicaError
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
 from tests.support.diverging import rewrite_log
@@ -73,7 +73,7 @@ def test_what_differs_is_found_with_its_id(spark, ours, other):
     assert done.buckets_differing < done.buckets
     here = audit(None, region_urls=urls(ours, other), bucket_ms=5_000)
     assert (here.entries, here.buckets, shown(here)) == (done.entries, done.buckets, shown(done))
-    with pytest.raises(TooLarge):
+    with pytest.raises(AuditTooLarge):
         audit(None, alone_max=10, region_urls=urls(ours, other))
     few = audit(spark, region_urls=urls(ours, other), limit=1, bucket_ms=100)
     assert len(few.findings) == 1
@@ -245,7 +245,7 @@ def told(text):
 def test_the_command_tells_by_its_exit_code(spark, ours, other, monkeypatch):
     from anabranch.cli.spark import command
 
-    monkeypatch.setattr("anabranch.spark.sessions.session", lambda *_, **__: Kept(spark))
+    monkeypatch.setattr("anabranch.spark.runtime.sessions.session", lambda *_, **__: Kept(spark))
     for server in (ours, other):
         fill_at(server, "s", [1, 2, 3])
     words = ["audit", "--region-urls", json.dumps(urls(ours, other))]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
-from anabranch.spark.losses import DataLossError
+from anabranch.spark.reading.losses import DataLossError
 from tests.spark.reading import (
     base_of,
     batch,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from anabranch.spark.losses import DataLossError
+from anabranch.spark.reading.losses import DataLossError
 from tests.spark.reading import fill, talking
 from tests.spark.test_stream_read import read, reading  # noqa: F401 - a fixture
 from tests.support.inspection import wait_until

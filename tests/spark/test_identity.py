@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.spark.client import connect
-from anabranch.spark.identity import Identity, WriteFailed
+from anabranch.spark.connection.client import connect
 from anabranch.spark.options import ServerOptions
-from anabranch.spark.recognition import require_same_producer
+from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
+from anabranch.spark.writing.recognition import require_same_producer
 from tests.spark.accidents import broken_source
 from tests.spark.test_sink import accidents, fill, forget_last, load, save, start, url, values
 from tests.support.servers import AnabranchServer
@@ -95,14 +95,14 @@ def test_a_batch_that_is_repeated_as_somebody_else_is_refused(
 @pytest.mark.parametrize("name", ["etl", "team/etl", "/"])
 def test_another_way_is_refused_under_any_name(ours: AnabranchServer, name: str) -> None:
     query = str(uuid.uuid4())
-    identity = Identity(f"spark/{name}/0", 0, 1, False, query, True)
+    identity = WriterIdentity(f"spark/{name}/0", 0, 1, False, query, True)
     with connect(ServerOptions(url=url(ours))) as client, ours.client() as filling:
         words = ("PRODUCER", identity.task, "BATCH", 1, "EXPECT", 0, "CRC", 0)
         filling.call("AB.IMPORT", "t", *words, payload([b"n", b"1"]))
         with pytest.raises(WriteFailed, match=r"idempotence=ledger, and now it has content"):
             require_same_producer(client, b"t", identity, "content")
         require_same_producer(client, b"t", identity, "ledger")
-        unnamed = Identity(f"spark/{query}/0", 0, 1, False, query)
+        unnamed = WriterIdentity(f"spark/{query}/0", 0, 1, False, query)
         require_same_producer(client, b"t", unnamed, "content")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark import java, sessions
+from anabranch.spark.runtime import java, sessions
 from tests.spark.reading import fill, url, xrange
 from tests.support.servers import REPOSITORY
 

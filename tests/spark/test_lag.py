@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from anabranch.spark.jobs.lag import GroupLag, lag, table_of
-from anabranch.spark.pictures import Sample, draw_lag
-from anabranch.spark.plotting import PlotError
+from anabranch.spark.plots.pictures import Sample, draw_lag
+from anabranch.spark.plots.plotting import PlotError
 from tests.spark.reading import fill, talking, url
 from tests.support.servers import REPOSITORY
 

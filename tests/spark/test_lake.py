@@ -20,8 +20,8 @@ import pytest
 from anabranch.spark.jobs.compact import compact
 from anabranch.spark.jobs.migrate import migrate
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake import Gap, Lake, LakeError
-from anabranch.spark.lake_files import merge
+from anabranch.spark.lake.files import merge
+from anabranch.spark.lake.table import Gap, Lake, LakeError
 from tests.spark import dying_lake, writing_lake
 from tests.spark.lakes import DAY_MS, add, copies, positions, seen_by_duckdb, seen_by_polars, table
 from tests.support.servers import REPOSITORY

@@ -73,7 +73,7 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import replay, table_of
     from anabranch.spark.jobs.verify import verify
-    from anabranch.spark.lake import Lake
+    from anabranch.spark.lake.table import Lake
 
     fill_both(ours)
     assert archived(spark, ours, tmp_path).entries == ROWS + 500
@@ -104,11 +104,11 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
 def test_merging_beside_a_running_archive_and_readers(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
-    from anabranch.spark.file_sinks import LakeSink
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import table_of
     from anabranch.spark.jobs.verify import verify
-    from anabranch.spark.lake import Lake
+    from anabranch.spark.lake.sinks import LakeSink
+    from anabranch.spark.lake.table import Lake
 
     fill(ours, "s", 500)
     spark.dataSource.register(LakeSink)
@@ -141,7 +141,7 @@ def test_merging_beside_a_running_archive_and_readers(
 def test_gaps_of_what_was_deleted_are_told(ours: AnabranchServer, tmp_path: Path) -> None:
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.verify import verify
-    from anabranch.spark.lake import Gap
+    from anabranch.spark.lake.table import Gap
 
     fill(ours, "s", 600)
     archived(None, ours, tmp_path)
@@ -200,7 +200,7 @@ def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
 ) -> None:
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import replay
-    from anabranch.spark.lake import Lake
+    from anabranch.spark.lake.table import Lake
 
     lake = Lake(tmp_path / "lake")
     options = {"maxRowsInFlight": "7"} | ({} if way == "ledger" else {"idempotence": way})
@@ -301,7 +301,7 @@ def test_jobs_that_are_killed_are_completed_by_the_next_run(
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import replay, table_of
     from anabranch.spark.jobs.verify import verify
-    from anabranch.spark.lake import Lake
+    from anabranch.spark.lake.table import Lake
 
     fill_both(ours)
     lake = tmp_path / "lake"
@@ -358,7 +358,7 @@ def test_verify_exits_with_1_if_there_is_a_finding(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
     from anabranch.spark.jobs.verify import verify
-    from anabranch.spark.lake import Lake
+    from anabranch.spark.lake.table import Lake
 
     fill_both(ours)
     lake = tmp_path / "lake"

@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.spark.jobs.compact import compact
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake import Lake, LakeError
+from anabranch.spark.lake.table import Lake, LakeError
 from tests.spark.lakes import DAY_MS, SCHEMA
 
 STREAMS = ("s", "a/b: c%é", "")

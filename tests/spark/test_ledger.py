@@ -12,23 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.adding import (
+from anabranch.spark.connection.client import ServerClient, connect
+from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.adding import (
     Adder,
     ByColumn,
     ByContent,
     ByPosition,
     Unmarked,
 )
-from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import Rows, encode, runs_by_stream
-from anabranch.spark.identity import WriteFailed
-from anabranch.spark.layout import Layout
-from anabranch.spark.ledger import (
+from anabranch.spark.writing.encode import EncodedRows, encode, runs_by_stream
+from anabranch.spark.writing.identity import WriteFailed
+from anabranch.spark.writing.layout import Layout
+from anabranch.spark.writing.ledger import (
     ChangedReplay,
-    Ledger,
+    LedgerWriter,
     Superseded,
 )
-from anabranch.spark.options import ServerOptions, WriteOptions
 from tests.spark.cutting import CuttingWire, ReturningServer
 from tests.support.servers import AnabranchServer
 
@@ -40,18 +40,18 @@ def server() -> Iterator[AnabranchServer]:
 
 
 @pytest.fixture
-def client(server: AnabranchServer) -> Iterator[Client]:
+def client(server: AnabranchServer) -> Iterator[ServerClient]:
     with options_connect(server.port) as connected:
         connected.command("FLUSHALL")
         yield connected
 
 
-def options_connect(port: int, retries: int = 8, pause_ms: int = 50) -> Client:
+def options_connect(port: int, retries: int = 8, pause_ms: int = 50) -> ServerClient:
     url = f"redis://127.0.0.1:{port}"
     return connect(ServerOptions(url=url, retries=retries, retry_interval_ms=pause_ms))
 
 
-def rows_of(values: list[str], **columns: list[Any]) -> Rows:
+def rows_of(values: list[str], **columns: list[Any]) -> EncodedRows:
     batch = pa.record_batch({"v": values, **columns})
     options = WriteOptions(
         ServerOptions(),
@@ -61,25 +61,25 @@ def rows_of(values: list[str], **columns: list[Any]) -> Rows:
     return encode(batch, Layout.of(batch.schema.names, options))
 
 
-def numbers(start: int, stop: int) -> Rows:
+def numbers(start: int, stop: int) -> EncodedRows:
     return rows_of([f"row-{each}" for each in range(start, stop)])
 
 
-def numbers_of(lane: str, start: int, stop: int) -> Rows:
+def numbers_of(lane: str, start: int, stop: int) -> EncodedRows:
     return replace(numbers(start, stop), lanes=pa.array([lane.encode()] * (stop - start)))
 
 
-def ledger(client: Client, batch: int = 1, rows_max: int = 7, **more: Any) -> Ledger:
-    return Ledger(client, producer="spark/q/0/0", batch=batch, rows_max=rows_max, **more)
+def ledger(client: ServerClient, batch: int = 1, rows_max: int = 7, **more: Any) -> LedgerWriter:
+    return LedgerWriter(client, producer="spark/q/0/0", batch=batch, rows_max=rows_max, **more)
 
 
-def write(target: Ledger, rows: Rows, key: bytes = b"s") -> Ledger:
+def write(target: LedgerWriter, rows: EncodedRows, key: bytes = b"s") -> LedgerWriter:
     target.append(key, rows)
     target.finish(key)
     return target
 
 
-def values(client: Client, key: bytes = b"s") -> list[str]:
+def values(client: ServerClient, key: bytes = b"s") -> list[str]:
     return [fields[1].decode() for _, fields in client.command("XRANGE", key, "-", "+")]
 
 
@@ -90,7 +90,7 @@ def names(start: int, stop: int) -> list[str]:
 # ----------------------------------------------------------------------------------- the ledger
 
 
-def test_a_second_attempt_goes_on_where_the_first_one_died(client: Client) -> None:
+def test_a_second_attempt_goes_on_where_the_first_one_died(client: ServerClient) -> None:
     first = ledger(client, rows_max=7)
     first.append(b"s", numbers(0, 40))
     first.finish()
@@ -102,14 +102,16 @@ def test_a_second_attempt_goes_on_where_the_first_one_died(client: Client) -> No
     assert (second.known, second.appended) == (40, 60)
 
 
-def test_the_next_batch_begins_anew(client: Client) -> None:
+def test_the_next_batch_begins_anew(client: ServerClient) -> None:
     write(ledger(client, batch=1), numbers(0, 20))
     write(ledger(client, batch=2), numbers(20, 40))
     write(ledger(client, batch=2), numbers(20, 40))
     assert values(client) == names(0, 40)
 
 
-def test_attempts_at_the_same_time_share_the_work(server: AnabranchServer, client: Client) -> None:
+def test_attempts_at_the_same_time_share_the_work(
+    server: AnabranchServer, client: ServerClient
+) -> None:
     for seed in range(12):
         client.command("DEL", "s")
         failures: list[BaseException] = []
@@ -139,7 +141,7 @@ def test_attempts_at_the_same_time_share_the_work(server: AnabranchServer, clien
         assert values(client) == names(0, 700)
 
 
-def test_rows_of_several_streams_are_counted_apart(client: Client) -> None:
+def test_rows_of_several_streams_are_counted_apart(client: ServerClient) -> None:
     streams = [f"s{each % 50}" for each in range(1000)]
     batch = pa.record_batch({"stream": streams, "v": names(0, 1000)})
     layout = Layout.of(["stream", "v"], WriteOptions(ServerOptions()))
@@ -152,13 +154,13 @@ def test_rows_of_several_streams_are_counted_apart(client: Client) -> None:
         assert values(client, b"s%d" % stream) == names(0, 1000)[stream::50]
 
 
-def changed_value() -> Rows:
+def changed_value() -> EncodedRows:
     return rows_of([*names(0, 10), "another", *names(11, 30)])
 
 
 @pytest.mark.parametrize("rows_max", [3, 100])
 def test_each_lane_may_have_more_in_a_repetition_and_nothing_overtakes(
-    client: Client, rows_max: int
+    client: ServerClient, rows_max: int
 ) -> None:
     first = ledger(client, rows_max=rows_max)
     first.append(b"s", numbers_of("eu", 0, 5))
@@ -189,7 +191,9 @@ def test_each_lane_may_have_more_in_a_repetition_and_nothing_overtakes(
         (lambda: numbers(0, 0), "it has only 0 rows now"),
     ],
 )
-def test_a_changed_replay_is_refused(client: Client, second: Callable[[], Rows], how: str) -> None:
+def test_a_changed_replay_is_refused(
+    client: ServerClient, second: Callable[[], EncodedRows], how: str
+) -> None:
     write(ledger(client), numbers(0, 20))
     with pytest.raises(ChangedReplay, match=how):
         write(ledger(client), second())
@@ -197,7 +201,9 @@ def test_a_changed_replay_is_refused(client: Client, second: Callable[[], Rows],
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3])
-def test_other_rows_are_not_added_even_where_they_would_fit(client: Client, chunks: int) -> None:
+def test_other_rows_are_not_added_even_where_they_would_fit(
+    client: ServerClient, chunks: int
+) -> None:
     write(ledger(client, rows_max=7), numbers(0, 7 * chunks))
     with pytest.raises(ChangedReplay, match="are others"):
         write(ledger(client, rows_max=7), numbers(100, 150))
@@ -205,7 +211,7 @@ def test_other_rows_are_not_added_even_where_they_would_fit(client: Client, chun
     assert client.command("PING") == b"PONG"
 
 
-def test_the_message_of_a_changed_replay_says_what_to_do(client: Client) -> None:
+def test_the_message_of_a_changed_replay_says_what_to_do(client: ServerClient) -> None:
     write(ledger(client, batch=17), numbers(0, 20))
     with pytest.raises(ChangedReplay) as raised:
         write(ledger(client, batch=17), numbers(5, 30))
@@ -214,7 +220,7 @@ def test_the_message_of_a_changed_replay_says_what_to_do(client: Client) -> None
         assert part in text
 
 
-def test_an_old_batch_is_an_error_unless_it_was_asked_for(client: Client) -> None:
+def test_an_old_batch_is_an_error_unless_it_was_asked_for(client: ServerClient) -> None:
     write(ledger(client, batch=5), numbers(0, 20))
     with pytest.raises(Superseded, match=r"batch 4 .* too late"):
         write(ledger(client, batch=4), numbers(20, 40))
@@ -224,7 +230,7 @@ def test_an_old_batch_is_an_error_unless_it_was_asked_for(client: Client) -> Non
 
 
 def test_a_stream_deleted_under_way_is_noticed_and_the_next_attempt_fills_it(
-    client: Client,
+    client: ServerClient,
 ) -> None:
     target = write(ledger(client), numbers(0, 20))
     client.command("DEL", "s")
@@ -234,20 +240,20 @@ def test_a_stream_deleted_under_way_is_noticed_and_the_next_attempt_fills_it(
     assert values(client) == names(0, 40)
 
 
-def test_an_error_of_the_server_names_the_stream(client: Client) -> None:
+def test_an_error_of_the_server_names_the_stream(client: ServerClient) -> None:
     client.command("SET", "text", "x")
     with pytest.raises(WriteFailed, match=r"stream text .* WRONGTYPE"):
         write(ledger(client), numbers(0, 2), b"text")
 
 
-def test_trimming_goes_along(client: Client) -> None:
+def test_trimming_goes_along(client: ServerClient) -> None:
     write(ledger(client, trim=(b"MAXLEN", b"=", b"5")), numbers(0, 50))
     assert values(client) == names(45, 50)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_wire_that_is_cut_anywhere_doubles_nothing(
-    server: AnabranchServer, client: Client, seed: int
+    server: AnabranchServer, client: ServerClient, seed: int
 ) -> None:
     with (
         CuttingWire(server.port, cuts=12, most=20_000, seed=seed) as wire,
@@ -299,7 +305,7 @@ def content(batch: int = 1) -> ByContent:
     return ByContent("spark/q/0", batch, ())
 
 
-def add(client: Client, marks: Any, *several: Rows, **more: Any) -> Adder:
+def add(client: ServerClient, marks: Any, *several: EncodedRows, **more: Any) -> Adder:
     adder = Adder(client, marks, rows_max=500, **more)
     for rows in several:
         adder.append(b"s", rows)
@@ -307,7 +313,7 @@ def add(client: Client, marks: Any, *several: Rows, **more: Any) -> Adder:
     return adder
 
 
-def test_25000_rows_by_position_are_recognised_after_half(client: Client) -> None:
+def test_25000_rows_by_position_are_recognised_after_half(client: ServerClient) -> None:
     add(client, position(), numbers(0, 12_345))
     add(client, position(), numbers(0, 5), numbers(5, 25_000))
     add(client, position(), numbers(0, 25_000))
@@ -317,7 +323,7 @@ def test_25000_rows_by_position_are_recognised_after_half(client: Client) -> Non
     assert (told[b"idmp-maxsize"], told[b"idmp-duration"]) == (10_000, 86_400)
 
 
-def test_25000_rows_by_content_are_recognised_in_any_order(client: Client) -> None:
+def test_25000_rows_by_content_are_recognised_in_any_order(client: ServerClient) -> None:
     words = [f"row-{each % 9_000}" for each in range(25_000)]  # each twice or three times
     add(client, content(), rows_of(words[:13_000]))
     client.command("DEL", "s")  # a new stream, so that the first attempt has all rows
@@ -328,7 +334,7 @@ def test_25000_rows_by_content_are_recognised_in_any_order(client: Client) -> No
     assert values(client) == words
 
 
-def test_the_next_batch_is_new_by_position_and_by_content(client: Client) -> None:
+def test_the_next_batch_is_new_by_position_and_by_content(client: ServerClient) -> None:
     for marks in (position, content):
         client.command("DEL", "s")
         for batch in (1, 2):
@@ -336,7 +342,7 @@ def test_the_next_batch_is_new_by_position_and_by_content(client: Client) -> Non
         assert values(client) == names(0, 10) * 2
 
 
-def test_a_column_identifies_rows_over_all_batches(client: Client) -> None:
+def test_a_column_identifies_rows_over_all_batches(client: ServerClient) -> None:
     for start in (0, 5):
         batch = pa.record_batch({"v": names(start, start + 10)})
         layout = Layout.of(["v"], WriteOptions(ServerOptions(), idempotence_column="v"))
@@ -344,13 +350,13 @@ def test_a_column_identifies_rows_over_all_batches(client: Client) -> None:
     assert values(client) == names(0, 15)
 
 
-def test_without_marks_a_repetition_is_there_twice(client: Client) -> None:
+def test_without_marks_a_repetition_is_there_twice(client: ServerClient) -> None:
     for _ in range(2):
         add(client, Unmarked((b"MAXLEN", b"=", b"15")), numbers(0, 10))
     assert values(client) == names(5, 10) + names(0, 10)
 
 
-def test_ids_are_kept_and_a_repetition_is_accepted(client: Client) -> None:
+def test_ids_are_kept_and_a_repetition_is_accepted(client: ServerClient) -> None:
     rows = rows_of(names(0, 30), id=[f"{each + 1}-7" for each in range(30)])
     add(client, Unmarked((), keep_ids=True), rows.slice(0, 20))
     again = add(client, Unmarked((), keep_ids=True), rows)
@@ -361,7 +367,7 @@ def test_ids_are_kept_and_a_repetition_is_accepted(client: Client) -> None:
 
 
 def test_rows_that_are_there_are_looked_at_by_the_page(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: ServerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = rows_of(names(0, 3_000), id=[f"{each + 1}-0" for each in range(3_000)])
     add(client, Unmarked((), keep_ids=True), rows)
@@ -372,7 +378,7 @@ def test_rows_that_are_there_are_looked_at_by_the_page(
     assert (again.known, again.appended, len(asked)) == (3_000, 0, 6)  # one for each 500 rows
 
 
-def test_an_id_that_another_entry_has_is_refused(client: Client) -> None:
+def test_an_id_that_another_entry_has_is_refused(client: ServerClient) -> None:
     add(client, Unmarked((), keep_ids=True), rows_of(["a", "b"], id=["5-0", "7-0"]))
     with pytest.raises(WriteFailed, match=r"ID 5-0 .* holds another entry"):
         add(client, Unmarked((), keep_ids=True), rows_of(["x"], id=["5-0"]))
@@ -382,7 +388,7 @@ def test_an_id_that_another_entry_has_is_refused(client: Client) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_cut_wire_doubles_nothing_by_position(
-    server: AnabranchServer, client: Client, seed: int
+    server: AnabranchServer, client: ServerClient, seed: int
 ) -> None:
     with (
         CuttingWire(server.port, cuts=7, most=60_000, seed=seed) as wire,
@@ -394,15 +400,17 @@ def test_a_cut_wire_doubles_nothing_by_position(
     assert values(client) == names(0, 3000)
 
 
-def require_before(client: Client) -> None:
+def require_before(client: ServerClient) -> None:
     """The stream is there, and configured: what asks for that is not repeated by itself."""
     client.command("XADD", "s", "1-1", "v", "x")
     client.command("XCFGSET", "s", "IDMP-DURATION", 86_400, "IDMP-MAXSIZE", 10_000)
     client.command("XTRIM", "s", "MAXLEN", 0)
 
 
-def test_a_wire_cut_without_marks_ends_the_attempt(server: AnabranchServer, client: Client) -> None:
-    from anabranch.spark.client import ServerUnreachable
+def test_a_wire_cut_without_marks_ends_the_attempt(
+    server: AnabranchServer, client: ServerClient
+) -> None:
+    from anabranch.spark.connection.client import ServerUnreachable
 
     with (
         CuttingWire(server.port, cuts=1, most=9_000, seed=3) as wire,
@@ -412,7 +420,7 @@ def test_a_wire_cut_without_marks_ends_the_attempt(server: AnabranchServer, clie
         add(through, Unmarked(()), numbers(0, 3000))
 
 
-def test_a_window_in_use_is_never_changed(client: Client) -> None:
+def test_a_window_in_use_is_never_changed(client: ServerClient) -> None:
     client.command("XADD", "s", "IDMP", "mine", "1", "*", "v", "x")
     with pytest.raises(
         WriteFailed, match=r"give: XCFGSET s IDMP-DURATION 86400 IDMP-MAXSIZE 10000 "
@@ -422,7 +430,7 @@ def test_a_window_in_use_is_never_changed(client: Client) -> None:
     assert values(client) == ["x", *names(0, 3)]
 
 
-def test_a_longer_window_is_left_as_it_is(client: Client) -> None:
+def test_a_longer_window_is_left_as_it_is(client: ServerClient) -> None:
     client.command("XADD", "s", "1-1", "v", "x")
     client.command("XCFGSET", "s", "IDMP-DURATION", 7200, "IDMP-MAXSIZE", 50)
     add(client, position(), numbers(0, 3))

@@ -8,7 +8,7 @@ import threading
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from anabranch.spark.losses import DataLossError, ServerBehindError
+from anabranch.spark.reading.losses import DataLossError, ServerBehindError
 from tests.spark.reading import talking
 from tests.spark.test_regions import add, part
 from tests.spark.test_stream_read import read, reader_of

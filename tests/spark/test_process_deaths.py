@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anabranch.spark.supervise import Supervised, supervise
+from anabranch.spark.runtime.supervise import Supervised, supervise
 from tests.spark.cutting import ReturningServer
 from tests.spark.processes import PLANNERS, SOURCE, TASKS, kill_one
 from tests.spark.test_ledger import kill_at

@@ -8,17 +8,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from anabranch.spark import adding
-from anabranch.spark.adding import Adder, ByColumn, ByContent, ByPosition
-from anabranch.spark.client import ServerRefused, connect, facts_of
-from anabranch.spark.columns import ColumnError
-from anabranch.spark.encode import encode
-from anabranch.spark.identity import WriteFailed
+from anabranch.spark.connection.client import ServerRefused, connect, facts_of
+from anabranch.spark.connection.region_names import RegionNames
+from anabranch.spark.decoding.columns import ColumnError
 from anabranch.spark.jobs.windows import Windowing, windows
-from anabranch.spark.layout import Layout
 from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
-from anabranch.spark.reading import stream_reader
-from anabranch.spark.region_names import RegionNames
+from anabranch.spark.reading.readers import stream_reader
+from anabranch.spark.writing import adding
+from anabranch.spark.writing.adding import Adder, ByColumn, ByContent, ByPosition
+from anabranch.spark.writing.encode import encode
+from anabranch.spark.writing.identity import WriteFailed
+from anabranch.spark.writing.layout import Layout
 from tests.spark.reading import (
     finish,
     numbers,
@@ -88,15 +88,16 @@ def test_a_query_goes_on_in_another_region(spark, regions, tmp_path):
     assert numbers(table) == [*range(40), *range(100, 160)]
 
 
-def test_a_batch_read_splits_by_region_and_finds_everything(spark, regions):
+def test_a_batch_read_finds_the_entries_of_all_regions(spark, regions):
     eu, us = regions.servers
     add(eu, 0, 300)
     add(us, 300, 300)
     wait_until(regions.converged, "all have applied the same", 300)
     reader = spark.read.format("anabranch").option("url", url(us)).option("subscribe", "s")
-    table = reader.schema("region string, n int").load()
-    assert numbers(table) == list(range(600))
-    assert table.rdd.getNumPartitions() >= 2
+    for count in (1, 2, 7):
+        table = reader.option("minPartitions", count).schema("region string, n int").load()
+        assert numbers(table) == list(range(600))
+        assert table.rdd.getNumPartitions() == count
 
 
 def read(server, **options):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.spark import command as group
 from anabranch.cli.spark.record import Record
-from anabranch.spark.plotting import Line, Panel, colours_of, draw
+from anabranch.spark.plots.plotting import Curve, Panel, colours_of, draw
 from tests.spark.reading import fill
 from tests.support.servers import AnabranchServer
 
@@ -172,5 +172,7 @@ def test_a_region_has_the_same_colour_in_every_picture(tmp_path: Path) -> None:
     assert numbers == {name: colours_of(["1", "2", "3"])[name] for name in numbers}
     assert len(set(colours_of(map(str, range(7))).values())) == 7
     # As many as one likes, and whatever they are called.
-    lines = [Line(name, [], [], colour) for name, colour in colours_of(map(str, range(40))).items()]
+    lines = [
+        Curve(name, [], [], colour) for name, colour in colours_of(map(str, range(40))).items()
+    ]
     draw(tmp_path / "a.svg", "$x_{$", [Panel("$y_{$", "entries", lines)])

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from anabranch.spark.losses import DataLossError, ServerBehindError
+from anabranch.spark.reading.losses import DataLossError, ServerBehindError
 from tests.spark.cutting import ReturningServer
 from tests.spark.reading import fill, planned_and_read
 from tests.spark.soak import copy_disk, epoch_of, set_disk_back

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from anabranch.spark.client import connect
+from anabranch.spark.connection.client import connect
 from anabranch.spark.jobs.archive import archive
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.survey import Survey
+from anabranch.spark.reading.server_logs import ServerLogs
 from tests.spark.noting import noted, noting_source
 from tests.spark.reading import base_of, fill, planned_and_read, talking, url
 from tests.spark.test_sink import forget_last, values
@@ -31,7 +31,7 @@ ALL = ReadAllAvailable()
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """With all that is said."""
-    caplog.set_level(logging.INFO, "anabranch.spark.logs")
+    caplog.set_level(logging.INFO, "anabranch.spark.runtime.logs")
     return caplog
 
 
@@ -200,10 +200,10 @@ def test_what_a_pattern_finds_is_what_it_names(
         client.xadd(key, {"n": 1})
     options = ReadOptions.parse({"url": url(server), "subscribePattern": pattern})
     with connect(options.server) as client:
-        survey = Survey(options, client)
-        assert survey.streams() == [key]
-        assert survey.subscribes(key)
-        assert not survey.subscribes("other")
+        server_logs = ServerLogs(options, client)
+        assert server_logs.streams() == [key]
+        assert server_logs.subscribes(key)
+        assert not server_logs.subscribes("other")
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])

@@ -13,10 +13,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from anabranch.spark import LagListener, committed_offsets, read_by_region
-from anabranch.spark.columns import Projection
-from anabranch.spark.losses import DataLossError, ServerBehindError
+from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.reading import StreamReader
+from anabranch.spark.reading.losses import DataLossError, ServerBehindError
+from anabranch.spark.reading.readers import StreamReader
 from tests.spark.reading import (
     fill,
     fill_at,

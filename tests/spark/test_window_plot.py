@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.spark import pictures, plotting
-from anabranch.spark.pictures import draw_windows
+from anabranch.spark.plots import pictures, plotting
+from anabranch.spark.plots.pictures import draw_windows
 
 
 def test_counts_and_sums_have_a_line_for_each_of_the_largest_keys(tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_line_below_another_one_is_wider() -> None:
     times = [datetime(2026, 3, 1, 0, minute, tzinfo=UTC) for minute in range(4)]
 
     def widths(*lines: list[int]) -> list[float]:
-        return plotting._widths([plotting.Line("", times, line, "") for line in lines])
+        return plotting._widths([plotting.Curve("", times, line, "") for line in lines])
 
     one = plotting._WIDTH
     assert widths([1, 2, 3, 4], [4, 3, 2, 1]) == [one, one]
     low, middle, top = widths([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 9, 9])
     assert low > middle + 1 > top + 2 == one + 2
     later = [each + timedelta(milliseconds=300) for each in times]  # by another server's clock
-    lines = [plotting.Line("", some, [5, 5, 6, 7], "") for some in (times, later)]
+    lines = [plotting.Curve("", some, [5, 5, 6, 7], "") for some in (times, later)]
     assert plotting._widths(lines) == [one + plotting._BESIDE, one]
     many = widths(*[[0, 0, 0, 0]] * 21)
     assert many == sorted(set(many), reverse=True)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.spark.jobs.ingest import ingest
-from anabranch.spark.jobs.windows import Step, Windowing, WindowsError, windows
+from anabranch.spark.jobs.windows import Windowing, WindowsError, WindowsProgress, windows
 from tests.spark.expected_windows import HOUR_MS, differences, told_in, windows_of
 from tests.spark.reading import fill_at, talking, url
 from tests.spark.samples import LATENESS_MS, Shape, events
@@ -199,7 +199,7 @@ def test_going_on_tells_windows_as_they_close_and_survives_a_failure(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
     fill_at(ours, "s", [1_000, 61_000])
-    steps: list[Step] = []
+    steps: list[WindowsProgress] = []
     problems: list[BaseException] = []
 
     def disturb() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from anabranch.spark.lake import Lake
+from anabranch.spark.lake.table import Lake
 from tests.spark.lakes import add
 
 ROWS = 50

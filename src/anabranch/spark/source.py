@@ -24,30 +24,30 @@ class AnabranchSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a read that names none."""
-        from anabranch.spark.columns import DEFAULT_SCHEMA  # noqa: PLC0415 - heavy
+        from anabranch.spark.decoding.columns import DEFAULT_SCHEMA  # noqa: PLC0415 - heavy
 
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        from anabranch.spark import reading  # noqa: PLC0415 - heavy
+        from anabranch.spark.reading import readers  # noqa: PLC0415 - heavy
 
-        return reading.batch_reader(self.options, schema)
+        return readers.batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A streaming read."""
-        from anabranch.spark import reading  # noqa: PLC0415 - heavy
+        from anabranch.spark.reading import readers  # noqa: PLC0415 - heavy
 
-        return reading.stream_reader(self.options, schema)
+        return readers.stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """A batch write."""
-        from anabranch.spark import sink  # noqa: PLC0415 - heavy
+        from anabranch.spark.writing import sink  # noqa: PLC0415 - heavy
 
         return sink.batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
         """A streaming write."""
-        from anabranch.spark import sink  # noqa: PLC0415 - heavy
+        from anabranch.spark.writing import sink  # noqa: PLC0415 - heavy
 
         return sink.stream_writer(self.options, schema, overwrite)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.spark.digests import Id
-from anabranch.spark.jobs.audit import _Comparison, _horizon, _plan
-from anabranch.spark.offsets import Cursor, LogBounds
+from anabranch.spark.jobs.audit import _EntryComparison, _horizon, _plan
+from anabranch.spark.reading.digests import Id
+from anabranch.spark.reading.offsets import LogBounds, LogCursor
 
 BOTH = [[True, True], [True, True]]
 PARTED = [[True, False], [False, True]]
@@ -25,7 +25,7 @@ def judged(
     """Findings and how many are undecided, of two regions with numbers 1 and 2."""
     some = [SimpleNamespace(number=number) for number in (1, 2)]
     replicas: Any = SimpleNamespace(all=some, names=("eu", "us"))
-    comparison = _Comparison(replicas, ["s"], 1.0, 10)
+    comparison = _EntryComparison(replicas, ["s"], 1.0, 10)
     comparison._judge((0, replica_id), first, second, heard)
     found = {(each.kind, each.what, each.regions) for each in comparison.findings}
     return found, comparison.undecided
@@ -59,7 +59,7 @@ def test_content_is_compared_with_that_of_who_wrote_it() -> None:
 def log(first: int, stop: int, trimmed: int = 0, incarnation: int = 0) -> LogBounds:
     ids = f"{10 * (stop - 1)}-0", f"{10 * first}-0"
     return LogBounds(
-        incarnation, first, stop, ids[0], trimmed, until=Cursor(incarnation, first + 1, ids[1])
+        incarnation, first, stop, ids[0], trimmed, until=LogCursor(incarnation, first + 1, ids[1])
     )
 
 
@@ -108,5 +108,5 @@ def test_servers_without_regions_have_positions_of_their_own() -> None:
 
 
 def test_a_bucket_is_no_wider_than_the_times_of_ids() -> None:
-    logs = [[{"1": LogBounds(1, 1, 3, f"{2**64 - 1}-0", until=Cursor(1, 2, "1-0"))}]] * 2
+    logs = [[{"1": LogBounds(1, 1, 3, f"{2**64 - 1}-0", until=LogCursor(1, 2, "1-0"))}]] * 2
     assert {each.width for each in _plan(["s"], logs, logs, BOTH, None)} == {2**64 - 1}

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.spark import casting
+from anabranch.spark.decoding import casting
 
 RECORDED: dict[str, list[tuple[str, Any]]] = json.loads(
     Path(__file__).with_name("casts_of_spark.json").read_text()

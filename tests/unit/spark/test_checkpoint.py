@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark.checkpoint import newest_batch, seconds_since_planned
+from anabranch.spark.reading.checkpoint import newest_batch, seconds_since_planned
 
 HOUR_S = 3600
 

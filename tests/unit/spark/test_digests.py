@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.spark.digests import Bucket, Piece, entries_between, summary, tasks_of
+from anabranch.spark.reading.digests import Bucket, Piece, entries_between, summary, tasks_of
 from tests.unit.spark.exports import Entry, chunk, payload
 
 

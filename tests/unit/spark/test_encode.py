@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.spark.encode import (
-    Parts,
-    Rows,
+from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.encode import (
+    EncodedRows,
+    RowBytes,
     bulk,
     encode,
     runs_by_stream,
 )
-from anabranch.spark.layout import EncodeError, Layout
-from anabranch.spark.options import ServerOptions, WriteOptions
+from anabranch.spark.writing.layout import EncodeError, Layout
 
 PAIRS = pa.list_(pa.struct([("field", pa.binary()), ("value", pa.binary())]))
 
@@ -30,12 +30,12 @@ def layout(columns: list[str], **changes: Any) -> Layout:
     return Layout.of(columns, WriteOptions(ServerOptions(), **changes))
 
 
-def encoded(columns: dict[str, Any], **changes: Any) -> Rows:
+def encoded(columns: dict[str, Any], **changes: Any) -> EncodedRows:
     batch = pa.record_batch(columns)
     return encode(batch, layout(batch.schema.names, **changes))
 
 
-def listed(parts: Parts) -> list[bytes]:
+def listed(parts: RowBytes) -> list[bytes]:
     return [bytes(each) for each in parts.each(0, len(parts))]
 
 

@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from anabranch.spark.logs import log_start
-from anabranch.spark.offsets import BY_ID, Cursor, Vector, previous_id
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.reading.offsets import BY_ID, LogCursor, Vector, previous_id
+from anabranch.spark.runtime.logs import log_start
 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """With all that is said."""
-    caplog.set_level(logging.INFO, "anabranch.spark.logs")
+    caplog.set_level(logging.INFO, "anabranch.spark.runtime.logs")
     return caplog
 
 
@@ -29,11 +29,11 @@ def test_a_resumed_query_says_where_and_that_its_start_is_not_used(
 ) -> None:
     begin = Vector(
         {
-            "s": {"1": Cursor(100, 142, "1718-3"), "2": Cursor(7, 7)},
-            "t": {"": Cursor(BY_ID, 9, "5-1")},
-            "u": {"": Cursor(BY_ID, 0)},
-            "w": {"": Cursor(BY_ID, 0, previous_id("7-0"))},
-            "v": {"1": Cursor(0, 9)},  # of an entry that is gone no ID is known
+            "s": {"1": LogCursor(100, 142, "1718-3"), "2": LogCursor(7, 7)},
+            "t": {"": LogCursor(BY_ID, 9, "5-1")},
+            "u": {"": LogCursor(BY_ID, 0)},
+            "w": {"": LogCursor(BY_ID, 0, previous_id("7-0"))},
+            "v": {"1": LogCursor(0, 9)},  # of an entry that is gone no ID is known
         }
     )
     log_start(options(startingOffsets="earliest"), begin, resumed=True)
@@ -52,7 +52,7 @@ def test_a_resumed_query_says_where_and_that_its_start_is_not_used(
 
 
 def test_a_new_query_says_where_it_starts_and_why(log: pytest.LogCaptureFixture) -> None:
-    begin = Vector({"s": {"1": Cursor(0, 2, "4-0")}})
+    begin = Vector({"s": {"1": LogCursor(0, 2, "4-0")}})
     for given in (
         {},
         {"startingOffsets": "group:g"},
@@ -72,7 +72,7 @@ def test_a_new_query_says_where_it_starts_and_why(log: pytest.LogCaptureFixture)
 
 
 def test_many_streams_are_one_line(log: pytest.LogCaptureFixture) -> None:
-    begin = Vector({f"s{each:02}": {"": Cursor(0, 0)} for each in range(20)})
+    begin = Vector({f"s{each:02}": {"": LogCursor(0, 0)} for each in range(20)})
     log_start(options(), begin, resumed=True)
     (line,) = log.messages
     assert "s07 from its first entry and 12 more places; startingOffsets ignored" in line
@@ -80,9 +80,9 @@ def test_many_streams_are_one_line(log: pytest.LogCaptureFixture) -> None:
 
 def test_a_process_where_nobody_set_logging_up_shows_it() -> None:
     program = (
-        "from anabranch.spark.offsets import Vector\n"
+        "from anabranch.spark.reading.offsets import Vector\n"
         "from anabranch.spark.options import ReadOptions\n"
-        "from anabranch.spark.logs import log_start\n"
+        "from anabranch.spark.runtime.logs import log_start\n"
         "for _ in range(2):\n"
         "    log_start(ReadOptions.parse({'subscribe': 's'}), Vector({}), resumed=True)\n"
     )

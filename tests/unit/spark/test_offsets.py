@@ -1,19 +1,18 @@
-"""The offset vector: one text, exact differences, pieces that depend on nothing else."""
+"""The offset vector: one text, exact differences."""
 
 from __future__ import annotations
 
 import json
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.sharing import share
-from anabranch.spark.offsets import (
+from anabranch.spark.reading.offsets import (
     BY_ID,
-    Cursor,
+    LogCursor,
     OffsetError,
     Vector,
     next_id,
@@ -23,7 +22,7 @@ from anabranch.spark.offsets import (
 
 names = st.sampled_from(["", "eu", "us", "orders", "é"])
 cursors = st.builds(
-    Cursor,
+    LogCursor,
     st.integers(0, 50),
     st.integers(50, 200),
     st.builds(lambda ms, seq: f"{ms}-{seq}", st.integers(0, 99), st.integers(0, 9)),
@@ -54,15 +53,15 @@ def test_a_vector_has_one_text_whatever_order_its_parts_came_in(vector, rng):
 
 
 def test_an_offset_may_tell_where_its_query_began():
-    origin = Vector({"s": {"": Cursor(0, 3, "5-0")}})
-    end = Vector({"s": {"": Cursor(0, 9, "7-0")}}, 2, origin)
+    origin = Vector({"s": {"": LogCursor(0, 3, "5-0")}})
+    end = Vector({"s": {"": LogCursor(0, 9, "7-0")}}, 2, origin)
     assert Vector.parse(end.to_json()) == end
     assert list(end.to_dict()) == sorted(end.to_dict())
     assert "b" not in origin.to_dict()
 
 
 def test_unknown_keys_are_ignored_and_a_newer_version_is_refused():
-    found = Vector({"s": {"": Cursor(0, 3, "5-0")}}).to_dict()
+    found = Vector({"s": {"": LogCursor(0, 3, "5-0")}}).to_dict()
     assert Vector.parse({**found, "x": 1}) == Vector.parse(found)
     with pytest.raises(OffsetError, match="newer anabranch"):
         Vector.parse({**found, "v": 2})
@@ -76,41 +75,12 @@ def test_what_is_no_offset_is_refused(text):
         Vector.parse(text)
 
 
-@given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 40))
-def test_pieces_cover_the_range_once_each_position(first, length, splits):
-    start = Vector({"s": {"": Cursor(0, first)}})
-    end = Vector({"s": {"": Cursor(0, first + length)}}, splits)
-    covered = [place for piece in end.partitions(start) for place in range(piece.first, piece.stop)]
-    assert covered == list(range(first, first + length))
-    sizes = {len(piece) for piece in end.partitions(start)}
-    assert not sizes or max(sizes) - min(sizes) <= 1
-    assert len(end.partitions(start)) == min(splits, length)
-
-
-@given(vectors, vectors)
-def test_pieces_follow_from_the_two_offsets_alone(start, end):
-    replayed_start, replayed_end = Vector.parse(start.to_json()), Vector.parse(end.to_json())
-    assert replayed_end.partitions(replayed_start) == end.partitions(start)
-
-
-@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 9))
-def test_pieces_by_id_touch_and_cover(low, length, splits):
-    start = Vector({"s": {"": Cursor(BY_ID, 0, f"{low}-7")}})
-    end = Vector({"s": {"": Cursor(BY_ID, 100, f"{low + length}-9")}}, splits)
-    pieces = end.partitions(start)
-    assert pieces[0].after == f"{low}-7"
-    assert pieces[-1].upto == f"{low + length}-9"
-    for left, right in pairwise(pieces):
-        assert left.upto == right.after
-        assert parse_id(left.after) < parse_id(left.upto)
-
-
 def test_a_late_region_and_a_new_stream_begin_at_their_first_position():
-    start = Vector({"s": {"us": Cursor(0, 90, "900-0")}})
+    start = Vector({"s": {"us": LogCursor(0, 90, "900-0")}})
     end = Vector(
         {
-            "s": {"us": Cursor(0, 90, "900-0"), "eu": Cursor(7, 9, "5-0")},
-            "t": {"": Cursor(0, 2, "1-0")},
+            "s": {"us": LogCursor(0, 90, "900-0"), "eu": LogCursor(7, 9, "5-0")},
+            "t": {"": LogCursor(0, 2, "1-0")},
         }
     )
     found = [(each.stream, each.region, each.first, each.stop) for each in end.ranges(start)]
@@ -118,11 +88,11 @@ def test_a_late_region_and_a_new_stream_begin_at_their_first_position():
 
 
 def test_a_key_that_was_made_again_is_read_from_its_new_first_position():
-    start = Vector({"s": {"": Cursor(0, 90, "900-0")}})
-    end = Vector({"s": {"": Cursor(90, 95, "910-0")}})
+    start = Vector({"s": {"": LogCursor(0, 90, "900-0")}})
+    end = Vector({"s": {"": LogCursor(90, 95, "910-0")}})
     assert [(each.first, each.stop) for each in end.ranges(start)] == [(90, 95)]
-    remade = Vector({"s": {"": Cursor(BY_ID, 3, "5-0")}})
-    assert not remade.ranges(Vector({"s": {"": Cursor(BY_ID, 90, "900-0")}})), "nothing twice"
+    remade = Vector({"s": {"": LogCursor(BY_ID, 3, "5-0")}})
+    assert not remade.ranges(Vector({"s": {"": LogCursor(BY_ID, 90, "900-0")}})), "nothing twice"
 
 
 @settings(max_examples=500)

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 from anabranch.spark.options import OptionError
-from anabranch.spark.pacing import Present, paced
-from anabranch.spark.plan import Plan
+from anabranch.spark.writing.pacing import Present, paced
+from anabranch.spark.writing.plan import Plan
 
 Row = tuple[str, float]
 

@@ -11,9 +11,9 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.blocks import Block
-from anabranch.spark.entries import Entries
-from anabranch.spark.pages import received
+from anabranch.spark.decoding.entries import Entries
+from anabranch.spark.decoding.pages import received
+from anabranch.spark.decoding.wire_entries import WireEntries
 from tests.unit.spark.exports import fragment
 
 INFO = b"*4\r\n$6\r\nlength\r\n:5\r\n$11\r\nfirst-entry\r\n" + fragment(7, 0, [(b"a", b"*2\r\n$")])
@@ -82,14 +82,14 @@ def test_values_that_look_like_entries_are_values(given: list[Row], rng: random.
 @given(rows(PLAIN), st.randoms(use_true_random=False))
 def test_usual_entries_are_decoded_by_vectors(given: list[Row], rng: random.Random) -> None:
     _, entries = arriving(reply(given), rng)
-    assert isinstance(entries, Block)
+    assert isinstance(entries, WireEntries)
     assert listed(entries) == given
 
 
 def test_entries_of_many_shapes_are_decoded_by_vectors() -> None:
     given = [(each, 0, [(b"f%d" % each, b"v")]) for each in range(200)]
     _, entries = arriving(reply(given), random.Random(1))
-    assert isinstance(entries, Block)
+    assert isinstance(entries, WireEntries)
     assert listed(entries) == given
 
 

@@ -6,14 +6,14 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.spark.offsets import Cursor, Vector
-from anabranch.spark.progress import LagListener
+from anabranch.spark.reading.offsets import LogCursor, Vector
+from anabranch.spark.runtime.progress import LagListener
 
 
 def event(stream: str) -> Any:
     """After a batch that read 3 of 5 entries."""
     ends = [
-        json.dumps(Vector({stream: {"eu": Cursor(0, position, "0-0")}}).to_dict())
+        json.dumps(Vector({stream: {"eu": LogCursor(0, position, "0-0")}}).to_dict())
         for position in (3, 5)
     ]
     source = SimpleNamespace(endOffset=ends[0], latestOffset=ends[1])

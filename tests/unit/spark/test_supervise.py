@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.spark.supervise import GaveUp, supervise
+from anabranch.spark.runtime.supervise import GaveUp, supervise
 
 
 class Query:

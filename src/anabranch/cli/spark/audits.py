@@ -48,7 +48,7 @@ Example:
 @click.option("--limit", default=1000, show_default=True, help="Greatest number of findings.")
 def audit(record: Record, url: str, master: str, options: dict[str, str], **more: Any) -> None:
     """Compare; the exit code is the result."""
-    from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415 - an extra
+    from anabranch.spark.jobs.audit import ALONE_MAX, AuditTooLarge  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
 
     def audited(spark: Any, alone_max: int | None = None) -> Audited:
@@ -65,7 +65,7 @@ def audit(record: Record, url: str, master: str, options: dict[str, str], **more
         raise click.UsageError("name two regions or more: --region-urls")
     try:
         run_alone(record, lambda: audited(None, ALONE_MAX), _audited)
-    except TooLarge:
+    except AuditTooLarge:
         run(record, master, audited, _audited)
 
 

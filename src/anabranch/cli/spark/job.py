@@ -51,7 +51,7 @@ class Job(click.Command):
 
 def _check(page: Path) -> None:
     """Before anything is done."""
-    from anabranch.spark.plotting import check_matplotlib  # noqa: PLC0415 - an extra
+    from anabranch.spark.plots.plotting import check_matplotlib  # noqa: PLC0415 - an extra
 
     if page.suffix not in (".html", ".htm"):
         raise click.UsageError(f"--report: the name of a page ends in .html, not {str(page)!r}")

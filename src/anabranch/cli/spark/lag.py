@@ -21,7 +21,7 @@ from anabranch.cli.spark.shared import (
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.lag import GroupLag, Lagged
-    from anabranch.spark.pictures import Sample
+    from anabranch.spark.plots.pictures import Sample
 
 
 @click.command(
@@ -50,7 +50,7 @@ Example:
 def lag(record: Record, url: str, options: dict[str, str], **more: Any) -> None:
     """Sample; the exit code is the result."""
     from anabranch.spark.jobs.lag import lag as job  # noqa: PLC0415 - an extra
-    from anabranch.spark.pictures import draw_lag  # noqa: PLC0415
+    from anabranch.spark.plots.pictures import draw_lag  # noqa: PLC0415
 
     seen: list[Sample] = []
 

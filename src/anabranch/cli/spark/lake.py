@@ -16,12 +16,12 @@ from anabranch.cli.spark.record import Check, Record, Words, checks_of
 from anabranch.cli.spark.shared import counted, names_option, run, run_alone, run_on_lake
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.archive import Archived, Step
+    from anabranch.spark.jobs.archive import Archived, ArchiveProgress
     from anabranch.spark.jobs.compact import Compacted
     from anabranch.spark.jobs.migrate import Migrated
     from anabranch.spark.jobs.replay import Replayed
     from anabranch.spark.jobs.verify import Verified
-    from anabranch.spark.lake import Gap
+    from anabranch.spark.lake.table import Gap
     from anabranch.spark.options import ServerOptions
 
 _lake = click.argument("lake", type=click.Path(path_type=Path))
@@ -60,7 +60,7 @@ def archive(
     """Streams into a lake."""
     from anabranch.spark.jobs.archive import ALONE_MAX, waiting  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.archive import archive as job  # noqa: PLC0415
-    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.lake.table import Lake  # noqa: PLC0415
     from anabranch.spark.options import ReadOptions  # noqa: PLC0415
 
     if (streams is None) == (pattern is None):
@@ -71,7 +71,7 @@ def archive(
     def archived(spark: Any) -> Archived:
         return job(spark, lake, once=once, dry_run=dry_run, progress=progress, options=read)
 
-    def progress(step: Step) -> None:
+    def progress(step: ArchiveProgress) -> None:
         read = counted(step.entries, "entry")
         record.step(f"batch {step.batch}: {read}, {step.left:,} left", more=step.entries)
 
@@ -160,7 +160,7 @@ def replay(
 ) -> None:
     """A lake into streams."""
     from anabranch.spark.jobs.replay import replay as job  # noqa: PLC0415 - an extra
-    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.lake.table import Lake  # noqa: PLC0415
     from anabranch.spark.options import WriteOptions  # noqa: PLC0415
 
     def check() -> ServerOptions | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from click.core import ParameterSource
 
-from anabranch.spark.plotting import Line, Panel, colours_of, draw, span
+from anabranch.spark.plots.plotting import Curve, Panel, colours_of, draw, span
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _pictures(record: Record) -> Iterator[tuple[str, str]]:
             yield each.title, _embedded(place, each.title)
         if len(counted) > 1:
             times, totals = [each.at for each in counted], [each.total for each in counted]
-            line = Line("", [record.began, *times], [0, *totals], colours_of(["1"])["1"])
+            line = Curve("", [record.began, *times], [0, *totals], colours_of(["1"])["1"])
             draw(place, "Done over time", [Panel("", record.unit, [line])])
             yield "Progress over time", _embedded(place, "What was done over time")
 

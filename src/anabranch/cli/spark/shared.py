@@ -155,7 +155,7 @@ def run(
     if check is not None:
         checked(check, reachable=not master.startswith("sc://"))
     from anabranch.spark import session  # noqa: PLC0415 - what others do without
-    from anabranch.spark.supervise import reason_of  # noqa: PLC0415 - an extra
+    from anabranch.spark.runtime.supervise import reason_of  # noqa: PLC0415 - an extra
 
     spark = session("anabranch", master)
     if not master.startswith("sc://"):
@@ -172,7 +172,7 @@ def run(
 
 def checked(check: Callable[[], ServerOptions | None], *, reachable: bool = True) -> None:
     """Look at what can be wrong; mistakes in options are usage errors."""
-    from anabranch.spark.client import connect  # noqa: PLC0415 - an extra
+    from anabranch.spark.connection.client import connect  # noqa: PLC0415 - an extra
     from anabranch.spark.options import OptionError  # noqa: PLC0415
 
     try:
@@ -247,7 +247,7 @@ def run_on_lake(
     in_words: Callable[[_Result], Words],
 ) -> None:
     """The same for a job on a lake: in a session if the lake is large, else without."""
-    from anabranch.spark.lake import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
+    from anabranch.spark.lake.table import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
 
     size = 0
     with suppress(AnabranchError):  # the job says it in its own way

@@ -13,7 +13,7 @@ from anabranch.cli.spark.record import Check, Picture, Record, Words
 from anabranch.cli.spark.shared import as_time, counted
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.windows import Step, Windowed
+    from anabranch.spark.jobs.windows import Windowed, WindowsProgress
     from anabranch.spark.options import ServerOptions
 
 _GROUPING = ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
@@ -70,8 +70,8 @@ def windows(
     from anabranch.spark.jobs.windows import Windowing  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.windows import windows as job  # noqa: PLC0415
     from anabranch.spark.options import ReadOptions  # noqa: PLC0415
-    from anabranch.spark.pictures import draw_windows  # noqa: PLC0415
-    from anabranch.spark.plotting import check_plot  # noqa: PLC0415
+    from anabranch.spark.plots.pictures import draw_windows  # noqa: PLC0415
+    from anabranch.spark.plots.plotting import check_plot  # noqa: PLC0415
 
     try:
         parts = tuple(float(each) / 100 for each in percentiles.split(",") if each)
@@ -95,7 +95,7 @@ def windows(
             **more,
         )
 
-    def progress(step: Step) -> None:
+    def progress(step: WindowsProgress) -> None:
         words = f"batch {step.batch}: {counted(step.entries, 'entry')}, "
         record.step(f"{words}{counted(step.windows, 'window')} closed", more=step.entries)
 

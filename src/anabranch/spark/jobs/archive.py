@@ -1,4 +1,4 @@
-"""Copies streams into a lake, exactly once; see `anabranch.spark.lake`."""
+"""Copies streams into a lake, exactly once; see `anabranch.spark.lake.table`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from anabranch.spark.checkpoint import ends_of_batch, newest_batch
-from anabranch.spark.client import connect
-from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
-from anabranch.spark.lake_files import SCHEMA
-from anabranch.spark.losses import assess
-from anabranch.spark.micro_batches import Batch, read_all
-from anabranch.spark.offsets import Logs, OffsetError, Range, Vector, place_of
+from anabranch.spark.connection.client import connect
+from anabranch.spark.lake.files import SCHEMA
+from anabranch.spark.lake.table import Gap, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.regions import committed_offsets
-from anabranch.spark.survey import Survey
+from anabranch.spark.reading.by_region import committed_offsets
+from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
+from anabranch.spark.reading.losses import assess
+from anabranch.spark.reading.micro_batches import MicroBatch, read_all
+from anabranch.spark.reading.offsets import Logs, OffsetError, Range, Vector, place_of
+from anabranch.spark.reading.server_logs import ServerLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ class Archived:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ArchiveProgress:
     """One batch, for reports of progress."""
 
     batch: int
@@ -86,7 +86,7 @@ def archive(
     checkpoint: str | Path | None = None,
     interval_s: float = 10.0,
     dry_run: bool = False,
-    progress: Callable[[Step], None] | None = None,
+    progress: Callable[[ArchiveProgress], None] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Archived:
     """Copy streams to a lake, from where the last run ended.
@@ -142,13 +142,15 @@ def _archived(
     )
 
 
-def _alone(lake: Lake, place: Path, progress: Callable[[Step], None], options: ReadOptions) -> str:
+def _alone(
+    lake: Lake, place: Path, progress: Callable[[ArchiveProgress], None], options: ReadOptions
+) -> str:
     """Copy in this process; returns the ID of the query."""
 
-    def write(batch: Batch) -> None:
+    def write(batch: MicroBatch) -> None:
         drafts, parts = drafts_of(lake, batch.rows)
         lake.commit(batch.query, batch.number, drafts, parts)
-        progress(Step(batch.number, sum(each[2] for each in parts), batch.left))
+        progress(ArchiveProgress(batch.number, sum(each[2] for each in parts), batch.left))
 
     return read_all(options, place, _COLUMNS, write)
 
@@ -158,20 +160,22 @@ def _by_spark(
     root: Path,
     place: Path,
     interval_s: float | None,
-    progress: Callable[[Step], None],
+    progress: Callable[[ArchiveProgress], None],
     given: Mapping[str, str],
 ) -> tuple[str, int]:
     """Copy by a query; see `run_query`."""
-    from anabranch.spark.file_sinks import LakeSink  # noqa: PLC0415 - heavy
-    from anabranch.spark.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
-    from anabranch.spark.supervise import run_query  # noqa: PLC0415 - heavy
+    from anabranch.spark.lake.sinks import LakeSink  # noqa: PLC0415 - heavy
+    from anabranch.spark.runtime.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
+    from anabranch.spark.runtime.supervise import run_query  # noqa: PLC0415 - heavy
 
     spark.dataSource.register(LakeSink)
 
     def report(done: StreamingQueryProgress) -> None:
         (source,) = done.sources
         behind = lags("", done.batchId, source.endOffset, source.latestOffset)
-        progress(Step(done.batchId, done.numInputRows, sum(each.entries for each in behind)))
+        progress(
+            ArchiveProgress(done.batchId, done.numInputRows, sum(each.entries for each in behind))
+        )
 
     def writer() -> DataStreamWriter:
         table = spark.readStream.format("anabranch").options(**given).load()
@@ -207,11 +211,11 @@ def _require_new(lake: Lake, checkpoint: Path, options: ReadOptions) -> None:
     if not foreign:
         return
     with connect(options.server) as client:
-        survey = Survey(options, client)
-        logs = {each: some for each, some in survey.logs().items() if each in foreign}
-        if survey.by_id or not logs:
+        server = ServerLogs(options, client)
+        logs = {each: some for each, some in server.logs().items() if each in foreign}
+        if server.by_id or not logs:
             return
-        start = Vector({}) if ends else _begin(survey, logs, options)
+        start = Vector({}) if ends else _begin(server, logs, options)
     for stream, (region, _, last) in lake.runs(sorted(logs)):
         log = logs[stream].get(region)
         begin = start.get(stream, region)
@@ -234,25 +238,25 @@ def waiting(lake: str | Path, options: Mapping[str, str]) -> int:
 def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> list[Range]:
     """What a run would copy, by what the server says of its streams; `check` as the run would."""
     with connect(options.server) as client:
-        survey = Survey(options, client)
-        if check and survey.by_id:
+        server = ServerLogs(options, client)
+        if check and server.by_id:
             raise LakeError(
                 f"the server at {client.address} has no positions, and a lake needs them"
             )
-        logs = survey.logs()
-        survey.check_regions()
+        logs = server.logs()
+        server.check_regions()
         try:
             start = committed_offsets(checkpoint)
         except OffsetError:
-            start = _begin(survey, logs, options)
+            start = _begin(server, logs, options)
         if check:
-            assess(start, survey.logs(known=start), survey).refuse(losses=options.fail_on_data_loss)
+            assess(start, server.logs(known=start), server).refuse(losses=options.fail_on_data_loss)
     return Vector.at_end(logs).ranges(start)
 
 
-def _begin(survey: Survey, logs: Logs, options: ReadOptions) -> Vector:
+def _begin(server: ServerLogs, logs: Logs, options: ReadOptions) -> Vector:
     """Where a new checkpoint begins."""
-    return survey.place(logs, options.starting_offsets, options.starting_timestamp, "earliest")
+    return server.place(logs, options.starting_offsets, options.starting_timestamp, "earliest")
 
 
 def _given(options: Mapping[str, str] | None) -> dict[str, str]:

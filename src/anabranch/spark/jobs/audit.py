@@ -4,13 +4,13 @@ Entries that are still on their way are no difference. Only entries that every r
 compared: those up to the *cut*, which is the least progress of the replicas, or the end at the
 start if the regions catch up in time; and only those above the latest trimming of any region. Both
 are positions, which are the same in all regions.
-Digests of spans of time are compared (`anabranch.spark.digests`), then only spans that differ,
-entry by entry.
+Digests of spans of time are compared (`anabranch.spark.reading.digests`), then only spans that
+differ, entry by entry.
 
 A deletion may be on its way as well. So an entry that one replica has and another lacks is reported
 only if the first still has it after it has applied everything that the other had applied when it
-lacked the entry; see `anabranch.spark.replicas`. Differences that cannot be proved, because regions
-are disconnected, are counted as undecided.
+lacked the entry; see `anabranch.spark.connection.region_connections`. Differences that cannot be
+proved, because regions are disconnected, are counted as undecided.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.digests import Bucket, Id, Piece, Place, digests, entries_between, tasks_of
-from anabranch.spark.offsets import LogBounds, parse_id
+from anabranch.spark.connection.region_connections import RegionConnection, RegionConnections
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.replicas import Replica, Replicas
+from anabranch.spark.reading.digests import (
+    Bucket,
+    Id,
+    Piece,
+    Place,
+    digests,
+    entries_between,
+    tasks_of,
+)
+from anabranch.spark.reading.offsets import LogBounds, parse_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,12 +48,12 @@ _TASKS_PER_SHUFFLE_PARTITION: Final = 2
 _TASK_POSITIONS_MIN: Final = 20_000
 
 
-class TooLarge(AnabranchError):
+class AuditTooLarge(AnabranchError):
     """There are more entries to compare than is allowed without a session."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Difference:
     """A difference between regions."""
 
     kind: str
@@ -81,7 +89,7 @@ class Audited:
     buckets_differing: int
     undecided: int
     """Differences that may be under way: the regions did not catch up with each other in time."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Difference, ...]
     more: bool
     """There are more findings than the limit."""
 
@@ -109,7 +117,7 @@ def audit(
     """Compare all regions' replicas of streams.
 
     Replicas are read by `spark`, or without it by threads of this process; if that would be more
-    than `alone_max` entries, `TooLarge` is raised.
+    than `alone_max` entries, `AuditTooLarge` is raised.
     `region_urls`: name to address of two regions or more, as executors reach them. `streams`: keys;
     all that match `pattern`, or all, if none is named. `bucket_ms`: span of a digest; by default
     such that it has about a thousand entries. `settle_s`: how long the regions may take to catch up
@@ -119,7 +127,7 @@ def audit(
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     say = progress or (lambda _: None)
-    with Replicas.connected(server, region_urls) as replicas:
+    with RegionConnections.connected(server, region_urls) as replicas:
         names = replicas.streams(streams, pattern)
         before = [each.logs(names) for each in replicas.all]
         say(f"{len(names)} streams in {', '.join(replicas.names)}")
@@ -132,7 +140,7 @@ def audit(
         )
         servers = [each.options for each in replicas.all]
         if spark is None and alone_max is not None and positions > alone_max:
-            raise TooLarge(f"{positions} entries are to be compared")
+            raise AuditTooLarge(f"{positions} entries are to be compared")
         partitions = spark.conf.get("spark.sql.shuffle.partitions", None) if spark else None
         most = int(partitions or "4") * _TASKS_PER_SHUFFLE_PARTITION
         tasks = tasks_of(pieces, min(most, positions // _TASK_POSITIONS_MIN + 1))
@@ -145,7 +153,7 @@ def audit(
         )
         compared = tuple(sum(each.entries for each in some.values()) for some in found)
         say(f"{sum(compared)} entries in {len(places)} spans, {len(differing)} of them differ")
-        comparison = _Comparison(replicas, names, settle_s, limit)
+        comparison = _EntryComparison(replicas, names, settle_s, limit)
         comparison.entries(found, differing, say)
     findings = comparison.findings
     return Audited(
@@ -223,17 +231,17 @@ def _widths(logs: Sequence[_Logs], bucket_ms: int | None) -> list[int]:
 # ------------------------------------------------------------------------------------- comparing
 
 
-class _Comparison:
+class _EntryComparison:
     """Entry by entry; keeps what it finds."""
 
     def __init__(
-        self, replicas: Replicas, names: Sequence[str], settle_s: float, limit: int
+        self, replicas: RegionConnections, names: Sequence[str], settle_s: float, limit: int
     ) -> None:
         self._replicas = replicas
         self._names = names
         self._settle_s = settle_s
         self._limit = limit
-        self.findings: list[Finding] = []
+        self.findings: list[Difference] = []
         self.undecided = 0
         self.more = False
         """Something that differs was not looked at: there was enough."""
@@ -280,7 +288,7 @@ class _Comparison:
 
     def _bucket(
         self,
-        replica: Replica,
+        replica: RegionConnection,
         place: Place,
         bucket: Bucket | None,
         logs: Mapping[str, LogBounds],
@@ -332,7 +340,7 @@ class _Comparison:
         names = tuple(self._replicas.names[each] for each in regions)
         stream, replica_id = place
         self.findings.append(
-            Finding(kind, self._names[stream], replica_id, f"{entry[0]}-{entry[1]}", names)
+            Difference(kind, self._names[stream], replica_id, f"{entry[0]}-{entry[1]}", names)
         )
 
 

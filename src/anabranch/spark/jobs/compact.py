@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.spark.lake import Lake, LakeFile, Merge
-from anabranch.spark.lake_files import merge
-from anabranch.spark.rounds import ROUND, in_rounds
+from anabranch.spark.lake.files import merge
+from anabranch.spark.lake.table import Lake, LakeFile, Merge
+from anabranch.spark.runtime.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

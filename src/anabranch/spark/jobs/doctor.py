@@ -14,7 +14,7 @@ from importlib import metadata
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check."""
 
     what: str
@@ -24,18 +24,20 @@ class Finding:
 
 def doctor(
     master: str = "local[2,4]", url: str | None = None, *, start_spark: bool = True
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Findings, one by one as they are made; the last one starts Spark. Never raises.
 
     With `url` the server there is asked what it can do for readers and writers. Without
     `start_spark` the small job is left out.
     """
-    yield Finding("Python", f"{platform.python_version()}, {platform.machine()}", good=True)
+    yield CheckResult("Python", f"{platform.python_version()}, {platform.machine()}", good=True)
     for name in ("pyspark", "pyarrow", "numpy", "hiredis"):
         yield _examined(name, partial(metadata.version, name))
     for program in ("bash", "chmod"):
         place = shutil.which(program)
-        yield Finding(program, place or "not on PATH, and Spark needs it", good=place is not None)
+        yield CheckResult(
+            program, place or "not on PATH, and Spark needs it", good=place is not None
+        )
     # Spark imports every pyspark_* module; one that fails hides all others.
     for module in pkgutil.iter_modules():
         if module.name.startswith("pyspark_"):
@@ -47,12 +49,12 @@ def doctor(
         yield _examined("Spark", lambda: _job(master))
 
 
-def _examined(what: str, look: Callable[[], str]) -> Finding:
+def _examined(what: str, look: Callable[[], str]) -> CheckResult:
     try:
-        return Finding(what, look(), good=True)
+        return CheckResult(what, look(), good=True)
     except Exception as error:
         lines = str(error).splitlines() or [""]
-        return Finding(what, f"{type(error).__name__}: {lines[0]}", good=False)
+        return CheckResult(what, f"{type(error).__name__}: {lines[0]}", good=False)
 
 
 def _imported(name: str) -> str:
@@ -60,14 +62,14 @@ def _imported(name: str) -> str:
 
 
 def _java() -> str:
-    from anabranch.spark.java import find_java, java_home  # noqa: PLC0415 - only if Spark is there
+    from anabranch.spark.runtime.java import find_java, java_home  # noqa: PLC0415 - only if Spark is there
 
     java = find_java()
     return f"{java.version} from {java.source}: {java.program}, started by {java_home(java)}"
 
 
 def _server(url: str) -> str:
-    from anabranch.spark.client import connect  # noqa: PLC0415 - only if Spark is there
+    from anabranch.spark.connection.client import connect  # noqa: PLC0415 - only if Spark is there
     from anabranch.spark.options import ServerOptions  # noqa: PLC0415
 
     with connect(ServerOptions(url=url, retries=0)) as client:

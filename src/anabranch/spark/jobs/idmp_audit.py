@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.spark.client import facts_of, now_ms, stream_key, text_of
+from anabranch.spark.connection.client import facts_of, now_ms, stream_key, text_of
+from anabranch.spark.connection.region_connections import RegionConnections
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +34,7 @@ class Double:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class StreamMemory:
     """The idempotent IDs of one stream, as one region reports them."""
 
     region: str
@@ -70,7 +70,7 @@ class IdmpAudited:
     """The result."""
 
     regions: tuple[str, ...]
-    memories: tuple[Memory, ...]
+    memories: tuple[StreamMemory, ...]
     """Of streams that have, or had, idempotent producers."""
     producers: int
     """Different ones, bulk producers as well."""
@@ -102,12 +102,12 @@ def idmp_audit(
     is needed. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
-    memories: list[Memory] = []
+    memories: list[StreamMemory] = []
     producers: set[tuple[str, str]] = set()
     full: list[ProducerMemory] = []
     stale: list[ProducerMemory] = []
     doubles: dict[tuple[str, str, str], Double] = {}
-    with Replicas.connected(server, region_urls, least=1) as replicas:
+    with RegionConnections.connected(server, region_urls, least=1) as replicas:
         names = replicas.streams(streams, pattern)
         keys = [stream_key(each) for each in names]
         for replica in replicas.all:
@@ -149,15 +149,17 @@ def idmp_audit(
     )
 
 
-def _memory(region: str, stream: str, facts: Mapping[str, Any]) -> Memory:
-    return Memory(
+def _memory(region: str, stream: str, facts: Mapping[str, Any]) -> StreamMemory:
+    return StreamMemory(
         *(region, stream, facts["idmp-duration"], facts["idmp-maxsize"]),
         *(facts["pids-tracked"], facts["iids-tracked"]),
         *(facts["iids-added"], facts["iids-duplicates"]),
     )
 
 
-def _of_producer(memory: Memory, name: str, facts: Mapping[str, Any], now: int) -> ProducerMemory:
+def _of_producer(
+    memory: StreamMemory, name: str, facts: Mapping[str, Any], now: int
+) -> ProducerMemory:
     return ProducerMemory(
         *(memory.region, memory.stream, name, facts["iids"], memory.maxsize),
         remembers_s=(now - facts["oldest-ms"]) / 1000,

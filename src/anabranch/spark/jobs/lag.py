@@ -15,13 +15,20 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.spark.client import Client, connect, facts_of, now_ms, stream_key, text_of
-from anabranch.spark.lake_files import draft_in
-from anabranch.spark.offsets import parse_id
+from anabranch.spark.connection.client import (
+    ServerClient,
+    connect,
+    facts_of,
+    now_ms,
+    stream_key,
+    text_of,
+)
+from anabranch.spark.lake.files import draft_in
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.pictures import Sample, draw_lag
-from anabranch.spark.plotting import check_plot
-from anabranch.spark.survey import Survey
+from anabranch.spark.plots.pictures import Sample, draw_lag
+from anabranch.spark.plots.plotting import check_plot
+from anabranch.spark.reading.offsets import parse_id
+from anabranch.spark.reading.server_logs import ServerLogs
 
 _SCHEMA: Final = pa.schema(
     [
@@ -140,23 +147,23 @@ def _sampled(
 ) -> Iterator[list[Sample]]:
     """The samples of `lag`, round by round; see there."""
     with ExitStack() as stack:
-        surveys = []
+        sources = []
         for region, url in urls.items():
             server = replace(read.server, url=url)
             client = stack.enter_context(connect(server))
-            surveys.append((region, client, Survey(replace(read, server=server), client)))
+            sources.append((region, client, ServerLogs(replace(read, server=server), client)))
         begin = time.monotonic()
         for number in range(samples):
             time.sleep(max(begin + number * interval_s - time.monotonic(), 0))
             yield [
                 each
-                for region, client, survey in surveys
-                for each in _look(region, client, survey.streams(), groups)
+                for region, client, source in sources
+                for each in _look(region, client, source.streams(), groups)
             ]
 
 
 def _look(
-    region: str, client: Client, streams: Sequence[str], groups: Sequence[str]
+    region: str, client: ServerClient, streams: Sequence[str], groups: Sequence[str]
 ) -> Iterator[Sample]:
     keys = [stream_key(each) for each in streams]
     replies = client.ask([("XINFO", "GROUPS", key) for key in keys])
@@ -183,7 +190,7 @@ def _look(
         )
 
 
-def _exact_lags(client: Client, keys: Sequence[bytes]) -> dict[tuple[bytes, bytes], int]:
+def _exact_lags(client: ServerClient, keys: Sequence[bytes]) -> dict[tuple[bytes, bytes], int]:
     """Lags by AB.LAG, which an Anabranch server always knows; none of other servers."""
     if not client.has_bulk:
         return {}

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from anabranch.spark.lake import PARTITIONS, Draft, Lake, LakeError, added
-from anabranch.spark.lake_files import SCHEMA
+from anabranch.spark.lake.files import SCHEMA
+from anabranch.spark.lake.table import PARTITIONS, Draft, Lake, LakeError, added
 
 _FORMATS: Final = (1, 2)  # 1 knew neither digests nor replacements
 

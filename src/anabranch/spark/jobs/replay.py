@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.growth import growth_reported
-from anabranch.spark.lake import Lake, LakeError, LakeFile
-from anabranch.spark.layout import PACE
+from anabranch.spark.lake.table import Lake, LakeError, LakeFile
 from anabranch.spark.options import WriteOptions
+from anabranch.spark.writing.growth import growth_reported
+from anabranch.spark.writing.layout import PACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile, gaps, neighbours
-from anabranch.spark.lake_files import Run, examine
-from anabranch.spark.rounds import ROUND, in_rounds
+from anabranch.spark.lake.files import Run, examine
+from anabranch.spark.lake.table import Gap, Lake, LakeError, LakeFile, gaps, neighbours
+from anabranch.spark.runtime.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,13 +24,13 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.checkpoint import facts_of_batch, newest_batch
-from anabranch.spark.file_sinks import PartsSink
-from anabranch.spark.lake_files import draft_in
+from anabranch.spark.lake.files import draft_in
+from anabranch.spark.lake.sinks import PartsSink
 from anabranch.spark.options import ReadOptions, for_batch_reads
-from anabranch.spark.progress import QueryWatch
-from anabranch.spark.regions import read_by_region, regions_of
-from anabranch.spark.supervise import run_query
+from anabranch.spark.reading.by_region import read_by_region, regions_of
+from anabranch.spark.reading.checkpoint import facts_of_batch, newest_batch
+from anabranch.spark.runtime.progress import QueryWatch
+from anabranch.spark.runtime.supervise import run_query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -91,7 +91,7 @@ class Windowing:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WindowsProgress:
     """One batch, for reports of progress."""
 
     batch: int
@@ -136,7 +136,7 @@ def windows(
     once: bool = True,
     interval_s: float = 10.0,
     dry_run: bool = False,
-    progress: Callable[[Step], None] | None = None,
+    progress: Callable[[WindowsProgress], None] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Windowed:
     """Aggregate streams (keys, separated by commas) into stream `into`, or Parquet files in `lake`.
@@ -178,7 +178,7 @@ def windows(
         )
     names = _settled(place, streams, windowing, wanted, given)
     spark.dataSource.register(PartsSink)
-    tally = _Tally(progress)
+    tally = _ProgressSum(progress)
 
     def writer() -> DataStreamWriter:
         table = read_by_region(
@@ -335,10 +335,10 @@ def _dry_run(
 # ---------------------------------------------------------------------------------------- progress
 
 
-class _Tally:
+class _ProgressSum:
     """Adds up Spark's reports of all batches."""
 
-    def __init__(self, report: Callable[[Step], None] | None) -> None:
+    def __init__(self, report: Callable[[WindowsProgress], None] | None) -> None:
         self._report = report
         self._sums = dict.fromkeys(("entries", "untimed", "windows", "late"), 0)
         self._open: int | None = None
@@ -353,7 +353,7 @@ class _Tally:
         for name, value in figures.items():
             self._sums[name] += value
         if self._report is not None:
-            self._report(Step(step.batchId, figures["entries"], figures["windows"]))
+            self._report(WindowsProgress(step.batchId, figures["entries"], figures["windows"]))
 
     def result(self, names: tuple[str, ...], starts: int, watermark_ms: int | None) -> Windowed:
         """What all batches did."""

@@ -1,0 +1,1 @@
+"""Connections to servers, and the names of their regions."""

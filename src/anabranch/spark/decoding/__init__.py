@@ -1,0 +1,1 @@
+"""From replies of servers to Arrow columns."""

@@ -1,0 +1,209 @@
+"""Converts entries into the columns of a schema, and handles values that do not fit.
+
+Seven names are reserved and made from the entry itself; every other column holds the value of the
+field of that name (or of the one `fieldMapping` gives it), cast from its text. A cast that fails
+follows `mode`, with the meanings that Spark's CSV and JSON readers gave the three words. A column
+that is not requested costs nothing: the parser skips it.
+
+The schemas are those of Arrow. This module uses neither Spark nor sockets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.decoding.casting import can_cast, cast
+from anabranch.spark.decoding.entries import Entries
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.writing.layout import RESERVED
+
+DEFAULT_SCHEMA: Final = (
+    "stream string, region string, id string, ts timestamp, seq bigint, position bigint, "
+    "fields array<struct<field:binary,value:binary>>"
+)
+"""The schema of a read without a given schema, in the notation of Spark."""
+
+CORRUPT: Final = "_corrupt_record"
+"""Holds corrupt records without an option, as in Spark's JSON and CSV readers."""
+
+Names: TypeAlias = "str | pa.Array"
+"""The stream or the region of all entries, or of each."""
+
+_TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
+
+
+class ColumnError(AnabranchError):
+    """A column, or with FAILFAST a value, that cannot be converted; the text names it."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns of a read, checked once, then applied to every run of entries."""
+
+    schema: pa.Schema
+    mode: str = "PERMISSIVE"
+    corrupt_column: str | None = None
+    field_mapping: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises `ColumnError` for a schema that no stream can fill."""
+        for column in self.schema:
+            if column.name == self.corrupt_column:
+                if not pa.types.is_string(column.type):
+                    raise ColumnError(f"column {column.name} holds corrupt records: make it string")
+            elif column.name in RESERVED:
+                if not _RESERVED_TYPES[column.name](column.type):
+                    raise ColumnError(
+                        f"column {column.name} is reserved; leave it out or give it the type of "
+                        f"the default schema ({DEFAULT_SCHEMA}). A field of that name is read with "
+                        f'fieldMapping={{"another_name": "{column.name}"}}'
+                    )
+            elif not can_cast(column.type):
+                raise ColumnError(
+                    f"column {column.name} cannot be of type {column.type}: read it as string and "
+                    "convert it in Spark (from_json, cast)"
+                )
+        unknown = set(self.field_mapping) - {each.name for each in self.schema}
+        if unknown:
+            raise ColumnError(f"fieldMapping names columns that the schema lacks: {unknown}")
+
+    @classmethod
+    def of(cls, schema: pa.Schema, options: ReadOptions) -> Self:
+        """The columns of a schema, by the options of a read."""
+        corrupt, mapping = options.corrupt_column, options.field_mapping
+        if corrupt is None and CORRUPT in schema.names and CORRUPT not in mapping:
+            corrupt = CORRUPT
+        return cls(schema, options.mode, corrupt, mapping)
+
+    @property
+    def payload(self) -> list[pa.Field]:
+        """The columns that come from fields."""
+        return [
+            each
+            for each in self.schema
+            if each.name not in RESERVED and each.name != self.corrupt_column
+        ]
+
+    def batches(
+        self, entries: Entries, stream: Names, region: Names, bytes_max: int
+    ) -> Iterator[pa.RecordBatch]:
+        """All entries as batches of at most about `bytes_max` bytes; raises `ColumnError`."""
+        whole = self.batch(entries, stream, region)
+        count = whole.num_rows
+        rows = max(count * bytes_max // max(whole.nbytes, 1), 1)
+        for first in range(0, count, rows):
+            yield whole.slice(first, rows)
+
+    def batch(self, entries: Entries, stream: Names, region: Names) -> pa.RecordBatch:
+        """All entries as one batch."""
+        payload = self.payload
+        names = [self.field_mapping.get(each.name, each.name).encode() for each in payload]
+        columns: dict[str, pa.Array] = {}
+        bad = np.zeros(len(entries), np.bool_)
+        for column, values in zip(payload, entries.values(names) if names else [], strict=True):
+            columns[column.name], wrong = cast(values, column.type)
+            if wrong is not None:
+                if self.mode == "FAILFAST":
+                    raise ColumnError(_complaint(entries, int(wrong.argmax()), column, values))
+                bad |= wrong
+        for name in self.schema.names:
+            if name == self.corrupt_column:
+                columns[name] = _corrupt(entries, bad)
+            elif name in RESERVED:
+                columns[name] = _reserved(
+                    name, self.schema.field(name).type, entries, stream, region
+                )
+        for column in self.schema:
+            if not column.nullable and columns[column.name].null_count:
+                row = int(np.asarray(columns[column.name].is_null()).argmax())
+                raise ColumnError(
+                    f"column {column.name} is declared NOT NULL, but entry {_id(entries, row)} "
+                    "has no value for it"
+                )
+        batch = pa.RecordBatch.from_arrays(
+            [columns[name] for name in self.schema.names], schema=self.schema
+        )
+        if self.mode == "DROPMALFORMED" and bad.any():
+            return batch.filter(pa.array(~bad))
+        return batch
+
+
+# ---------------------------------------------------------------------------------------- reserved
+
+_RESERVED_TYPES: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "stream": pa.types.is_string,
+    "region": pa.types.is_string,
+    "id": pa.types.is_string,
+    "ts": pa.types.is_timestamp,
+    "seq": pa.types.is_int64,
+    "position": pa.types.is_int64,
+    "fields": lambda kind: (
+        pa.types.is_list(kind)
+        and pa.types.is_struct(kind.value_type)
+        and [(each.name, each.type) for each in kind.value_type]
+        == [("field", pa.binary()), ("value", pa.binary())]
+    ),
+}
+
+
+def _reserved(
+    name: str, kind: pa.DataType, entries: Entries, stream: Names, region: Names
+) -> pa.Array:
+    match name:
+        case "stream" | "region":
+            place = stream if name == "stream" else region
+            return pa.repeat(pa.scalar(place), len(entries)) if isinstance(place, str) else place
+        case "id":
+            ms = pa.array(entries.ms).cast(pa.string())
+            return pc.binary_join_element_wise(ms, pa.array(entries.seq).cast(pa.string()), "-")
+        case "ts":
+            far = entries.ms > _TS_MAX
+            return pa.array(np.where(far, 0, entries.ms).view(np.int64) * 1000, kind, mask=far)
+        case "seq":
+            return pa.array(entries.seq.view(np.int64))
+        case "position":
+            if entries.positions is None:
+                return pa.nulls(len(entries), pa.int64())
+            return pa.array(entries.positions)
+    offsets, names, values = entries.fields()
+    inner = kind.value_type
+    pairs = pa.StructArray.from_arrays([names, values], fields=[inner.field(0), inner.field(1)])
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pairs, type=kind)
+
+
+# ------------------------------------------------------------------------------------------ faults
+
+
+def _id(entries: Entries, row: int) -> str:
+    return f"{int(entries.ms[row])}-{int(entries.seq[row])}"
+
+
+def _complaint(entries: Entries, row: int, column: pa.Field, values: pa.Array) -> str:
+    text = values[row].as_py()[:80].decode("utf-8", "backslashreplace")
+    return (
+        f"entry {_id(entries, row)}: {text!r} in column {column.name} is no {column.type} "
+        "(mode=PERMISSIVE makes such values null, DROPMALFORMED leaves the entries out)"
+    )
+
+
+def _corrupt(entries: Entries, bad: Any) -> pa.Array:
+    """For entries with values that did not fit, all fields as a JSON array of pairs."""
+    texts: list[str | None] = [None] * len(entries)
+    if bad.any():
+        offsets, names, values = entries.fields()
+        for row in np.flatnonzero(bad).tolist():
+            own = slice(int(offsets[row]), int(offsets[row + 1]))
+            pairs = [
+                [part.decode("utf-8", "backslashreplace") for part in pair]
+                for pair in zip(names[own].to_pylist(), values[own].to_pylist(), strict=True)
+            ]
+            texts[row] = json.dumps(pairs, ensure_ascii=False)
+    return pa.array(texts, pa.string())

@@ -1,0 +1,436 @@
+r"""Entries in bulk as Arrow arrays, without a step of Python per entry.
+
+The server exports an entry's wire bytes (``*2``, ``$`` and ID, ``*2n``, then
+``$6\r\nsensor\r\n$2\r\ns1\r\n`` ...) with the end of each.
+Where entries begin is thus known, so one field of *all* entries is found by a few operations on
+vectors: read the digits of the length, compare the names, step on, eight bytes at a time. Only
+lengths drive this, never what the bytes look like. All entries go in step: the first field of each,
+then the second one. Their names may differ: they are numbered by Arrow (dictionary encoding). A few
+entries with many more fields than all others are left to hiredis.
+
+A reply of XRANGE has the same bytes, and does not say where entries begin. Each begins with the
+same few bytes, but values may contain these, too: so a page is only taken if its lengths, followed
+from the first entry to the last, end each entry where the next one seems to begin.
+
+Values are gathered by Arrow: an array whose elements are the values *and the gaps between them*
+costs nothing to lay over the bytes, and taking every other element copies at the speed of memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import hiredis
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.spark.decoding.exports import Alike, Export, Ints, MalformedReply
+
+_FEW: Final = 32
+"""So few entries with more than `_STEPS` fields are parsed, because a step costs too much."""
+_STEPS: Final = 16
+
+_DIGITS: Final = rb"([0-9]+)"
+_NUMBER: Final = re.compile(rb"[0-9]{1,10}(?=\r\n)")
+_SIZE: Final = re.compile(rb"\r\n\$([0-9]{1,10})\r\n")
+_HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
+_BEGIN: Final = b"*2\r\n$"
+_NAME_MAX: Final = 64
+_BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
+_PADDING: Final = bytes(24)  # so that reading ahead stays within the buffer
+_CRLF: Final = b"\r\n"
+_WORD: Final = 8
+_BYTE: Final = np.uint64(8)
+_ZERO: Final = np.uint64(ord("0"))
+_NINE: Final = np.uint64(9)
+_TEN: Final = np.uint64(10)
+_POWERS: Final = 10 ** np.arange(1, 11)
+"""A size that is not below so many of these has one digit more than that."""
+_LOW: Final = [np.uint64((1 << 8 * count) - 1) for count in range(_WORD + 1)]
+"""Of a word the first so many bytes."""
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def _word(text: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(text, "little"))
+
+
+# ------------------------------------------------------------------------------------- wire bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Some fields of some entries, as a rule one of each; where their values begin and end."""
+
+    rows: Ints
+    ranks: Ints | int
+    """How many fields of the entry are before each."""
+    names: list[bytes]
+    codes: npt.NDArray[np.int32] | int
+    """The name of each, as its place in `names`."""
+    begins: Ints
+    ends: Ints
+
+
+class WireEntries:
+    """Entries as wire bytes, decoded by vectors when asked."""
+
+    def __init__(
+        self,
+        ms: npt.NDArray[np.uint64],
+        seq: npt.NDArray[np.uint64],
+        positions: Ints | None,
+        ends: Ints,
+        data: bytes,
+        tables: Sequence[Alike] = (),
+    ) -> None:
+        """`data` holds the fragments one behind the other and then some bytes of padding.
+
+        Entries of `tables` are no fragments, see `Export`. Raises `MalformedReply` for more than
+        Arrow can hold.
+        """
+        if len(data) > _BYTES_MAX:
+            raise MalformedReply("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
+        self.ms = ms
+        self.seq = seq
+        self.positions = positions
+        self._ends = ends
+        self._data = data
+        self._tables = tables
+        self._bytes: Bytes = np.frombuffer(data, np.uint8)
+        self._words = self._at_each("<u8")
+        self._walked: list[_Fields] | None = None
+
+    @classmethod
+    def of_export(cls, export: Export) -> WireEntries:
+        """The entries of a reply of AB.EXPORT; those that are broken are found when decoded."""
+        data = b"".join([*export.data, _PADDING])
+        return cls(export.ms, export.seq, export.positions, export.ends, data, export.tables)
+
+    @classmethod
+    def of_xrange(cls, data: bytes | memoryview) -> WireEntries:
+        """The entries of a reply of XRANGE, without its first line.
+
+        Raises `MalformedReply` if they do not begin where they seem to.
+        """
+        none, no_id = np.empty(0, np.int64), np.empty(0, np.uint64)
+        block = cls(no_id, no_id, None, none, b"".join((data, _PADDING)))
+        begins = np.flatnonzero(block._bytes[: len(data)] == _BEGIN[0])
+        begins = begins[block._equal(begins, _BEGIN)]
+        begins = begins[(begins == 0) | block._equal(np.maximum(begins - len(_CRLF), 0), _CRLF)]
+        size, text_at = block._number(begins + len(_BEGIN) - 1, b"$")
+        begins = begins[block._equal(text_at + size, b"\r\n*")]  # after a name there is a value
+        block._ends = np.append(begins[1:], len(data))
+        try:
+            block._walked = list(block._walk())
+            text = block._gather(*block._id_spans(np.arange(len(block)))).cast(pa.string())
+            halves = pc.split_pattern(text, "-", max_splits=1).flatten().cast(pa.uint64())
+        except pa.ArrowInvalid:
+            raise MalformedReply("these entries are to be parsed one by one") from None
+        if len(halves) != 2 * len(block):
+            raise MalformedReply("an entry has no ID")
+        # Arrow's own way to numpy imports pandas.
+        numbers = np.frombuffer(halves.buffers()[1], np.uint64, len(halves))
+        block.ms, block.seq = numbers[::2].copy(), numbers[1::2].copy()
+        return block
+
+    def _at_each(self, kind: str) -> npt.NDArray[Any]:
+        """The bytes at each place, read as numbers of one type."""
+        count = len(self._data) - np.dtype(kind).itemsize + 1
+        return np.ndarray((count,), kind, self._data, strides=(1,))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def nbytes(self) -> int:
+        """See `Entries`."""
+        return len(self._data)
+
+    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
+        """See `Entries`."""
+        wanted = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        found = _FirstValues(wanted, len(self))
+        for table in self._tables:
+            for name, (begins, ends) in zip(table.names, table.spans, strict=True):
+                if name in wanted:
+                    found.add(_Fields(table.rows, 0, [name], 0, begins, ends))
+        for fields in self._walk(found) if self._walked is None else self._walked:
+            found.add(fields)
+        columns = [
+            self._gather(begins, ends, begins < 0)
+            for begins, ends in zip(found.begins, found.ends, strict=True)
+        ]
+        return [columns[wanted[name]] for name in names]
+
+    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
+        """See `Entries`."""
+        some: Iterable[_Fields] = self._walk() if self._walked is None else self._walked
+        every = [fields for table in self._tables for fields in _of_table(table)]
+        every += some
+        counts = np.zeros(len(self), np.int64)
+        for each in every:
+            np.add.at(counts, each.rows, 1)
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        # `_gather` needs places that ascend, as they do within a step. So values are gathered
+        # step by step, and then put into the order of the entries.
+        known: list[bytes] = []
+        name_of = np.empty(int(offsets[-1]), np.int32)
+        place_of = np.empty(int(offsets[-1]), np.int32)
+        values: list[pa.Array] = []
+        done = 0
+        for each in every:
+            at = offsets[each.rows] + each.ranks
+            name_of[at] = each.codes + np.int64(len(known))
+            known += each.names
+            place_of[at] = np.arange(done, done + len(at), dtype=np.int32)
+            done += len(at)
+            values.append(self._gather(each.begins, each.ends))
+        joined = pa.concat_arrays(values) if values else pa.array([], pa.binary())
+        named = pa.array(known, pa.binary()).take(pa.array(name_of))
+        return offsets, named, joined.take(pa.array(place_of))
+
+    def _fragment_rows(self) -> Ints:
+        """The entries that are fragments."""
+        is_fragment = np.ones(len(self), np.bool_)
+        for table in self._tables:
+            is_fragment[table.rows] = False
+        return np.flatnonzero(is_fragment)
+
+    def _starts(self) -> Ints:
+        """Where each fragment begins."""
+        return np.concatenate(([0], self._ends[:-1]))
+
+    def _walk(self, found: _FirstValues | None = None) -> Iterator[_Fields]:
+        """The fields of all fragments; without the rest of those that `found` has all of."""
+        rows = self._fragment_rows()
+        if not len(rows):
+            return
+        words, at = self._number(self._id_spans(rows)[1], b"\r\n*")
+        if (words % 2).any():
+            raise MalformedReply("an entry has a field without a value")
+        at -= len(_CRLF)
+        left, last = words // 2, self._ends[rows] - len(_CRLF)
+        step = 0
+        while len(rows):
+            if (at > last).any():
+                raise MalformedReply("an entry is longer than it should be")
+            over = left == step
+            if over.any():
+                self._expect(at[over], _CRLF)
+                if (at[over] != last[over]).any():
+                    raise MalformedReply("an entry does not end where it should")
+            if found is not None and (enough := found.has_all(rows)).any():
+                self._expect(at[enough], _CRLF)
+                over |= enough
+            if over.any():
+                rows, at, left, last = (each[~over] for each in (rows, at, left, last))
+                if not len(rows):
+                    return
+            if step >= _STEPS and len(rows) < _FEW:
+                for row, *where in zip(
+                    *map(np.ndarray.tolist, (rows, at, last, left)), strict=True
+                ):
+                    yield self._parse(row, step, *where)
+                return
+            names, codes, name_end = self._names(at)
+            length, begins = self._number(name_end, b"\r\n$")
+            at = begins + length
+            yield _Fields(rows, step, names, codes, begins, at)
+            step += 1
+
+    def _names(self, at: Ints) -> tuple[list[bytes], npt.NDArray[np.int32] | int, Ints]:
+        """The different names at these places, which one is where, and where each ends."""
+        first = _SIZE.match(self._data, int(at[0]))
+        name_end = first.end() + int(first[1]) if first else 0
+        text = self._data[int(at[0]) : name_end]
+        # Usually all have the same name. A long name is not fetched from entries that may lack it,
+        # because such an entry may end before.
+        is_near = int(at[-1]) + len(text) + _WORD <= len(self._data)
+        if first and len(text) <= _NAME_MAX and is_near and self._equal(at, text).all():
+            return [self._data[first.end() : name_end]], 0, at + len(text)
+        length, begins = self._number(at, b"\r\n$")
+        ends = begins + length
+        self._within(ends, _WORD)
+        coded = self._gather(begins, ends).dictionary_encode()
+        # Arrow's own way to numpy imports pandas.
+        codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(at))
+        return coded.dictionary.to_pylist(), codes, ends
+
+    def _parse(self, row: int, rank: int, at: int, last: int, left: int) -> _Fields:
+        """The rest of the fields of one entry."""
+        reader = hiredis.Reader()
+        reader.feed(b"*%d%b" % (2 * (left - rank), self._data[at : last + len(_CRLF)]))
+        words = reader.gets()
+        sizes = np.fromiter(map(len, words or ()), np.int64)
+        heads = len(b"\r\n$\r\n") + np.searchsorted(_POWERS, sizes, "right") + 1
+        ends = at + np.cumsum(heads + sizes)
+        if not words or ends[-1] != last or reader.has_data():
+            raise MalformedReply("an entry does not end where it should")
+        names = pa.array(words[::2], pa.binary()).dictionary_encode()
+        codes = np.frombuffer(names.indices.buffers()[1], np.int32, len(names))
+        count = len(codes)
+        return _Fields(
+            np.full(count, row), rank + np.arange(count), names.dictionary.to_pylist(), codes,
+            (ends - sizes)[1::2], ends[1::2],
+        )  # fmt: skip
+
+    def _id_spans(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Where the ID of each of these fragments begins and ends."""
+        starts = self._starts()[rows]
+        first = _HEAD.match(self._data, int(starts[0]))
+        if first and self._equal(starts, first[0]).all():  # IDs are equally long
+            begins = starts + len(first[0])
+            return begins, begins + int(first[1])
+        self._expect(starts, _BEGIN)
+        length, begins = self._number(starts + len(_BEGIN) - 1, b"$")
+        return begins, begins + length
+
+    def _equal(self, at: Ints, text: bytes) -> npt.NDArray[np.bool_]:
+        """Where a text is."""
+        width = -(-len(text) // _WORD)
+        self._within(at, width * _WORD)
+        same = np.ones(len(at), np.bool_)
+        if width and len(at):
+            # All bytes of a place are fetched at once: the access costs most, not the length.
+            found = self._at_each(f"V{width * _WORD}")[at].view("<u8").reshape(len(at), width)
+            for place in range(width):
+                some = text[place * _WORD : (place + 1) * _WORD]
+                same &= (found[:, place] & _LOW[len(some)]) == _word(some)
+        return same
+
+    def _expect(self, at: Ints, text: bytes) -> None:
+        """Check that a text is at every place."""
+        if not self._equal(at, text).all():
+            raise MalformedReply("an entry is not in the form it should be")
+
+    def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
+        """Decimal digits between a short text and CR LF, and the places behind.
+
+        Usually one word contains all digits, and the numbers are equal, or equally long.
+        """
+        self._within(at, _WORD)
+        words = self._words[at]
+        if first := re.match(re.escape(before) + _DIGITS + _CRLF, words[:1].tobytes()):
+            text = first[0]
+            if ((words & _LOW[len(text)]) == _word(text)).all():
+                return np.full(len(at), int(first[1])), at + len(text)
+        if ((words & _LOW[len(before)]) != _word(before)).any():
+            raise MalformedReply("an entry is not in the form it should be")
+        words >>= np.uint64(8 * len(before))
+        number = np.zeros(len(at), np.uint64)
+        alike = True  # as long as all numbers have the same number of digits
+        size = np.zeros(len(at), np.int64)
+        for place in range(1, _WORD - len(before) + 1):
+            digit = (words & _LOW[1]) - _ZERO  # wraps: a byte that is no digit becomes large
+            digits = digit <= _NINE
+            alike = alike and bool(digits.all())
+            if not alike:
+                digits &= size == place - 1  # nothing else up to here
+            if not digits.any():
+                break
+            number = (
+                number * _TEN + digit if alike else np.where(digits, number * _TEN + digit, number)
+            )
+            size += digits
+            words >>= _BYTE
+            if alike and ((words & _LOW[2]) == _word(_CRLF)).all():
+                return number.view(np.int64), at + (len(before) + place + len(_CRLF))
+        if not size.all():
+            raise MalformedReply("an entry has a length without digits")
+        found, ends = number.view(np.int64), at + len(before) + size
+        if (long := size == _WORD - len(before)).any():  # or more digits
+            found[long], ends[long] = self._long_number(at[long] + len(before))
+        self._expect(ends, _CRLF)
+        return found, ends + len(_CRLF)
+
+    def _long_number(self, at: Ints) -> tuple[Ints, Ints]:
+        """Numbers of up to `_DIGITS_MAX` digits, and where they end."""
+        found = [_NUMBER.match(self._data, place) for place in at.tolist()]
+        if None in found:
+            raise MalformedReply("an entry has a length with too many digits")
+        spans = [(int(each[0]), each.end()) for each in found if each]
+        numbers, ends = np.array(spans, np.int64).T
+        return numbers, ends
+
+    def _within(self, at: Ints, size: int) -> None:
+        """Check that so many bytes follow each place."""
+        if len(at) and int(at.max()) + size > len(self._data):
+            raise MalformedReply("an entry is longer than it should be")
+
+    def _gather(
+        self, starts: Ints, ends: Ints, missing: npt.NDArray[np.bool_] | None = None
+    ) -> pa.Array:
+        """The bytes between ascending starts and ends, as a binary array."""
+        count = len(starts)
+        if missing is not None and missing.any():
+            present = np.flatnonzero(~missing)
+            gathered = self._gather(starts[present], ends[present])
+            indices = np.zeros(count, np.int64)
+            indices[present] = np.arange(len(present))
+            if not len(present):
+                return pa.nulls(count, pa.binary())
+            return gathered.take(pa.array(indices, mask=missing))
+        bounds = np.empty(2 * count + 1, np.int32)
+        bounds[0] = 0
+        bounds[1::2] = starts
+        bounds[2::2] = ends
+        laid = pa.Array.from_buffers(
+            pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
+        )
+        return laid.take(pa.array(np.arange(1, 2 * count, 2)))
+
+
+class _FirstValues:
+    """Where the first value of each wanted field begins (-1: nowhere) and ends, by entry."""
+
+    def __init__(self, wanted: Mapping[bytes, int], count: int) -> None:
+        self._wanted = wanted
+        self.begins = np.full((len(wanted), count), -1, np.int64)
+        self.ends = np.zeros((len(wanted), count), np.int64)
+        self._is_new = [True] * len(wanted)
+        self._lacking = np.full(count, len(wanted), np.int32)
+
+    def has_all(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """Of which entries all wanted fields are known."""
+        return np.equal(self._lacking[self._at(rows)], 0)
+
+    def _at(self, rows: Ints) -> Ints | slice:
+        """The same rows; quicker if they are all."""
+        return slice(None) if len(rows) == len(self._lacking) else rows
+
+    def add(self, some: _Fields) -> None:
+        """Take note of those fields that are wanted, and are the first ones of their name."""
+        numbers = [self._wanted.get(name, -1) for name in some.names]
+        if isinstance(some.codes, int) and self._is_new[numbers[0]] and numbers[0] >= 0:
+            self._is_new[numbers[0]] = False
+            rows = self._at(some.rows)
+            self.begins[numbers[0], rows] = some.begins
+            self.ends[numbers[0], rows] = some.ends
+            self._lacking[rows] -= 1
+            return
+        if max(numbers) < 0:
+            return
+        number = np.broadcast_to(np.array(numbers)[some.codes], some.rows.shape)
+        cells = number * len(self._lacking) + some.rows
+        fresh = np.flatnonzero(number >= 0)
+        fresh = fresh[self.begins.ravel()[cells[fresh]] < 0]
+        # Of a field that is there twice the first one stays, as the last one in this order.
+        fresh = fresh[::-1]
+        self.begins.ravel()[cells[fresh]] = some.begins[fresh]
+        self.ends.ravel()[cells[fresh]] = some.ends[fresh]
+        self._lacking[some.rows[fresh]] -= 1
+        for each in numbers:
+            self._is_new[each] = False
+
+
+def _of_table(table: Alike) -> Iterator[_Fields]:
+    for rank, (name, span) in enumerate(zip(table.names, table.spans, strict=True)):
+        yield _Fields(table.rows, rank, [name], 0, *span)

@@ -1,0 +1,1 @@
+"""Streams as a Delta table of Parquet files."""

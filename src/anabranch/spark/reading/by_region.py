@@ -1,0 +1,85 @@
+"""One stream of a query for each region, so that each has its own watermark.
+
+A region that was disconnected delivers entries with old times when it returns. Spark's watermark is
+the maximum over all rows of a source, so in one common source these entries would be late and
+dropped. With one source for each region Spark uses the minimum of their watermarks, and waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.spark.connection.client import connect
+from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
+from anabranch.spark.reading.offsets import LogCursor, OffsetError, Vector
+from anabranch.spark.reading.server_logs import ServerLogs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_POLL_MS = 200
+
+
+def regions_of(options: ReadOptions) -> list[str]:
+    """The present regions of the streams, sorted; none if nothing was ever written."""
+    with connect(options.server) as client:
+        logs = ServerLogs(options, client).logs()
+    return sorted({region for regions in logs.values() for region in regions})
+
+
+def read_by_region(
+    spark: SparkSession,
+    stream: str,
+    *,
+    watermark: str,
+    event_time: str = "ts",
+    regions: Iterable[str] | None = None,
+    schema: str | StructType | None = None,
+    resume_from: str | Path | None = None,
+    **options: str,
+) -> DataFrame:
+    """A streaming read with one source and one watermark (on `event_time`) for each region.
+
+    The regions are fixed here: those named, or those the stream has now. A region that joins later
+    needs a new query with a new checkpoint; `resume_from` is the old one's checkpoint directory,
+    and the new query starts where the old one had committed. A region that is silent holds all
+    results back; leave it out of `regions` if it never returns. Raises `OptionError`.
+    """
+    given = {"subscribe": stream, **options}
+    if regions is None:
+        regions = regions_of(ReadOptions.parse(given)) or [""]
+    names = sorted(set(regions))
+    if not names:
+        raise OptionError("read_by_region needs at least one region")
+    # Spark asks sources one after the other, so they share the waiting time of one.
+    given.setdefault("pollTimeoutMs", str(_POLL_MS // len(names)))
+    if resume_from is not None:
+        given["startingOffsets"] = committed_offsets(resume_from).to_json()
+    frames = []
+    for name in names:
+        reader = spark.readStream.format("anabranch").options(**given).option("regions", name)
+        if schema is not None:
+            reader = reader.schema(schema)
+        frames.append(reader.load().withWatermark(event_time, watermark))
+    return reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def committed_offsets(checkpoint: str | Path) -> Vector:
+    """How far a query had read all its sources at its last commit.
+
+    `checkpoint` is a directory of this machine. Raises `OffsetError` if nothing was committed.
+    """
+    directory = Path(checkpoint)
+    newest = newest_batch(directory, "commits")
+    if newest is None:
+        raise OffsetError(f"{directory} is no checkpoint of a query that has committed a batch")
+    cursors: dict[str, dict[str, LogCursor]] = {}
+    for end in ends_of_batch(directory, newest):
+        for stream, regions in end.cursors.items():
+            cursors.setdefault(stream, {}).update(regions)
+    return Vector(cursors)

@@ -1,0 +1,1 @@
+"""Java, sessions, and queries that run."""

@@ -1,0 +1,1 @@
+"""From rows of a table to entries of a stream, once each."""

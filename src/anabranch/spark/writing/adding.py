@@ -1,0 +1,394 @@
+"""One XADD per row, pipelined: for servers without a ledger, and for entries that keep their IDs.
+
+A repeated row is recognised by its idempotent ID (Redis 8.6: ``XADD ... IDMP``), which is made from
+the row's place in the batch, from its content, or from a column; or by the entry's own ID; or not
+at all. A server remembers at most 10,000 idempotent IDs for each producer. So the rows of a task
+are distributed over enough producer IDs that the server remembers the whole batch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import redis
+import xxhash
+
+from anabranch.spark.connection.client import (
+    ServerClient,
+    ServerRefused,
+    ServerUnreachable,
+    explained,
+    facts_of,
+    shown,
+)
+from anabranch.spark.writing.encode import EncodedRows, RowBytes, bulk, runs_by_lane
+from anabranch.spark.writing.identity import CONTENT_ROWS_MAX, WriteFailed
+
+ROWS_PER_PRODUCER: Final = 8_000
+"""Rows per producer ID of one batch: a server that remembers 10,000 remembers them all."""
+
+_CHUNK_BYTES: Final = 1 << 20
+_COLUMN_PRODUCERS: Final = 64
+# Hashes do not fill all producers equally: a quarter is reserve for the fullest.
+_CONTENT_PRODUCERS: Final = CONTENT_ROWS_MAX // 7_500
+_MAXSIZE: Final = 10_000
+_DURATION_LEAST_S: Final = 3_600
+_DURATION_S: Final = 86_400  # the greatest value
+_ATTEMPTS: Final = 10
+_MAKER: Final = "spark-makes-this-stream"
+"""A group that makes a stream without entries. In a region it also keeps it, until rows are there.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedRows:
+    """Packed commands for one stream, and the rows that they add."""
+
+    key: bytes
+    commands: RowBytes
+    rows: EncodedRows
+
+    def slice(self, start: int, stop: int) -> MarkedRows:
+        """Rows start ... stop - 1; nothing is copied."""
+        return MarkedRows(self.key, self.commands.slice(start, stop), self.rows.slice(start, stop))
+
+
+class Marks(Protocol):
+    """How repeated rows of a task are recognised."""
+
+    repeatable: bool
+    """Whether rows whose replies were lost may be sent again."""
+    windowed: bool
+    """Whether the server must remember idempotent IDs."""
+
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
+        """The commands that add them."""
+
+
+# ----------------------------------------------------------------------------------------- marks
+
+
+def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
+    words = (b"XADD", key, *more)
+    return b"".join(map(bulk, words)), len(words)
+
+
+class Unmarked:
+    """Rows without mark: a repeated task adds its rows twice, unless entries keep their IDs."""
+
+    windowed = False
+
+    def __init__(self, trim: Sequence[bytes], *, keep_ids: bool = False) -> None:
+        self.repeatable = keep_ids
+        self._trim = trim
+
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
+        """The command for the rows as they are, with the ID of each row or with ``*``."""
+        ids = [b"*"] if rows.ids is None else [rows.ids]
+        yield MarkedRows(key, rows.commands(*_command(key, *self._trim), ids), rows)
+
+
+class _Windowed:
+    """Rows whose idempotent IDs the server remembers for a while."""
+
+    repeatable = True
+    windowed = True
+
+
+class ByPosition(_Windowed):
+    """Batch and number of the row in its task, stream and lane."""
+
+    def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
+        self._producer = producer
+        self._batch = batch
+        self._trim = trim
+        self._next: defaultdict[tuple[bytes, str], int] = defaultdict(int)
+
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
+        """Cut where the producer ID changes."""
+        for lane, start, stop in runs_by_lane(rows):
+            producer = self._producer if lane is None else f"{self._producer}/{lane}"
+            yield from self._mark(key, producer, rows.slice(start, stop))
+
+    def _mark(self, key: bytes, producer: str, rows: EncodedRows) -> Iterator[MarkedRows]:
+        at = 0
+        while at < len(rows):
+            number = self._next[key, producer]
+            nth, within = divmod(number, ROWS_PER_PRODUCER)
+            size = min(len(rows) - at, ROWS_PER_PRODUCER - within)
+            some = rows.slice(at, at + size)
+            tokens = pc.binary_join_element_wise(
+                pa.scalar(b"%d" % self._batch, pa.binary()),
+                pa.array(np.arange(number, number + size)).cast(pa.string()).cast(pa.binary()),
+                pa.scalar(b"-", pa.binary()),
+            )
+            before = _command(key, b"IDMP", f"{producer}/{nth}".encode())
+            yield MarkedRows(key, some.commands(*before, [tokens, *self._trim, b"*"]), some)
+            self._next[key, producer] += size
+            at += size
+
+
+class ByContent(_Windowed):
+    """Hash of the fields, and the row's ordinal among equal rows: the order does not matter.
+
+    Partitions do not matter either, as long as equal rows are in one partition, where they are
+    counted. The driver compares the `contents` of all partitions to check that.
+    """
+
+    def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
+        self._owners = [f"{producer}/content/{n}".encode() for n in range(_CONTENT_PRODUCERS)]
+        self._batch = batch
+        self._trim = trim
+        self._seen: Counter[int] = Counter()
+        self._rows = 0
+
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
+        """The commands of a batch. Raises `WriteFailed` for more rows than a server remembers."""
+        self._rows += len(rows)
+        if self._rows > CONTENT_ROWS_MAX:
+            raise WriteFailed(
+                f"idempotence=content is for batches of {CONTENT_ROWS_MAX} rows at most: a server "
+                "would forget the first ones, and a repetition would add them again. Take smaller "
+                "batches (maxEntriesPerTrigger), or deterministicOrder=sort and the ledger"
+            )
+        seed = zlib.crc32(key)
+        parts = rows.parts()
+        tokens: list[bytes] = []
+        owners: list[bytes] = []
+        for part in parts.each(0, len(parts)):
+            content = xxhash.xxh3_64_intdigest(part, seed)
+            nth = self._seen[content]
+            self._seen[content] = nth + 1
+            tokens.append(b"%d-%x-%d" % (self._batch, content, nth))
+            # equal rows would all have one producer
+            owners.append(self._owners[zlib.crc32(tokens[-1]) % _CONTENT_PRODUCERS])
+        yield _marked(key, rows, owners, pa.array(tokens, pa.binary()), self._trim)
+
+    @property
+    def contents(self) -> bytes:
+        """The contents of all rows, as hashes of 64 bits in the byte order of the machine."""
+        return array("Q", self._seen).tobytes()
+
+
+class ByColumn(_Windowed):
+    """The value of a column, over all batches: the newest 64 x 10,000 are remembered at most."""
+
+    def __init__(self, producer: str, trim: Sequence[bytes]) -> None:
+        self._owners = [f"{producer}/column/{n}".encode() for n in range(_COLUMN_PRODUCERS)]
+        self._trim = trim
+
+    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
+        """The commands of a batch."""
+        assert rows.tokens is not None
+        owners = [
+            self._owners[zlib.crc32(token) % _COLUMN_PRODUCERS] for token in rows.tokens.to_pylist()
+        ]
+        yield _marked(key, rows, owners, rows.tokens, self._trim)
+
+
+def _marked(
+    key: bytes,
+    rows: EncodedRows,
+    owners: list[bytes],
+    tokens: pa.BinaryArray,
+    trim: Sequence[bytes],
+) -> MarkedRows:
+    """The commands for rows with a producer ID and an idempotent ID each."""
+    words = [pa.array(owners, pa.binary()), tokens, *trim, b"*"]
+    return MarkedRows(key, rows.commands(*_command(key, b"IDMP"), words), rows)
+
+
+# --------------------------------------------------------------------------------------- sending
+
+
+class Adder:
+    """The writing side of one attempt of one task."""
+
+    def __init__(
+        self, client: ServerClient, marks: Marks, *, rows_max: int = 2048, check_window: bool = True
+    ) -> None:
+        """`check_window` refuses streams that would forget idempotent IDs too early."""
+        self._client = client
+        self._marks = marks
+        self._rows_max = rows_max
+        self._check_window = check_window
+        self._checked: set[bytes] = set()
+        self._grows: set[bytes] = set()  # streams of which all present rows were skipped
+        self._waiting: MarkedRows | None = None
+        self.appended = 0
+        """Sent rows, whether or not the server had them: its replies do not show it."""
+        self.known: int | None = None if marks.windowed else 0
+        """Rows that the stream had already; None where the server does not report it."""
+        self.memory_s: int | None = None
+        """For how long all streams remember idempotent IDs; None if that does not matter."""
+
+    @property
+    def contents(self) -> bytes:
+        """See `ByContent`; empty where rows are recognised otherwise."""
+        return self._marks.contents if isinstance(self._marks, ByContent) else b""
+
+    def append(self, key: bytes, rows: EncodedRows) -> None:
+        """Add rows to a stream; raises `WriteFailed` and `ServerUnreachable`."""
+        self._send(self._marks.mark(key, rows))
+
+    def finish(self, _expected: bytes | None = None) -> None:
+        """Wait for all replies. A stream without rows needs no check, as with a ledger."""
+        self._collect()
+        if self._check_window and self._checked:
+            # An earlier attempt may have made the stream. Users without this permission did not.
+            ends = [("XGROUP", "DESTROY", key, _MAKER) for key in self._checked]
+            self._client.pipeline(ends, repeatable=True)
+
+    def _send(self, runs: Iterator[MarkedRows]) -> None:
+        for run in runs:
+            if self._marks.windowed and run.key not in self._checked:
+                self._collect()
+                self._record_memory(run.key)
+                self._checked.add(run.key)
+            at = 0
+            while at < len(run.commands):
+                some = run.slice(at, run.commands.reach(at, self._rows_max, _CHUNK_BYTES))
+                self._collect()
+                if run.rows.ids is not None and run.key not in self._grows:
+                    at += self._pass(some)
+                else:
+                    self._launch(some)
+                    at += len(some.rows)
+
+    def _record_memory(self, key: bytes) -> None:
+        if self._check_window:
+            found = require_window(self._client, key)
+        elif about := _facts(self._client, key):
+            found, _ = _memory(about)
+        else:
+            return  # the stream does not exist, so no row can be repeated
+        self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
+
+    def _launch(self, run: MarkedRows) -> None:
+        self._waiting = run
+        # Where rows may be sent again, the missing replies will report it once more.
+        with suppress(*((ServerUnreachable,) if self._marks.repeatable else ())):
+            self._client.send([run.commands.between(0, len(run.rows))])
+
+    def _replies(self, run: MarkedRows) -> list[Any]:
+        """All replies; after a broken connection the rows are sent again if that is safe."""
+        for number, is_last in enumerate(self._client.attempts()):
+            try:
+                if number:
+                    self._client.send([run.commands.between(0, len(run.rows))])
+                return [self._client.receive() for _ in range(len(run.rows))]
+            except ServerUnreachable:
+                if not self._marks.repeatable or is_last:
+                    raise
+            self._client.revive()
+        raise AssertionError("unreachable")
+
+    def _collect(self) -> None:
+        """Process the replies to the rows that were sent."""
+        run, self._waiting = self._waiting, None
+        if run is None:
+            return
+        taken: list[int] = []
+        for number, reply in enumerate(self._replies(run)):
+            if not isinstance(reply, redis.RedisError):
+                self.appended += 1
+            elif run.rows.ids is not None and "equal or smaller" in str(reply):
+                taken.append(number)
+            else:
+                raise WriteFailed(
+                    f"stream {shown(run.key)} at {self._client.address} refused a row: "
+                    f"{explained(reply)}"
+                )
+        if taken:
+            self._require_same(run, taken)
+            self.known = (self.known or 0) + len(taken)
+
+    def _pass(self, run: MarkedRows) -> int:
+        """Skip rows that exist with their IDs; returns how many, from the first on."""
+        same = self._same(run)
+        self.known = (self.known or 0) + same
+        if same < len(run.rows):
+            self._grows.add(run.key)
+        return same
+
+    def _same(self, run: MarkedRows) -> int:
+        """How many rows, from the first on, exist unchanged."""
+        assert run.rows.ids is not None
+        ids = run.rows.ids.to_pylist()
+        page = self._client.command(
+            *("XRANGE", run.key, ids[0], "+", "COUNT", len(ids)), repeatable=True
+        )
+        parts = run.rows.parts().each(0, len(ids))
+        same = 0
+        for wanted, part, (found, fields) in zip(ids, parts, page, strict=False):
+            if wanted != found or part != b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields)):
+                break
+            same += 1
+        return same
+
+    def _require_same(self, run: MarkedRows, taken: list[int]) -> None:
+        """The IDs exist: check whether the entries are these rows, from an earlier attempt."""
+        assert run.rows.ids is not None
+        for number in taken:
+            if not self._same(run.slice(number, number + 1)):
+                raise WriteFailed(
+                    f"ID {shown(run.rows.ids[number].as_py())} cannot be kept: stream "
+                    f"{shown(run.key)} holds another entry there, or is behind it already. Rows "
+                    "with IDs must arrive in order, all rows of a stream in one partition: "
+                    'repartition("stream").sortWithinPartitions(...) by time and sequence'
+                )
+
+
+def require_window(client: ServerClient, key: bytes) -> int:
+    """Make the stream remember a batch for long enough, without dropping remembered IDs.
+
+    Returns for how many seconds it remembers. Settings are raised only while no producer is
+    tracked, because a change drops remembered IDs; otherwise raises `WriteFailed` with the command.
+    """
+    for _ in range(_ATTEMPTS):
+        about = _facts(client, key, ("WATCH", key))
+        duration, maxsize = _memory(about)
+        if duration >= _DURATION_LEAST_S and maxsize >= _MAXSIZE:
+            client.command("UNWATCH")
+            return duration
+        wanted = duration if duration >= _DURATION_LEAST_S else _DURATION_S
+        change = ("XCFGSET", key, "IDMP-DURATION", wanted, "IDMP-MAXSIZE", _MAXSIZE)
+        if about.get("pids-tracked", 0):
+            client.command("UNWATCH")
+            given = " ".join(map(str, ("XCFGSET", shown(key), *change[2:])))
+            raise WriteFailed(
+                f"stream {shown(key)} remembers {maxsize} idempotent IDs of a producer for "
+                f"{duration} s, which is not enough to recognise a repeated batch, and changing "
+                "that makes it forget the IDs of all producers. When they may be forgotten, give: "
+                f"{given} (option idempotenceWindow=ignore goes on as it is)"
+            )
+        # Only an existing stream can be configured; `Adder.finish` removes the group that makes it.
+        make = [] if about else [("XGROUP", "CREATE", key, _MAKER, "$", "MKSTREAM")]
+        *_, done = client.pipeline([("MULTI",), *make, change, ("EXEC",)])
+        for reply in done if isinstance(done, list) else [done]:
+            if isinstance(reply, redis.RedisError):
+                raise WriteFailed(f"stream {shown(key)} at {client.address}: {explained(reply)}")
+    raise WriteFailed(f"stream {shown(key)} changes too fast to be configured; try again")
+
+
+def _facts(client: ServerClient, key: bytes, *first: tuple[bytes | str, ...]) -> dict[str, Any]:
+    """XINFO of a stream; empty if there is none. `first`: commands to send before."""
+    try:
+        *_, reply = client.ask([*first, ("XINFO", "STREAM", key)])
+    except ServerRefused as error:
+        raise WriteFailed(f"stream {shown(key)} at {client.address}: {error}") from None
+    return {} if reply is None else facts_of(reply)
+
+
+def _memory(about: dict[str, Any]) -> tuple[int, int]:
+    """For how many seconds, and how many, idempotent IDs are remembered of a producer."""
+    return int(about.get("idmp-duration", 0)), int(about.get("idmp-maxsize", 0))

@@ -1,0 +1,132 @@
+"""The identity of a writer, which is the same in every attempt of a task.
+
+It decides between exactly once and at least once. Query, batch and partition are the same when a
+task is repeated and after every restart from the checkpoint. So repeated rows are recognised by
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from pyspark import TaskContext
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.options import WriteOptions
+
+CONTENT_ROWS_MAX: Final = 960_000
+"""Rows of one batch whose contents servers remember."""
+
+
+class WriteFailed(AnabranchError):
+    """Rows could not be written; written rows stay, and a repetition continues behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The facts of a task that are the same in every attempt and after a restart.
+
+    Spark does not pass the batch number to a writer. It is in the local properties of the task,
+    under undocumented names, so callers must handle that it is missing.
+    """
+
+    query: str | None
+    """None outside a streaming query."""
+    batch: int | None
+    partition: int
+    run: str | None = None
+    """Another one in each start of the query."""
+
+    @classmethod
+    def running(cls) -> Self | None:
+        """The task that runs this; None if none does."""
+        context = TaskContext.get()
+        if context is None:
+            return None
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        return cls(
+            context.getLocalProperty("sql.streaming.queryId") or None,
+            int(batch) if batch else None,
+            context.partitionId(),
+            context.getLocalProperty("spark.jobGroup.id"),
+        )
+
+    @classmethod
+    def of_query(cls) -> tuple[str, int, int]:
+        """Query, batch and partition of the running task; raises `WriteFailed` without them."""
+        task = cls.running()
+        if task is None or task.query is None or task.batch is None:
+            raise WriteFailed("this Spark does not tell its tasks their query and their batch")
+        return task.query, task.batch, task.partition
+
+
+@dataclass(frozen=True, slots=True)
+class WriterIdentity:
+    """The identity of a writer, the same in every attempt."""
+
+    producer: str
+    """``spark/<query>/<sink>``; with the partition where rows are recognised by place."""
+    partition: int
+    batch: int
+    chosen: bool
+    """The user gives the batch number, which may be an old one."""
+    query: str | None = None
+    """The streaming query, if one writes. Each checkpoint is another one."""
+    named: bool = False
+    """The user gives the name of the producer."""
+    run: str | None = None
+    """See `Task`."""
+
+    @property
+    def task(self) -> str:
+        """Producer and partition."""
+        return f"{self.producer}/{self.partition}"
+
+    @classmethod
+    def of_task(cls, options: WriteOptions, job: str | None) -> Self:
+        """The identity of the running task. `job` replaces the query in a plain batch write.
+
+        Refuses a streaming write without these facts from Spark, because a guess could add
+        duplicates. Refuses a plain batch write with a name and without a number: all runs would be
+        the same batch, and the rows of the second run would count as repetitions.
+        """
+        task = Task.running()
+        if task is None:
+            raise WriteFailed("a writer only works within a task of Spark")
+        known = (task.query or options.producer_id) and task.batch is not None
+        if job is None and not known and needs_identity(options):
+            raise WriteFailed(
+                "this Spark does not tell its tasks which query and batch they belong to (local "
+                "properties sql.streaming.queryId and streaming.sql.batchId), so repeated rows "
+                "could not be recognised. Write in foreachBatch with options producerId and "
+                "batchId, or choose idempotence=none"
+            )
+        if (
+            task.batch is None
+            and options.producer_id is not None
+            and options.batch_id is None
+            and needs_identity(options)
+            and options.idempotence != "column"
+        ):
+            raise WriteFailed(
+                f"producerId={options.producer_id} names a job and not its run: give batchId as "
+                "well, a number that is greater in each run and the same when a run is repeated, "
+                "or leave producerId out, and each save() is new data"
+            )
+        number = options.batch_id if options.batch_id is not None else task.batch or 0
+        name = options.producer_id or task.query or job
+        return cls(
+            f"spark/{name}/{options.sink_id}",
+            task.partition,
+            number,
+            options.batch_id is not None,
+            task.query,
+            options.producer_id is not None,
+            task.run,
+        )
+
+
+def needs_identity(options: WriteOptions) -> bool:
+    """Whether repeated rows are recognised by their writer."""
+    return options.idempotence != "none" and not options.preserve_ids
