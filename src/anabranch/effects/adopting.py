@@ -13,9 +13,9 @@ from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import NO_REPLICA_ID, Group
-from anabranch.stream.pending import Consumer
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.group import NO_REPLICA_ID, Group
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
 from anabranch.stream.renumbering import Renumbering
@@ -68,15 +68,15 @@ class _Standing:
         self, source: Stream, group: Group, target: Stream, renumbering: Renumbering
     ) -> None:
         self.group = group
-        self.last_id = renumbering.behind(group.last_delivered_id)
-        self.entries_read = group.read_count(source)
+        self.last_id = renumbering.behind(group.progress.last_delivered_id)
+        self.entries_read = group.progress.read_count(source)
         self._source = source
         self._target = target
         self._renumbering = renumbering
         self.replica_id, self.log = next(
             (replica_id, log) for replica_id, log in target.logs.items() if log is target.local
         )
-        late = self._numbers(group.late(source.logs))
+        late = self._numbers(group.progress.late(source.logs))
         self.passed_over = self._numbers(group.passed_over(source.logs))
         self.pending = self._pending()
         held = [row[2] for row in self.pending if row[1] != NO_REPLICA_ID]
@@ -91,7 +91,7 @@ class _Standing:
     def creations(self, name: bytes) -> list[Dot]:
         """The creations of the group that was made for the new key."""
         made = self._target.groups[name]
-        return list(made.creations)
+        return list(made.shared.creations)
 
     def _given(self, last_id: int) -> Iterator[tuple[int, int]]:
         """The numbers of the entries up to an ID."""
@@ -124,7 +124,7 @@ class _Standing:
         group = self.group
         live: dict[int, PendingEntry] = {}
         gone: list[PendingEntry] = []
-        for replica_id, pending in group.pending.items():
+        for replica_id, pending in group.pending.lists.items():
             self._divide(replica_id, list(pending.between(MIN_ID, MAX_ID)), live, gone)
         ids = sorted(live)
         numbers = self.log.numbers_of(ids)
@@ -135,8 +135,8 @@ class _Standing:
         gone.sort(key=_entry_id)
         placed += [(each, each.entry_id, NO_REPLICA_ID, at) for at, each in enumerate(gone, 1)]
         placed.sort(key=_stamp)
-        if group.released:
-            released = {entry: at for at, entry in enumerate(group.released)}
+        if group.pending.released:
+            released = {entry: at for at, entry in enumerate(group.pending.released)}
             placed.sort(key=lambda each: released.get(each[0], -1))
         owners: dict[Consumer | None, int] = {None: -1}
         owners |= {each: at for at, each in enumerate(group.consumers.values())}

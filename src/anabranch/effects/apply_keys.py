@@ -18,7 +18,8 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.scheduling import in_one_go
-from anabranch.stream.group import MAX_DELIVERIES, NO_REPLICA_ID
+from anabranch.stream.groups.group import NO_REPLICA_ID
+from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP
 from anabranch.stream.stream import Stream
 
@@ -46,7 +47,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     shared.clear(replica.knows)
     replica.conflicts.displaced.remove((effect.db, effect.key), replica.knows)
     for name, group in list(stream.groups.items()):
-        if group.drop_creations(lambda dot: not effect.expired or replica.knows(dot)):
+        if group.shared.drop_creations(lambda dot: not effect.expired or replica.knows(dot)):
             for replica_id in stream.logs:
                 group.drop_between(replica_id, 0, context.get(replica_id, 0))
             group.drop_between(NO_REPLICA_ID, 0, MAX_DELIVERIES)

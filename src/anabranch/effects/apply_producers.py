@@ -191,6 +191,6 @@ def record_processed(
         if (
             (where, goes) in replica.conflicts.processed
             and group.has_processed(*goes)
-            and not group.is_acknowledged(*stays)
+            and not group.shared.is_acknowledged(*stays)
         ):
             replica.apply_stats.processed.append((*where, stays, entry_id))

@@ -25,7 +25,8 @@ from anabranch.effects.streams import begun_stream, known_stream, stream_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
-from anabranch.stream.group import Creation, Group
+from anabranch.stream.groups.progress import Creation
+from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.renumbering import check_ids
 from anabranch.stream.stream import Stream
@@ -220,14 +221,14 @@ def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect
     yield effect
     stream = _stream(writer, effect.db, effect.key)
     group = stream.groups[effect.group]
-    ranges = group.grown_runs(stream.logs)
+    ranges = group.runs.grown(stream.logs, group.pending)
     if ranges:
         logs = stream.logs
         yield kinds.AcknowledgeRuns(
             effect.db,
             effect.key,
             effect.group,
-            list(group.creations),
+            list(group.shared.creations),
             ranges,
             max(
                 (
@@ -251,10 +252,11 @@ def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.E
     """Express ENTRIESREAD as a difference to the count, because regions have different entries."""
     stream = known_stream(writer.keyspace, effect.db, effect.key)
     if effect.entries_read is not None and stream is not None:
-        group = Group(0)
-        group.creations[writer.replica.dot] = Creation(writer.replica.context_now(), effect.start)
-        group.place(stream.logs)
-        effect.offset = effect.entries_read - group.counted_read(stream)
+        progress = SharedProgress(0)
+        context = writer.replica.context_now()
+        progress.creations[writer.replica.dot] = Creation(context, effect.start)
+        progress.place(stream.logs)
+        effect.offset = effect.entries_read - progress.counted_read(stream)
     yield effect
 
 

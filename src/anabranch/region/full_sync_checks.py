@@ -35,7 +35,8 @@ _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Dot = tuple[_ReplicaId, _Number]
 _Span = tuple[_ReplicaId, _Number, _Number]
 _Creation = tuple[dict[int, int], int | None, int]
-"""The fields of :class:`anabranch.stream.group.Creation`, whose types a compiled module loses."""
+"""The fields of :class:`anabranch.stream.groups.progress.Creation`: a compiled module loses their
+types."""
 
 _REPLICA: Final[dict[str, Any]] = {
     "vector": dict[_ReplicaId, _Number],
@@ -192,12 +193,13 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert newest <= replica.vector.get(replica_id, 0), "effects that were not applied"
     for name, group in stream.groups.items():
         assert type(name) is bytes
-        assert group.creations
-        msgspec.convert(_plain(group.creations), dict[_Dot, _Creation])
-        for by_replica_id in (group.delivered, group.hidden, *group.acknowledged.values()):
+        shared = group.shared
+        assert shared.creations
+        msgspec.convert(_plain(shared.creations), dict[_Dot, _Creation])
+        for by_replica_id in (shared.delivered, shared.hidden, *shared.acknowledged.values()):
             for ranges in by_replica_id.values():
                 _check_ranges(ranges)
-        group.check_shared()
+        shared.check()
         yield
 
 

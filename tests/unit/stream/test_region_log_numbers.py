@@ -179,9 +179,7 @@ def test_sums_forget_the_block_that_becomes_the_newest_again() -> None:
     assert log.count_numbered(0, 4) == 3
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_region_alone_numbers_by_position(earlier: bool) -> None:
-    """Also what an earlier version wrote, which told no more of a log than its positions."""
+def test_a_region_alone_numbers_by_position() -> None:
     stream = Stream(100, 100)
     for number in range(1, 201):
         stream.local.append(number, fragment(number), 1, number % 50 == 1)
@@ -189,8 +187,6 @@ def test_a_region_alone_numbers_by_position(earlier: bool) -> None:
     stream.last_id = 200
     frozen = FrozenStream(stream)
     records = list(filter(None, frozen.blocks()))
-    if earlier:
-        frozen.head[2] = [log[:3] for log in frozen.head[2]]
     assert [block[-1] for _, blocks in records for block in blocks] == [None] * len(
         stream.local.blocks
     )

@@ -30,7 +30,7 @@ from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
-from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.groups.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds

@@ -15,8 +15,8 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header, null
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
-from anabranch.stream.pending import PendingList, walk
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import PendingList, walk
 from anabranch.stream.stream import Stream
 
 FULL_COUNT = 10
@@ -161,8 +161,8 @@ def _full(ctx: Context, stream: Stream, count: int) -> bytes:
 def _add_group(parts: list[bytes], stream: Stream, name: bytes, limit: int, resp3: bool) -> None:
     """The part of a group in XINFO STREAM FULL."""
     group = stream.groups[name]
-    last = text(group.last_delivered_id)
-    read, lag = group.read_count(stream), group.lag(stream)
+    last = text(group.progress.last_delivered_id)
+    read, lag = group.progress.read_count(stream), group.progress.lag(stream)
     consumers = group.consumers
     parts.append(map_header(_FULL_GROUP_COUNT, resp3))
     parts.append(
@@ -174,9 +174,9 @@ def _add_group(parts: list[bytes], stream: Stream, name: bytes, limit: int, resp
             last,
             null(resp3) if read is None else integer_reply(read),
             null(resp3) if lag is None else integer_reply(lag),
-            group.pending_count,
-            len(group.released),
-            _pending(group.pending, limit, _owned_tail, 4),
+            group.pending.count,
+            len(group.pending.released),
+            _pending(group.pending.lists, limit, _owned_tail, 4),
             array_header(len(consumers)),
         )
     )
@@ -227,8 +227,8 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
     parts = [array_header(len(stream.groups))]
     for name in _group_names(stream):
         group = stream.groups[name]
-        last = text(group.last_delivered_id)
-        read, lag = group.read_count(stream), group.lag(stream)
+        last = text(group.progress.last_delivered_id)
+        read, lag = group.progress.read_count(stream), group.progress.lag(stream)
         parts.append(header)
         parts.append(
             _GROUP
@@ -236,7 +236,7 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
                 len(name),
                 name,
                 len(group.consumers),
-                group.pending_count,
+                group.pending.count,
                 len(last),
                 last,
                 none if read is None else integer_reply(read),

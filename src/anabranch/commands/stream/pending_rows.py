@@ -9,7 +9,7 @@ from typing import Final
 from anabranch.resp.encode import array_header
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
 
 _PIECE: Final = 1000
 """Rows joined at a time, while the processor still has them at hand."""

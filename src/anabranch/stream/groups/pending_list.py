@@ -17,7 +17,7 @@ from operator import lt
 from typing import Protocol
 
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 
 _SWEEP_MIN = 64

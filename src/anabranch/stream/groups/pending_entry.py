@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from anabranch.stream.pending import Consumer
+    from anabranch.stream.groups.pending_list import Consumer
 
 
 class PendingEntry(Struct, eq=False, gc=False):
