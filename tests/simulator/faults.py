@@ -45,7 +45,7 @@ from anabranch.replication.handshake import Handshaker
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.status_table import StatusTable
 from anabranch.simulator.simulation import simulate
-from anabranch.stream import image_conversion, joining, regional_id
+from anabranch.stream import by_number, image_conversion, joining, regional_id
 from anabranch.stream.groups import runs as runs_module
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.progress import Progress
@@ -495,7 +495,7 @@ def join_drops(patch: Patch) -> None:
 
 def join_resurrects(patch: Patch) -> None:
     def joined(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
-        theirs.remove_numbered(0, our)
+        by_number.remove(theirs, 0, our)
         ours.adopt(theirs)
 
     patch.setattr(joining, "_join_logs", joined)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from anabranch.effects import kinds
+from anabranch.stream import by_number
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.group import NO_REPLICA_ID, Group
 from anabranch.stream.groups.pending_entry import PendingEntry
@@ -57,7 +58,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
     ranges = [(replica_id, low, high) for low, high in done]
     for low in range(0, len(ranges), SETTLED_RANGES_MAX):
         some = ranges[low : low + SETTLED_RANGES_MAX]
-        greatest = was.log.id_upto(some[-1][-1])
+        greatest = by_number.id_upto(was.log, some[-1][-1])
         yield kinds.AcknowledgeRuns(db, key, name, was.creations(name), some, greatest)
 
 
@@ -86,7 +87,7 @@ class _Standing:
         lowest = min([*self.unprocessed, *late], default=None)
         self.start = self.last_id
         if lowest is not None:
-            self.start = min(self.start, self.log.id_upto(lowest) - 1)
+            self.start = min(self.start, by_number.id_upto(self.log, lowest) - 1)
 
     def creations(self, name: bytes) -> list[Dot]:
         """The creations of the group that was made for the new key."""
@@ -95,8 +96,8 @@ class _Standing:
 
     def _given(self, last_id: int) -> Iterator[tuple[int, int]]:
         """The numbers of the entries up to an ID."""
-        top = self.log.number_upto(last_id)
-        for block, low, _ in self.log.spans_numbered(0, top):
+        top = by_number.number_upto(self.log, last_id)
+        for block, low, _ in by_number.spans(self.log, 0, top):
             yield block.number(low) - 1, top
             return
 
@@ -127,7 +128,7 @@ class _Standing:
         for replica_id, pending in group.pending.lists.items():
             self._divide(replica_id, list(pending.between(MIN_ID, MAX_ID)), live, gone)
         ids = sorted(live)
-        numbers = self.log.numbers_of(ids)
+        numbers = by_number.numbers_of(self.log, ids)
         placed = [
             (live[entry_id], entry_id, self.replica_id, number)
             for entry_id, number in zip(ids, numbers, strict=True)
@@ -161,7 +162,7 @@ class _Standing:
         """Add pending entries of a region to the live ones, by their new IDs, or to the others."""
         log = self._source.logs.get(replica_id)
         numbers = sorted([entry.number for entry in entries if entry.number])
-        live_numbers = set() if log is None else set(log.live_numbers(numbers))
+        live_numbers = set() if log is None else set(by_number.live_among(log, numbers))
         ids = [entry.entry_id for entry in entries if not entry.number]
         live_ids = set(self._source.live_among(ids))
         moved = self._renumbering.moved

@@ -18,6 +18,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.scheduling import in_one_go
+from anabranch.stream import by_number
 from anabranch.stream.groups.group import NO_REPLICA_ID
 from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP
@@ -40,7 +41,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     context = replica.context_now()
     positions = dict(effect.positions)
     for replica_id, log in stream.logs.items():
-        whole = log.clear_upto(context.get(replica_id, 0), positions.get(replica_id, 0))
+        whole = by_number.clear_upto(log, context.get(replica_id, 0), positions.get(replica_id, 0))
         keyspace.deferred_free.defer(whole)
     shared = stream.shared
     before = remembered_tags(keyspace, effect.db, effect.key, stream)

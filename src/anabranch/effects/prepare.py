@@ -25,6 +25,7 @@ from anabranch.effects.streams import begun_stream, known_stream, stream_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
+from anabranch.stream import by_number
 from anabranch.stream.groups.progress import Creation
 from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ranges import Ranges
@@ -180,7 +181,7 @@ def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
         effect.db,
         effect.key,
         [
-            (replica_id, [0, logs[replica_id].number_below(place)])
+            (replica_id, [0, by_number.number_below(logs[replica_id], place)])
             for replica_id, place in effect.below
         ],
         [],
@@ -232,7 +233,7 @@ def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect
             ranges,
             max(
                 (
-                    logs[replica_id].id_upto(high)
+                    by_number.id_upto(logs[replica_id], high)
                     for replica_id, _, high in ranges
                     if replica_id in logs
                 ),
@@ -244,7 +245,7 @@ def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect
 def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
     """Name the entries by their effect numbers, too."""
     stream = _stream(writer, effect.db, effect.key)
-    effect.numbers = stream.logs[effect.region].numbers_of(effect.ids)
+    effect.numbers = by_number.numbers_of(stream.logs[effect.region], effect.ids)
     return (effect,) if effect.pending else _then_acknowledge_runs(writer, effect)
 
 

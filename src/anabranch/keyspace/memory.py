@@ -13,6 +13,7 @@ from sys import getsizeof
 from typing import Any
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
+from anabranch.stream import by_position
 from anabranch.stream.block import Block
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending_entry import PendingEntry
@@ -165,7 +166,7 @@ def _compressed_bytes(log: RegionLog, samples: int) -> int:
 
 def _scaled_by_place(log: RegionLog, measure: Callable[[Block], int], samples: int) -> int:
     """The sum over all blocks; those in a file and those in memory have samples of their own."""
-    first, blocks = log.in_memory(), log.blocks
+    first, blocks = by_position.in_memory(log), log.blocks
     return _scaled_evenly(blocks, 0, first, measure, samples) + _scaled_evenly(
         blocks, first, len(blocks), measure, samples
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from anabranch.stream import by_position
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Compressing:
         cache = keyspace.block_cache
         for log in list(stream.logs.values()):
             is_any = False
-            for block in log.idle_blocks():
+            for block in by_position.idle_blocks(log):
                 is_any |= block.compress(cache)
                 yield
             if is_any and not stream.is_due:

@@ -19,6 +19,7 @@ from anabranch.keyspace.replica import Member, Replica, region_of
 from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX
+from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.ledger import Accepted
@@ -133,11 +134,11 @@ def _check_order(ours: Keyspace, theirs: Keyspace, db: int, key: bytes, shown: s
 
 def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:
     """Whether the new entries of the full sync follow the entries that stay here."""
-    for block, low, _ in theirs.spans_numbered(seen, NUMBER_MAX):
+    for block, low, _ in by_number.spans(theirs, seen, NUMBER_MAX):
         for stays in reversed(ours.blocks):
             newest = len(stays.ids) - 1
             live = chain.from_iterable(starmap(stays.numbers_of, stays.runs(0, newest + 1)))
-            if any(map(theirs.find_number, live)):
+            if any(by_number.find(theirs, number) for number in live):
                 first = block.ids[low], block.position(low)
                 return all(map(lt, (stays.ids[newest], stays.position(newest)), first))
         break

@@ -148,11 +148,6 @@ class Block(BlockNumbers):
         index = index_of(self.ids, entry_id)
         return -1 if index in self.dead else index
 
-    @property
-    def last_slot_id(self) -> int:
-        """ID of the newest slot, dead or live (what ``MINID ~`` looks at)."""
-        return self.ids[-1]
-
     def first_live(self) -> int:
         """Index of the oldest live entry; the block must have one."""
         index = 0
@@ -411,7 +406,7 @@ class Block(BlockNumbers):
     def _rewrite(self, *, keeps_last: bool) -> None:
         """Remove the bytes and IDs of dead entries; slots and positions are still counted.
 
-        ``keeps_last``: the last slot stays, dead or live: see :attr:`last_slot_id`.
+        ``keeps_last``: the last slot stays, dead or live: ``MINID ~`` looks at it.
         """
         if not self.live:
             return

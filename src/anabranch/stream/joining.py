@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from anabranch.stream import by_number
 from anabranch.stream.groups.group import Group, group_of_regions
 from anabranch.stream.groups.progress import Creation
 from anabranch.stream.ranges import Ranges
@@ -120,7 +121,7 @@ def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ra
     """Record that numbers of a replica ID were acknowledged."""
     if unseen:
         group.drop_acknowledged(replica_id, unseen)
-        group.progress.see(log.id_upto(unseen.highs[-1]))
+        group.progress.see(by_number.id_upto(log, unseen.highs[-1]))
 
 
 def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
@@ -129,8 +130,8 @@ def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None
     _clear_forgotten(theirs, ours, our)
     both = min(our, their)
     for low, high in _numbers(ours, both).without(_numbers(theirs, both)):
-        ours.remove_numbered(low, high)
-    theirs.remove_numbered(0, our)
+        by_number.remove(ours, low, high)
+    by_number.remove(theirs, 0, our)
     ours.adopt(theirs)
 
 
@@ -143,15 +144,15 @@ def _clear_forgotten(log: RegionLog, other: RegionLog, seen: int) -> None:
     """
     newest, position = log.newest_number, log.next_position
     if newest > seen:  # a removed region may have added entries that no member got
-        newest, position = log.newest_slot_upto(seen)
+        newest, position = by_number.newest_slot_upto(log, seen)
     if other.newest_number < newest:
-        log.clear_upto(newest, position)
+        by_number.clear_upto(log, newest, position)
 
 
 def _numbers(log: RegionLog, top: int) -> Ranges:
     """The numbers of the live entries up to a number."""
     found = Ranges()
-    for block, low, high in log.spans_numbered(0, top):
+    for block, low, high in by_number.spans(log, 0, top):
         found.add_numbers(block.numbers_of(low, high))
     return found
 

@@ -12,6 +12,7 @@ from itertools import repeat, takewhile
 from typing import ClassVar
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
@@ -186,7 +187,7 @@ class Stream(Counted):
             return self.find(entry.entry_id)
         replica_id = group.pending.region_of(entry)
         log = self.logs.get(replica_id)
-        found = None if log is None else log.find_number(entry.number)
+        found = None if log is None else by_number.find(log, entry.number)
         return None if found is None else (replica_id, *found)
 
     def oldest_delivery_ms(self, group: Group) -> int | None:
@@ -242,7 +243,7 @@ class Stream(Counted):
             found = log.find(entry_id)
             if found is not None:
                 block, index = found
-                log.remove(block, index)
+                log.remove_within(block, [index])
                 return True
         return False
 

@@ -28,6 +28,7 @@ from anabranch.engine.arguments import integer
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.scheduling import Steps
+from anabranch.stream import by_position
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.groups.group import LOCAL_REGION
@@ -196,7 +197,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     reached = low
     if log is not None:
         reached = max(low, min(high, base + log.next_position))
-        for block, first, stop in log.spans_positioned(low - base, high - base):
+        for block, first, stop in by_position.spans(log, low - base, high - base):
             if size >= bytes_max and chunks:
                 reached = base + block.position(first)
                 break

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from anabranch.stream import by_number
 from anabranch.stream.counters import Counted
 from anabranch.stream.groups.lone_progress import LoneProgress
 from anabranch.stream.groups.pending import GroupPending
@@ -71,11 +72,11 @@ class Group:
             numbers = sorted([each.number for each in pending.entries.values() if each.number])
             if log is not None and numbers:
                 done = self.shared.acknowledged_of(replica_id)
-                live = log.live_numbers(numbers)
+                live = by_number.live_among(log, numbers)
                 self.runs.give_up(
                     replica_id, [each for each in live if not any(each in some for some in done)]
                 )
-                self.runs.forget_below(replica_id, log.oldest_number)
+                self.runs.forget_below(replica_id, by_number.oldest_number(log))
         self.remove_consumer(name)
 
     # -- deliveries ---------------------------------------------------------------------------
@@ -217,7 +218,7 @@ class Group:
             done = done.without(Ranges.of_numbers(self.runs.discarded.get(replica_id, ())))
             begin = self.shared.begin_of(replica_id, log)
             for low, high in delivered.without(done):
-                for span in log.spans_numbered(max(low, begin), high):
+                for span in by_number.spans(log, max(low, begin), high):
                     yield replica_id, span
 
     def adopt(

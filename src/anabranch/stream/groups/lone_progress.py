@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream import by_number
 from anabranch.stream.counters import Counted, entries_read_after, lag
 from anabranch.stream.groups.progress import Creation, Logs, Progress, Vector
 from anabranch.stream.region_log import RegionLog, Span
@@ -54,7 +55,7 @@ class LoneProgress(Progress):
 
     def gaps(self, replica_id: int, log: RegionLog) -> Iterable[tuple[int, int]]:
         """At most one interval of numbers ``(low, high]``."""
-        low, high = log.number_upto(self.last_delivered_id), log.newest_number
+        low, high = by_number.number_upto(log, self.last_delivered_id), log.newest_number
         return [(low, high)] if low < high else []
 
     def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:

@@ -102,12 +102,12 @@ class GroupPending:
 
     def first(self) -> PendingEntry | None:
         """The pending entry with the smallest ID."""
-        found = [entry for entry in (p.first() for p in self.lists.values()) if entry]
+        found = [entry for each in self.lists.values() if (entry := each.first())]
         return min(found, key=lambda entry: entry.entry_id, default=None)
 
     def last(self) -> PendingEntry | None:
         """The pending entry with the greatest ID."""
-        found = [entry for entry in (p.last() for p in self.lists.values()) if entry]
+        found = [entry for each in self.lists.values() if (entry := each.last())]
         return max(found, key=lambda entry: entry.entry_id, default=None)
 
     # -- changes ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream import by_number
 from anabranch.stream.counters import Counted
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
@@ -112,7 +113,7 @@ class Progress:
 
     def count(self, replica_id: int, log: RegionLog) -> int:
         """The count of live entries of a replica ID to deliver; O(intervals x log n)."""
-        return sum([log.count_numbered(low, high) for low, high in self.gaps(replica_id, log)])
+        return sum([by_number.count(log, low, high) for low, high in self.gaps(replica_id, log)])
 
     def exact_lag(self, logs: Logs) -> dict[int, int]:
         """By replica ID, the count of live entries that were not delivered to the group."""
@@ -125,9 +126,9 @@ class Progress:
         """
         last_id = self.last_delivered_id
         for replica_id, log in logs.items():
-            top = log.number_upto(last_id)
+            top = by_number.number_upto(log, last_id)
             for low, high in self.gaps(replica_id, log):
-                for span in log.spans_numbered(low, min(high, top)):
+                for span in by_number.spans(log, low, min(high, top)):
                     yield replica_id, span
 
     # -- entries-read and lag -----------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from sortedcontainers import SortedDict
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream import by_number
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.progress import Logs
@@ -102,15 +103,15 @@ class Runs:
         low = max(run.low, run.sent)
         entries = pending.lists.get(replica_id)
         if entries is not None:
-            for entry in entries.between(log.id_upto(low), MAX_ID):
+            for entry in entries.between(by_number.id_upto(log, low), MAX_ID):
                 if entry.number > run.last:
                     break
-                if entry.number > low and log.find_number(entry.number) is not None:
+                if entry.number > low and by_number.find(log, entry.number) is not None:
                     opened = entry.number
                     break
         if given_up := self.discarded.get(replica_id):
             for number in given_up.irange(low + 1, run.last if opened is None else opened - 1):
-                if log.find_number(number) is not None:
+                if by_number.find(log, number) is not None:
                     return number
         return opened
 

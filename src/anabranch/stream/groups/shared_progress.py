@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream import by_number
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.progress import Creation, Logs, Progress, Vector
@@ -117,7 +118,7 @@ class SharedProgress(Progress):
                 place = top
             else:
                 log = logs.get(replica_id)
-                place = 0 if log is None else log.number_upto(last_id)
+                place = 0 if log is None else by_number.number_upto(log, last_id)
             self.delivered[replica_id] = Ranges([(0, place)])
             self.hidden[replica_id] = Ranges([(0, top)])
             self.rewound[replica_id] = None
@@ -129,7 +130,7 @@ class SharedProgress(Progress):
         self.see(last_id)
         self.settled.clear()
         for replica_id, log in logs.items():
-            if place := log.number_upto(last_id):
+            if place := by_number.number_upto(log, last_id):
                 self.delivered.setdefault(replica_id, Ranges()).add(0, place)
 
     def acknowledge(self, creations: list[Dot], replica_id: int, numbers: Ranges) -> None:
@@ -165,7 +166,7 @@ class SharedProgress(Progress):
             if start is None:
                 begins.append(context.get(replica_id, 0))
             else:
-                begins.append(log.number_upto(start) if start else 0)
+                begins.append(by_number.number_upto(log, start) if start else 0)
         return min(begins)
 
     def _acknowledged(self, replica_id: int) -> list[Ranges]:
@@ -194,12 +195,12 @@ class SharedProgress(Progress):
 
     def _spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
         for low, high in self.gaps(replica_id, log):
-            yield from log.spans_numbered(low, high)
+            yield from by_number.spans(log, low, high)
 
     def has(self, replica_id: int, log: RegionLog) -> bool:
         """Whether a log has an entry to deliver."""
         return any(
-            next(log.spans_numbered(low, high), None) is not None
+            next(by_number.spans(log, low, high), None) is not None
             for low, high in self.gaps(replica_id, log)
         )
 
@@ -274,7 +275,7 @@ class SharedProgress(Progress):
             cursor = self._cursor(replica_id, log)
             known = self.places.get(replica_id)
             if known is None or cursor > known.number or anew:
-                self.places[replica_id] = Place(cursor, log.position_above(cursor))
+                self.places[replica_id] = Place(cursor, by_number.position_above(log, cursor))
 
     def keep_place(self, replica_id: int, log: RegionLog, high: int) -> None:
         """Call this before entries up to a number are removed, unless the place is settled."""
@@ -293,13 +294,13 @@ class SharedProgress(Progress):
         known = self.places.get(replica_id)
         cursor = self._cursor(replica_id, log)
         if known is None or cursor > known.number:
-            position = log.position_above(cursor)
+            position = by_number.position_above(log, cursor)
         else:
             cursor, position = known
         position = max(position, log.base)
         below = sum(
             [
-                log.count_numbered(low, min(high, cursor))
+                by_number.count(log, low, min(high, cursor))
                 for low, high in self.gaps(replica_id, log)
                 if low < cursor
             ]
@@ -343,14 +344,14 @@ def _add_delivered(delivered: Ranges, log: RegionLog, numbers: list[int]) -> Non
     """
     first = numbers[0]
     low = delivered.end_below(first)
-    if next(log.spans_numbered(low, first - 1), None) is not None:
+    if next(by_number.spans(log, low, first - 1), None) is not None:
         low = first - 1
     given = set(numbers)
-    for block, index, stop in log.spans_numbered(first - 1, numbers[-1]):
+    for block, index, stop in by_number.spans(log, first - 1, numbers[-1]):
         for number in block.numbers_of(index, stop):
             if number in given:
                 delivered.add(low, number)
             low = number
     if len(delivered) > 1:  # what was trimmed needs no intervals
-        trimmed = min(log.oldest_number - 1, delivered.highs[-1])
+        trimmed = min(by_number.oldest_number(log) - 1, delivered.highs[-1])
         delivered.add(delivered.lows[0], trimmed)
