@@ -48,8 +48,8 @@ from anabranch.simulator.simulation import simulate
 from anabranch.stream import by_number, image_conversion, joining, regional_id
 from anabranch.stream.groups import runs as runs_module
 from anabranch.stream.groups.group import Group
-from anabranch.stream.groups.progress import Progress
-from anabranch.stream.groups.runs import Run, Runs
+from anabranch.stream.groups.progress import GroupProgress
+from anabranch.stream.groups.runs import DeliveryRun, Runs
 from anabranch.stream.region_log import RegionLog
 from tests.active_active.histories import History
 from tests.active_active.retries import RetryHistory
@@ -220,7 +220,7 @@ def ack_for_any_creation(patch: Patch) -> None:
 def runs_from_the_start(patch: Patch) -> None:
     extend = runs_module._extend
 
-    def extended(runs: list[Run], numbers: list[int]) -> None:
+    def extended(runs: list[DeliveryRun], numbers: list[int]) -> None:
         was_empty = not runs
         extend(runs, numbers)
         if was_empty:
@@ -272,7 +272,7 @@ def cursor_flattened_on_export(patch: Patch) -> None:
 
 
 def cursor_flattened_by_copies(patch: Patch) -> None:
-    patch.setattr(Progress, "late", lambda self, logs: iter(()))
+    patch.setattr(GroupProgress, "late", lambda self, logs: iter(()))
 
 
 def open_entries_settled_by_copies(patch: Patch) -> None:

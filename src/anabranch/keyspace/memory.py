@@ -18,7 +18,7 @@ from anabranch.stream.block import Block
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
-from anabranch.stream.groups.runs import Run, Runs
+from anabranch.stream.groups.runs import DeliveryRun, Runs
 from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.producer import Producers
@@ -40,7 +40,7 @@ _VALUE_BYTES = 100  # of the numbers that every value has: size, when it was loo
 _SPREAD_MAX = 1000  # samples of more items than this are the first ones
 _GROUPS_LOOKED_AT = 100
 _SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
-_RUN_BYTES = getsizeof(Run(0, 0, 0)) + 3 * _OFFSET_BYTES
+_RUN_BYTES = getsizeof(DeliveryRun(0, 0, 0)) + 3 * _OFFSET_BYTES
 _RECORD_BYTES = getsizeof(Accepted(0, 0, 0, 0)) + 2 * _OFFSET_BYTES + _TIME_BYTES
 _TAG_BYTES = getsizeof({0: 0}) + _DOT_BYTES + getsizeof(Tag(0, 0, False))
 _PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
@@ -52,7 +52,7 @@ def key_bytes(key: bytes, value: Value, samples: int = 5) -> int:
 
 
 def value_bytes(value: Value, samples: int = 5) -> int:
-    """The same of the value alone."""
+    """Bytes of a value without its key; ``samples`` as in :func:`key_bytes`."""
     size = getsizeof(value) + _VALUE_BYTES
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)

@@ -16,7 +16,7 @@ from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
-from anabranch.keyspace.replica import Dot, Member, region_of
+from anabranch.keyspace.replica import Member, region_of
 from anabranch.keyspace.version_vectors import covers, maximum, raise_to
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
@@ -37,6 +37,7 @@ from anabranch.replication.local import RegionLocal
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
 from anabranch.replication.tombstone_watch import TombstoneWatch
+from anabranch.stream.shared import Dot
 
 if TYPE_CHECKING:
     from anabranch.node.driver import Driver, Timer

@@ -265,7 +265,7 @@ class Block(BlockNumbers):
         self.open_ids = _NO_IDS
 
     def reopen(self) -> None:
-        """Allow additions again, because the block behind this one was removed."""
+        """Allow additions again, because the block after this one was removed."""
         self.digest = None
         self._expand()
         if self.parts is None:
@@ -343,7 +343,7 @@ class Block(BlockNumbers):
             self.cache.add(self, columns.nbytes + ids.packed_bytes)
 
     def _open_whole(self) -> None:
-        """Do the same, with ends and fragments."""
+        """Hold ends and fragments beside the compressed form."""
         if self._ids is None:
             self._open()
         columns = self._columns

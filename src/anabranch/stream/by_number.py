@@ -91,7 +91,7 @@ def number_upto(log: RegionLog, entry_id: int) -> int:
 
 
 def position_after(log: RegionLog, number: int) -> int:
-    """The position behind the newest slot with a number up to this one, 0 if there is none."""
+    """The position after the newest slot with a number up to this one, 0 if there is none."""
     at, index = _after(log, number)
     if index:
         return log.blocks[at].position(index - 1) + 1
@@ -102,7 +102,7 @@ def position_after(log: RegionLog, number: int) -> int:
 
 
 def newest_slot_upto(log: RegionLog, number: int) -> tuple[int, int]:
-    """Number of the newest slot up to a number, and the position behind it; 0, 0 if none."""
+    """Number of the newest slot up to a number, and the position after it; 0, 0 if none."""
     at, index = _after(log, number)
     if not index:
         at -= 1

@@ -56,7 +56,7 @@ def live_below(log: RegionLog, position: int) -> int:
 
 
 def position_after_live(log: RegionLog, position: int, count: int) -> int:
-    """The position behind ``count`` live entries from a position on; at most the log's end.
+    """The position after ``count`` live entries from a position on; at most the log's end.
 
     The position itself if ``count`` is 0. O(log n + the blocks of these entries).
     """
@@ -74,7 +74,7 @@ def position_after_live(log: RegionLog, position: int, count: int) -> int:
 
 
 def _end_after(log: RegionLog, position: int) -> int:
-    """The position behind a live entry: the log's end, if it is the last one."""
+    """The position after a live entry: the log's end, if it is the last one."""
     tail = log.tail
     assert tail is not None
     is_last = position == tail.position(tail.last_live())
@@ -116,7 +116,7 @@ def _first_position(block: Block) -> int:
 
 
 def _index_of(block: Block, position: int) -> int:
-    """The index of the first entry, dead or live, at or behind a position."""
+    """The index of the first entry, dead or live, at or after a position."""
     offset = position - block.first_position
     if block.positions is not None:
         return bisect_left(block.positions, offset)

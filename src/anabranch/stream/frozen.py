@@ -31,8 +31,8 @@ from anabranch.stream.groups.group import LOCAL_REGION, Group
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.groups.progress import Creation
-from anabranch.stream.groups.runs import Run
-from anabranch.stream.groups.shared_progress import Place
+from anabranch.stream.groups.runs import DeliveryRun
+from anabranch.stream.groups.shared_progress import Passed
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.ranges import Ranges
@@ -171,7 +171,7 @@ class StreamBuilder:
             self._groups.append(group)
 
     def add_pending(self, record: list[Any]) -> None:
-        """A record of pending entries."""
+        """Add the pending entries of a record, which :meth:`FrozenStream.pending` has made."""
         index, region, names, milliseconds, sequences, owners, times, counts, stamps, numbers = (
             record
         )
@@ -204,7 +204,7 @@ class StreamBuilder:
                 consumer.pending.setdefault(region, PendingList()).extend(entries)
 
     def add_blocks(self, record: list[Any]) -> None:
-        """A record of blocks."""
+        """Add the blocks of a record, which :meth:`FrozenStream.blocks` has made."""
         region, arrays = record
         log = self.stream.logs[region]
         for block in arrays:
@@ -289,13 +289,13 @@ def _restore_progress(group: Group, parts: list[Any]) -> None:
     shared.delivered = {replica_id: Ranges.of_flat(edges) for replica_id, edges in delivered}
     shared.hidden = {replica_id: Ranges.of_flat(edges) for replica_id, edges in hidden}
     shared.rewound = dict.fromkeys(rewound)
-    shared.places = {replica_id: Place(*place) for replica_id, *place in places}
+    shared.places = {replica_id: Passed(*place) for replica_id, *place in places}
     shared.offset = offset
     for replica_id, numbers in discarded:
         group.runs.give_up(replica_id, numbers)
     for replica_id, low, sent, last, closed in runs:
         known_runs = group.runs.by_replica_id.setdefault(replica_id, [])
-        known_runs.append(Run(low, sent, last, closed=closed))
+        known_runs.append(DeliveryRun(low, sent, last, closed=closed))
 
 
 # -- blocks -----------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class ImageBuilder:
         )
 
     def nodes(self) -> Iterator[NodeImage]:
-        """The nodes, ascending."""
+        """The entries in nodes, ascending."""
         if len(self._logs) == 1:
             (log,) = self._logs.values()
             for block in log.blocks:
@@ -125,7 +125,7 @@ class _FrozenGroup:
     """A group as Redis knows it, with one cursor.
 
     Entries below the cursor that must still be delivered (*late* entries) become released entries
-    without a delivery, behind all others. So consumers get them by a claim.
+    without a delivery, after all others. So consumers get them by a claim.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class ImageLoader:
         self._stream = Stream(idmp_duration_s, idmp_maxsize)
 
     def add_node(self, node: NodeImage) -> None:
-        """The next node."""
+        """Add the entries of the next node, which are above those of the one before."""
         _add_node(self._stream, node)
 
     def finish(self, image: StreamImage) -> Steps[Stream]:

@@ -99,7 +99,7 @@ class PackedIds:
 
     @classmethod
     def _pack_words(cls, base_ms: int, ids: Sequence[int]) -> PackedIds | None:
-        """Do the same word by word, in machine code: an ID is split where it is in memory."""
+        """Pack IDs one by one, in machine code: an ID is split where it is in memory."""
         words = BytesWriter()
         base: i64 = read_i64_le(base_ms.to_bytes(WORD_BYTES, "little"), 0)
         for entry_id in ids:
@@ -113,7 +113,7 @@ class PackedIds:
 
     @classmethod
     def _pack_pieces(cls, base_ms: int, ids: Sequence[int]) -> PackedIds | None:
-        """Do the same for IDs of few milliseconds: usually the IDs of each ascend by one."""
+        """Pack IDs of few milliseconds: usually the IDs of each ascend by one."""
         words = array("Q")
         writer = BytesWriter()  # for machine code
         low = 0
@@ -137,7 +137,7 @@ class PackedIds:
 
     @classmethod
     def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:
-        """Do the same for IDs a fixed step apart, O(1) but for packing; None if not evident.
+        """Pack IDs a fixed step apart, O(1) but for packing; None if not evident.
 
         IDs ascend evenly if they are a ``range``, or if there are as many as numbers between the
         first and the last.
@@ -179,7 +179,7 @@ class PackedIds:
         return memoryview(self.words[low * WORD_BYTES : high * WORD_BYTES]).cast("Q")
 
     def unpack(self, word: int) -> int:
-        """The ID of a word."""
+        """The ID that a word stands for."""
         return ((word >> WORD_SEQ_BITS) + self.base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
 
     @overload
@@ -227,7 +227,7 @@ class PackedIds:
         """The word of an ID, or a number between the words of lower and of greater IDs.
 
         An ID with a sequence number too large for a word gets the first word of the next
-        millisecond, which is behind all of its own.
+        millisecond, which is after all of its own.
         """
         seq = entry_id & MAX_SEQ
         ms = (entry_id >> SEQ_BITS) - self.base_ms

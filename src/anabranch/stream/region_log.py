@@ -126,7 +126,7 @@ class RegionLog:
         self.next_position = position + len(ids)
 
     def append_blocks(self, blocks: list[Block], shift: int = 1) -> None:
-        """Add blocks of live entries behind the newest; ``shift`` as in :meth:`extend`."""
+        """Add blocks of live entries after the newest; ``shift`` as in :meth:`extend`."""
         if self.tail is not None:
             self.tail.close()
         position = self.next_position
@@ -148,7 +148,7 @@ class RegionLog:
 
     @property
     def length(self) -> int:
-        """Live entries."""
+        """The count of live entries."""
         return self.next_position - self._gone
 
     def open_at(self, position: int, number: int) -> None:
@@ -193,7 +193,7 @@ class RegionLog:
         del self._blocks[:front], self._first_ids[:front], self._live_sums[:front]
 
     def oldest(self, index: int) -> Block | None:
-        """The block with this index, None behind the newest one; does not move the lists."""
+        """The block with this index, None after the newest one; does not move the lists."""
         at = self._front + index
         return self._blocks[at] if at < len(self._blocks) else None
 
@@ -317,7 +317,7 @@ class RegionLog:
         return all_left - left
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """The same entries from the newest one; within a span the entries still ascend."""
+        """The entries of :meth:`spans` from the newest one; within a span they still ascend."""
         if not limit:
             return
         first_ids = self.first_ids
@@ -476,7 +476,7 @@ class RegionLog:
         """Make room for IDs above ``last_id``, which XSETID may have lowered.
 
         Trimming can leave dead slots above the new last-generated-id; bisection needs ascending
-        IDs, so those slots must go before something is appended behind them.
+        IDs, so those slots must go before something is appended after them.
         """
         tail = self.tail
         if tail is not None and tail.ids[-1] > last_id:
@@ -492,7 +492,7 @@ class RegionLog:
 
     @property
     def newest_id(self) -> int:
-        """The same entry's ID."""
+        """The ID of the newest entry since the last deletion of the key; 0: none."""
         tail = self.tail
         known = self._newest[1]
         return known if tail is None else max(known, tail.ids[-1])

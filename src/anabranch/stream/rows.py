@@ -46,12 +46,12 @@ _CUT: Final = _LINE_END + b"$"
 
 
 class RowError(ValueError):
-    """The bytes are no rows."""
+    """Bytes that a client sent as rows are none; the text says where."""
 
 
 @mypyc_attr(acyclic=True)
-class Rows:
-    """Checked rows."""
+class CheckedRows:
+    """Rows of bulk producers, checked and cut into the pieces in which they differ."""
 
     __slots__ = ("columns", "cuts", "sizes", "words")
 
@@ -183,14 +183,14 @@ def _id_pieces(ids: Sequence[int], front: bytes) -> list[bytes]:
     return pieces
 
 
-def rows_in(ends: array[int], data: bytes) -> Rows:
+def rows_in(ends: array[int], data: bytes) -> CheckedRows:
     """At least one row, checked; :class:`RowError` if a row is malformed."""
     if IS_COMPILED:
         return _scanned(ends, data)
     return _tabular(ends, data) or _mixed(ends, data) or _parsed(ends, data)
 
 
-def _tabular(ends: array[int], data: bytes) -> Rows | None:
+def _tabular(ends: array[int], data: bytes) -> CheckedRows | None:
     """Rows that have the names of the first one; None if not, or if this cannot be found out.
 
     The names and the bytes around them are between the values. Everything between two values is
@@ -212,7 +212,7 @@ def _tabular(ends: array[int], data: bytes) -> Rows | None:
         sizes = list(map(add, sizes, each))
     if array("I", accumulate(sizes)) != ends or not all(map(_are_sized, columns, lengths)):
         return None
-    return Rows(sizes, 2 * len(names), cuts, columns)
+    return CheckedRows(sizes, 2 * len(names), cuts, columns)
 
 
 def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:
@@ -239,7 +239,7 @@ def _size_line(size: int) -> bytes:
 _SIZE_LINES: Final = [_size_line(size) for size in range(1024)]
 
 
-def _mixed(ends: array[int], data: bytes) -> Rows | None:
+def _mixed(ends: array[int], data: bytes) -> CheckedRows | None:
     """Rows of any names; None if they are malformed, or a word contains a line end."""
     lines = data.split(_LINE_END)
     if lines.pop():
@@ -264,7 +264,7 @@ def _mixed(ends: array[int], data: bytes) -> Rows | None:
     return _whole(rows, [lines_of >> 1 for lines_of in counts])
 
 
-def _parsed(ends: array[int], data: bytes) -> Rows:
+def _parsed(ends: array[int], data: bytes) -> CheckedRows:
     """Any rows; :class:`RowError` if they are malformed."""
     rows = [data[low:high] for low, high in pairwise([0, *ends])]
     reader = Reader()
@@ -274,8 +274,8 @@ def _parsed(ends: array[int], data: bytes) -> Rows:
     return _whole(rows, words)
 
 
-def _whole(rows: list[bytes], words: list[int]) -> Rows:
-    return Rows(list(map(len, rows)), words, [b"", b""], [rows])
+def _whole(rows: list[bytes], words: list[int]) -> CheckedRows:
+    return CheckedRows(list(map(len, rows)), words, [b"", b""], [rows])
 
 
 def _words_in(reader: Reader, row: bytes) -> int:
@@ -301,7 +301,7 @@ def _words_in(reader: Reader, row: bytes) -> int:
 
 
 def _holds_words(row: bytes, at: int, words: int) -> bool:
-    """Whether the bytes behind the first line are so many bulk strings; checks one by one."""
+    """Whether the bytes after the first line are so many bulk strings; checks one by one."""
     for _ in range(words):
         size = _SIZE.match(row, at)
         if size is None:
@@ -320,7 +320,7 @@ _SEQ_END: Final = 10**18
 
 
 def _scan_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> None:
-    """See :func:`check_fragments`."""
+    """Check entries byte by byte, in machine code; raises what :func:`check_fragments` does."""
     first_id = -1  # the lowest ID of the millisecond
     head = b""  # what fragments of that millisecond begin with, down to the sequence number
     head_digits: i64 = 0
@@ -360,7 +360,7 @@ def _digits_of(number: i64) -> i64:
     return digits
 
 
-def _scanned(ends: array[int], data: bytes) -> Rows:
+def _scanned(ends: array[int], data: bytes) -> CheckedRows:
     """Any rows; :class:`RowError` if they are malformed."""
     rows: list[bytes] = []
     words: list[int] = []

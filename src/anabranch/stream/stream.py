@@ -18,7 +18,7 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
 from anabranch.stream.groups.group import LOCAL_REGION, Group, group_alone, group_of_regions
 from anabranch.stream.groups.pending_entry import PendingEntry
-from anabranch.stream.ledger import Ledger
+from anabranch.stream.ledger import BulkLedger
 from anabranch.stream.located import Share
 from anabranch.stream.merge import (
     limited,
@@ -38,7 +38,7 @@ def _newest_ms(dots: dict[Dot, Tag]) -> int:
 
 @mypyc_attr(acyclic=True)
 class Stream(Counted):
-    """The value behind a stream key."""
+    """The value of a stream key."""
 
     __slots__ = (
         "accessed_ms",
@@ -65,7 +65,7 @@ class Stream(Counted):
         self.groups: dict[bytes, Group] = {}
         self.producers = Producers(idmp_duration_s, idmp_maxsize)
         self.incarnation = 0  # the number at which positions begin
-        self.ledger = Ledger()
+        self.ledger = BulkLedger()
         self.accessed_ms = 0  # for OBJECT IDLETIME only
         self.counted_bytes = -1  # of memory, see keyspace/accounting.py; -1: no key is bound to it
         self.is_due = False  # changed since its memory was counted
@@ -128,7 +128,7 @@ class Stream(Counted):
         return limited_labelled(spans, limit)
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """The same entries from the newest one; within a span the entries still ascend."""
+        """The entries of :meth:`spans` from the newest one; within a span they still ascend."""
         if len(self.logs) == 1:
             return self.local.spans_reversed(start, end, limit)
         sources = [self.logs[each].spans_reversed(start, end) for each in self.ranked()]
@@ -171,7 +171,7 @@ class Stream(Counted):
         return [entry_id for entry_id in ids if self.find(entry_id) is not None]
 
     def find_all(self, entry_id: int) -> list[tuple[int, Block, int]]:
-        """Do the same for all live entries with this ID, which several regions may have used."""
+        """``(region, block, index)`` of all live entries with this ID: regions may use one."""
         if len(self.logs) == 1:
             only = self.find(entry_id)
             return [] if only is None else [only]

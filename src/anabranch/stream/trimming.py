@@ -111,7 +111,7 @@ def _plan_nodes(stream: Stream, length: int, rule: TrimRule) -> list[tuple[int, 
 
 
 def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
-    """Do the same for several logs: nodes of which ``=`` would not leave an entry, oldest first."""
+    """What ``~`` removes from several logs: nodes without an entry that ``=`` leaves, in order."""
     exact = dict(_plan_prefix(stream, rule))
     nodes = [
         (block.ids[-1], region, block)

@@ -12,7 +12,7 @@ import pytest
 from anabranch.commands.extensions.bulk_rows import added
 from anabranch.stream import rows as rows_module
 from anabranch.stream.entry_id import make, text
-from anabranch.stream.rows import RowError, Rows, rows_in
+from anabranch.stream.rows import CheckedRows, RowError, rows_in
 from anabranch.stream.weight import entry_weight
 
 WORDS = (
@@ -59,9 +59,9 @@ def words_in(row: bytes) -> list[bytes] | None:
     return words if at == len(row) else None
 
 
-def accepted(ends: list[int], data: bytes) -> Rows | None:
+def accepted(ends: list[int], data: bytes) -> CheckedRows | None:
     """The rows; the scan of the compiled core must find the same."""
-    found: list[Rows | None] = []
+    found: list[CheckedRows | None] = []
     for find in (rows_in, rows_module._scanned):
         try:
             found.append(find(array("I", ends), data))
@@ -94,7 +94,7 @@ def anything(rng: random.Random, rows: int) -> list[bytes]:
     ]
 
 
-def check(rows: list[bytes], found: Rows) -> None:
+def check(rows: list[bytes], found: CheckedRows) -> None:
     words = [words_in(row) for row in rows]
     assert found.sizes == list(map(len, rows))
     counts = [len(each or ()) for each in words]
@@ -166,7 +166,7 @@ def test_what_is_damaged_is_refused_by_all_or_none(seed: int) -> None:
 
 
 def test_a_table_is_not_parsed_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(ends: list[int], data: bytes) -> Rows:
+    def fail(ends: list[int], data: bytes) -> CheckedRows:
         raise AssertionError("row by row")
 
     monkeypatch.setattr(rows_module, "_parsed", fail)

@@ -36,7 +36,7 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.rows import Rows
+from anabranch.stream.rows import CheckedRows
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 from anabranch.stream.weight import fragments_bytes
@@ -354,7 +354,7 @@ def _add(
     key: bytes,
     producer: _Producer | None,
     rule: TrimRule,
-    rows: list[Rows],
+    rows: list[CheckedRows],
     data: bytes,
 ) -> bytes:
     """Add rows, unless they are not the next ones of the producer."""

@@ -16,7 +16,7 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
-from anabranch.stream.rows import RowError, Rows, rows_in
+from anabranch.stream.rows import CheckedRows, RowError, rows_in
 from anabranch.stream.weight import entry_weights
 
 _COUNT: Final = struct.Struct("<I")
@@ -45,7 +45,7 @@ def content_of(payload: bytes) -> tuple[array[int], bytes]:
     return ends, payload[data_at:]
 
 
-def rows_of(ends: array[int], data: bytes) -> Steps[list[Rows]]:
+def rows_of(ends: array[int], data: bytes) -> Steps[list[CheckedRows]]:
     """The rows, about a thousand at a time; :class:`CommandError` if a row is malformed.
 
     :func:`content_of` returned ``ends``, the ends of the rows.
@@ -65,7 +65,7 @@ def rows_of(ends: array[int], data: bytes) -> Steps[list[Rows]]:
 
 
 def added(
-    rows: Rows,
+    rows: CheckedRows,
     db: int,
     key: bytes,
     ids: range,
@@ -85,7 +85,7 @@ def added(
     return kinds.AddRun(db, key, ids, data, sizes, weights, opens)
 
 
-def _woven(rows: Rows, *before: Sequence[bytes]) -> bytes:
+def _woven(rows: CheckedRows, *before: Sequence[bytes]) -> bytes:
     """The fragments of all rows, joined: for each row its head, then pieces and cuts in turn."""
     count = len(rows)
     columns = [*before]

@@ -14,7 +14,7 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.groups.lone_progress import LoneProgress
 from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.pending_list import Consumer
-from anabranch.stream.groups.progress import Logs, Progress, Vector
+from anabranch.stream.groups.progress import GroupProgress, Logs, Vector
 from anabranch.stream.groups.runs import Runs
 from anabranch.stream.groups.shared_progress import NOTHING_SHARED_OF_GROUP, SharedProgress
 from anabranch.stream.ranges import Ranges
@@ -37,7 +37,7 @@ class Group:
 
     __slots__ = ("consumers", "pending", "progress", "runs", "shared")
 
-    def __init__(self, progress: Progress, shared: SharedProgress) -> None:
+    def __init__(self, progress: GroupProgress, shared: SharedProgress) -> None:
         self.progress = progress
         self.shared = shared
         self.consumers: dict[bytes, Consumer] = {}

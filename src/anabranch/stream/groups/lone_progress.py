@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from anabranch.compiling import mypyc_attr
 from anabranch.stream import by_number
 from anabranch.stream.counters import Counted, entries_read_after, lag
-from anabranch.stream.groups.progress import Creation, Logs, Progress, Vector
+from anabranch.stream.groups.progress import Creation, GroupProgress, Logs, Vector
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 
 
 @mypyc_attr(acyclic=True)
-class LoneProgress(Progress):
+class LoneProgress(GroupProgress):
     """last-delivered-id and entries-read."""
 
     __slots__ = ()

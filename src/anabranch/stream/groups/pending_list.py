@@ -297,7 +297,7 @@ def first_of(
 ) -> Sequence[PendingEntry]:
     """The first entries of an interval, by ID; more than ``count`` rather than part those of an ID.
 
-    Who asks for more goes on behind the last ID.
+    Who asks for more goes on after the last ID.
     """
     if len(lists) == 1:
         (pending,) = lists.values()

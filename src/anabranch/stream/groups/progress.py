@@ -34,7 +34,7 @@ class Creation(NamedTuple):
 
 
 @mypyc_attr(acyclic=True)
-class Progress:
+class GroupProgress:
     """The face of a group's progress; reads logs and changes nothing but itself."""
 
     __slots__ = ("entries_read", "last_delivered_id")

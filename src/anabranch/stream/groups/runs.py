@@ -22,7 +22,7 @@ from anabranch.stream.region_log import RegionLog
 
 
 @mypyc_attr(acyclic=True)
-class Run:
+class DeliveryRun:
     """Consecutive deliveries of one replica ID's entries: the numbers ``(low, last]``."""
 
     __slots__ = ("closed", "last", "low", "sent")
@@ -40,7 +40,7 @@ class Runs:
     __slots__ = ("by_replica_id", "discarded")
 
     def __init__(self) -> None:
-        self.by_replica_id: dict[int, list[Run]] = {}
+        self.by_replica_id: dict[int, list[DeliveryRun]] = {}
         # The numbers of entries that XGROUP DELCONSUMER gave up
         self.discarded: dict[int, SortedDict[int, None]] = {}
 
@@ -57,7 +57,7 @@ class Runs:
         """Begin with the intervals that were delivered to another stream's group."""
         for replica_id, edges in delivered:
             ranges = Ranges.of_flat(edges)
-            self.by_replica_id[replica_id] = [Run(low, low, high) for low, high in ranges]
+            self.by_replica_id[replica_id] = [DeliveryRun(low, low, high) for low, high in ranges]
 
     def give_up(self, replica_id: int, numbers: Iterable[int]) -> None:
         """Leave delivered entries to other regions."""
@@ -91,7 +91,7 @@ class Runs:
         return grown
 
     def _first_open(
-        self, replica_id: int, log: RegionLog | None, run: Run, pending: GroupPending
+        self, replica_id: int, log: RegionLog | None, run: DeliveryRun, pending: GroupPending
     ) -> int | None:
         """The lowest number in a run whose entry exists and is pending or was given up.
 
@@ -154,7 +154,7 @@ class Runs:
         return not self.by_replica_id and not self.discarded
 
 
-def _extend(runs: list[Run], numbers: list[int]) -> None:
+def _extend(runs: list[DeliveryRun], numbers: list[int]) -> None:
     """Append each number to the open run with the newest entry below it, or begin a run."""
     for number in numbers:
         before = [run for run in runs if not run.closed and run.last < number]
@@ -164,8 +164,8 @@ def _extend(runs: list[Run], numbers: list[int]) -> None:
                 runs[0].last = numbers[-1]
                 return
         else:
-            runs.append(Run(number - 1, number - 1, number))
+            runs.append(DeliveryRun(number - 1, number - 1, number))
 
 
-def _last(run: Run) -> int:
+def _last(run: DeliveryRun) -> int:
     return run.last

@@ -18,14 +18,14 @@ from anabranch.compiling import mypyc_attr
 from anabranch.stream import by_number
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID
-from anabranch.stream.groups.progress import Creation, Logs, Progress, Vector
+from anabranch.stream.groups.progress import Creation, GroupProgress, Logs, Vector
 from anabranch.stream.merge import limited
 from anabranch.stream.ranges import Ranges, gaps
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 
 
-class Place(NamedTuple):
+class Passed(NamedTuple):
     """How far a group had come in the log of a replica ID when its cursor last moved."""
 
     number: int
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 @mypyc_attr(acyclic=True)
-class SharedProgress(Progress):
+class SharedProgress(GroupProgress):
     """What regions share of a group, and what was delivered here."""
 
     __slots__ = (
@@ -58,7 +58,7 @@ class SharedProgress(Progress):
         self.hidden: dict[int, Ranges] = {}  # acknowledgements that XGROUP SETID cancels here
         # replica IDs whose start is from SETID, not from a creation
         self.rewound: dict[int, None] = {}
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, Passed] = {}
         # Replica IDs whose place stays: only what clears this moves the cursor in their logs
         self.settled: dict[int, None] = {}
         self.offset: int | None = None  # of XGROUP SETID: replaces that of the creations
@@ -275,7 +275,7 @@ class SharedProgress(Progress):
             cursor = self._cursor(replica_id, log)
             known = self.places.get(replica_id)
             if known is None or cursor > known.number or anew:
-                self.places[replica_id] = Place(cursor, by_number.position_above(log, cursor))
+                self.places[replica_id] = Passed(cursor, by_number.position_above(log, cursor))
 
     def keep_place(self, replica_id: int, log: RegionLog, high: int) -> None:
         """Call this before entries up to a number are removed, unless the place is settled."""
