@@ -384,7 +384,7 @@ class CheckedCluster(Comparison):
             pending = [
                 (replica_id, entry.number)
                 for entry_id in {id_of(each) for each in given}
-                for replica_id, entry in holder.pending_of(entry_id)
+                for replica_id, entry in holder.pending.with_id(entry_id)
             ]
         reply = node.do(*words)
         if pending:

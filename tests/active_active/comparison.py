@@ -159,11 +159,11 @@ class Comparison:
     def _glance_at_groups(self, node: Node, key: bytes, stream: Stream, shown: Shown) -> None:
         for name, group in looking.groups(stream):
             reader = self.reader(node, key, name, shown)
-            lag = sum(group.exact_lag(stream.logs).values())
+            lag = sum(group.progress.exact_lag(stream.logs).values())
             self._check_lag(shown, name, reader, lag)
             pending = {
                 (replica_id, entry.number)
-                for replica_id, each in group.pending.items()
+                for replica_id, each in group.pending.lists.items()
                 for entry in each.entries.values()
             }
             for entry in shown.entries:

@@ -290,7 +290,7 @@ class History:
                 (key, name)
                 for key, stream in sorted(_streams(node).items())
                 for name in sorted(stream.groups)
-                if not pending or stream.groups[name].pending_count
+                if not pending or stream.groups[name].pending.count
             ]
         if found and self.chance.random() < 0.95:
             return self.chance.choice(found)
@@ -299,7 +299,9 @@ class History:
     def pending_ids(self, node: Node, key: bytes, group: bytes) -> list[bytes]:
         """Some IDs that are pending, in any order."""
         holder = _streams(node)[key].groups[group]
-        ids = [text(i) for i in sorted({i for x in holder.pending.values() for i in x.entries})]
+        ids = [
+            text(i) for i in sorted({i for x in holder.pending.lists.values() for i in x.entries})
+        ]
         dice = self.chance.random()
         if dice < 0.2:
             return ids
@@ -316,7 +318,7 @@ def _streams(node: Node) -> Mapping[bytes, Any]:
 def _is_busy(stream: Any) -> bool:
     """Whether there is a group whose cursor says little."""
     groups = () if stream is None else stream.groups.values()
-    return any(each.pending_count or next(each.late(stream.logs), None) for each in groups)
+    return any(each.pending.count or next(each.progress.late(stream.logs), None) for each in groups)
 
 
 # -- commands -------------------------------------------------------------------------------------

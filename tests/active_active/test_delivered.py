@@ -15,7 +15,7 @@ def intervals(node: Node, key: bytes = b"a") -> int:
     """The intervals of all replica IDs in a group."""
     stream = node.region.keyspace.databases[0].values[key]
     assert isinstance(stream, Stream)
-    return sum(map(len, stream.groups[b"g"].delivered.values()))
+    return sum(map(len, stream.groups[b"g"].shared.delivered.values()))
 
 
 def read(node: Node, count: int = 10) -> list[bytes]:

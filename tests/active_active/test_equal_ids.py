@@ -345,7 +345,7 @@ def held_by(node: Node, key: str) -> Iterator[tuple[bytes, bytes]]:
     """What entries that are there hold, and their owners: empty for released ones."""
     stream: Any = node.region.keyspace.databases[0].values[key.encode()]
     each = stream.groups[b"g"]
-    for replica_id, some in each.pending.items():
+    for replica_id, some in each.pending.lists.items():
         for entry in some.entries.values():
             found = stream.find_pending(each, entry)
             if found is not None and found[0] == replica_id:

@@ -77,4 +77,4 @@ def test_what_is_trimmed_is_not_kept_in_mind() -> None:
         one.do("XGROUP", "DELCONSUMER", "s", "g", consumer)
     stream = one.region.keyspace.databases[0].values[b"s"]
     assert type(stream) is Stream
-    assert len(stream.groups[b"g"].discarded[one.replica_id]) == 3
+    assert len(stream.groups[b"g"].runs.discarded[one.replica_id]) == 3

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from anabranch.effects import adopting, kinds
 from anabranch.rdb.payload import decode_payload
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import PendingList
 from anabranch.stream.image import StreamImage
-from anabranch.stream.pending import PendingList
-from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 from tests.support.grouped import GROUPS, grouped
 from tests.support.images import comparable

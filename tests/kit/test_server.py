@@ -58,7 +58,7 @@ def test_a_server_that_has_ended_holds_no_pending_entries(end: str) -> None:
 def _pending_entries(live: LiveServer) -> list[object]:
     stream = live.region.keyspace.databases[0].values[b"s"]
     assert isinstance(stream, Stream)
-    (pending,) = stream.groups[b"g"].pending.values()
+    (pending,) = stream.groups[b"g"].pending.lists.values()
     return list(pending.entries.values())
 
 

@@ -45,8 +45,11 @@ from anabranch.replication.handshake import Handshaker
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.status_table import StatusTable
 from anabranch.simulator.runs import simulate
-from anabranch.stream import image_conversion, joining, regional_id
-from anabranch.stream.group import Group, Run
+from anabranch.stream import by_number, image_conversion, joining, regional_id
+from anabranch.stream.groups import runs as runs_module
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.progress import GroupProgress
+from anabranch.stream.groups.runs import DeliveryRun, Runs
 from anabranch.stream.region_log import RegionLog
 from tests.active_active.histories import History
 from tests.active_active.retries import RetryHistory
@@ -178,9 +181,9 @@ def destroy_spares_unseen(patch: Patch) -> None:
         stream = streams.begun_stream(keyspace, effect.db, effect.key)
         group: Any = stream.groups.get(effect.group)
         if group is not None:
-            for dot in [dot for dot in group.creations if replica.knows(dot)]:
-                group.drop_creation(dot)
-            if not group.creations:
+            for dot in [dot for dot in group.shared.creations if replica.knows(dot)]:
+                group.shared.drop_creation(dot)
+            if not group.shared.creations:
                 del stream.groups[effect.group]
         streams.bind_by_state(keyspace, effect.db, effect.key, stream)
 
@@ -209,21 +212,21 @@ def ack_for_any_creation(patch: Patch) -> None:
     settle = Group.acknowledge_runs
 
     def settled(self: Group, creations: Any, *rest: Any, **named: Any) -> None:
-        settle(self, list(self.creations), *rest, **named)
+        settle(self, list(self.shared.creations), *rest, **named)
 
     patch.setattr(Group, "acknowledge_runs", settled)
 
 
 def runs_from_the_start(patch: Patch) -> None:
-    extend = Group._extend_runs
+    extend = runs_module._extend
 
-    def extended(runs: list[Run], numbers: list[int]) -> None:
+    def extended(runs: list[DeliveryRun], numbers: list[int]) -> None:
         was_empty = not runs
         extend(runs, numbers)
         if was_empty:
             runs[0].low = runs[0].sent = 0
 
-    patch.setattr(Group, "_extend_runs", staticmethod(extended))
+    patch.setattr(runs_module, "_extend", extended)
 
 
 def given_up_is_acknowledged(patch: Patch) -> None:
@@ -231,11 +234,11 @@ def given_up_is_acknowledged(patch: Patch) -> None:
 
 
 def setid_leaves_runs_open(patch: Patch) -> None:
-    patch.setattr(Group, "_close_runs", lambda self: None)
+    patch.setattr(Runs, "close", lambda self: None)
 
 
 def open_entries_are_acknowledged(patch: Patch) -> None:
-    patch.setattr(Group, "_first_open", lambda self, replica_id, log, run: None)
+    patch.setattr(Runs, "_first_open", lambda self, replica_id, log, run, pending: None)
 
 
 def acknowledged_stays_pending(patch: Patch) -> None:
@@ -269,7 +272,7 @@ def cursor_flattened_on_export(patch: Patch) -> None:
 
 
 def cursor_flattened_by_copies(patch: Patch) -> None:
-    patch.setattr(Group, "late", lambda self, logs: iter(()))
+    patch.setattr(GroupProgress, "late", lambda self, logs: iter(()))
 
 
 def open_entries_settled_by_copies(patch: Patch) -> None:
@@ -492,7 +495,7 @@ def join_drops(patch: Patch) -> None:
 
 def join_resurrects(patch: Patch) -> None:
     def joined(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
-        theirs.remove_numbered(0, our)
+        by_number.remove(theirs, 0, our)
         ours.adopt(theirs)
 
     patch.setattr(joining, "_join_logs", joined)

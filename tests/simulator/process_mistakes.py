@@ -19,7 +19,7 @@ from anabranch.node.held_replies import HeldReplies
 from anabranch.node.local import RegionLocal
 from anabranch.node.snapshots import Snapshots
 from anabranch.replication.former_epochs import FormerEpochs
-from anabranch.stream.frozen_pending import FrozenPending
+from anabranch.stream.groups.frozen_pending import FrozenPending
 
 __all__ = ["OF_A_PROCESS"]
 

@@ -55,7 +55,7 @@ class ModelledLog:
         found = self.log.find(entry_id)
         assert (found is not None) == (entry_id in self.live)
         if found is not None:
-            self.log.remove(*found)
+            self.log.remove_within(found[0], [found[1]])
             del self.live[entry_id]
 
     def between(self, start: int, end: int) -> list[int]:

@@ -10,7 +10,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue
 from anabranch.stream.entry_id import MAX_ID
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 from tests.support.streams import Streams, words
@@ -140,13 +140,13 @@ def _log(log: RegionLog) -> Any:
 
 def _group(group: Group) -> Any:
     return {
-        "cursor": group.last_delivered_id,
-        "read": group.entries_read,
+        "cursor": group.progress.last_delivered_id,
+        "read": group.progress.entries_read,
         "consumers": [(c.name, c.active_ms) for c in group.consumers.values()],
-        "released": [entry.entry_id for entry in group.released],
+        "released": [entry.entry_id for entry in group.pending.released],
         "pending": [
             (e.entry_id, e.consumer and e.consumer.name, e.delivery_ms, e.delivery_count)
-            for e in group.between(0, MAX_ID)
+            for e in group.pending.between(0, MAX_ID)
         ],
-        "by age": [entry.entry_id for _, _, entry in group.copy().oldest_first()],
+        "by age": [entry.entry_id for _, _, entry in group.copy().pending.oldest_first()],
     }

@@ -100,5 +100,5 @@ class SimulatedCluster(LinkedWorld):
         stream = self.stream(number, key)
         log = stream.log_of(1)
         assert log.tail is not None
-        log.remove(log.tail, log.tail.last_live())
+        log.remove_within(log.tail, [log.tail.last_live()])
         self.process(number).replica.last_effects.mark_changed((0, key))

@@ -28,7 +28,7 @@ def lose_entry(directory: Path, key: bytes) -> None:
     *_, report = recover(storage, keyspace)
     stream: Any = keyspace.databases[0].values[key]
     log = stream.log_of(1)
-    log.remove(log.tail, log.tail.first_live())
+    log.remove_within(log.tail, [log.tail.first_live()])
     number = replica.vector.get(replica.own, 0) + 1
     contents = Contents(report.end, 2, epoch_of(replica.own), number)
     (directory / snapshot_name(report.end)).write_bytes(Snapshot(keyspace, contents).whole())

@@ -21,7 +21,7 @@ from anabranch.oplog.overlay import Overlay
 from anabranch.oplog.recovery import Recovery, recover
 from anabranch.server.disk import Directory
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 
 Figures = dict[str, Any]
@@ -82,11 +82,11 @@ def stream_object(
 def _group(stream: Stream, name: bytes, group: Group, limit: int) -> Figures:
     return {
         "name": name,
-        "last-delivered-id": id_text(group.last_delivered_id),
-        "entries-read": group.read_count(stream),
-        "lag": group.lag(stream),
-        "pel-count": group.pending_count,
-        "nacked-count": len(group.released),
+        "last-delivered-id": id_text(group.progress.last_delivered_id),
+        "entries-read": group.progress.read_count(stream),
+        "lag": group.progress.lag(stream),
+        "pel-count": group.pending.count,
+        "nacked-count": len(group.pending.released),
         "consumers": [
             {
                 "name": consumer.name,
@@ -103,7 +103,7 @@ def _group(stream: Stream, name: bytes, group: Group, limit: int) -> Figures:
                 "delivered": when(entry.delivery_ms),
                 "count": entry.delivery_count,
             }
-            for entry in islice(group.between(MIN_ID, MAX_ID), limit)
+            for entry in islice(group.pending.between(MIN_ID, MAX_ID), limit)
         ],
     }
 

@@ -259,8 +259,8 @@ def _head(stream: Stream) -> dict[str, Any]:
         "groups": [
             {
                 "name": name,
-                "last-delivered-id": id_text(group.last_delivered_id),
-                "entries-read": group.entries_read,
+                "last-delivered-id": id_text(group.progress.last_delivered_id),
+                "entries-read": group.progress.entries_read,
                 "consumers": list(group.consumers),
             }
             for name, group in stream.groups.items()

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from anabranch.effects import kinds
+from anabranch.stream import by_number
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import NO_REPLICA_ID, Group
-from anabranch.stream.pending_entry import Holder, PendingEntry
+from anabranch.stream.groups.group import NO_REPLICA_ID, Group
+from anabranch.stream.groups.pending_entry import Holder, PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
 from anabranch.stream.renumbering import Renumbering
@@ -56,7 +57,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
     ranges = [(replica_id, low, high) for low, high in done]
     for low in range(0, len(ranges), SETTLED_RANGES_MAX):
         some = ranges[low : low + SETTLED_RANGES_MAX]
-        greatest = was.log.id_upto(some[-1][-1])
+        greatest = by_number.id_upto(was.log, some[-1][-1])
         yield kinds.AcknowledgeRuns(db, key, name, was.creations(name), some, greatest)
 
 
@@ -67,15 +68,15 @@ class _Standing:
         self, source: Stream, group: Group, target: Stream, renumbering: Renumbering
     ) -> None:
         self.group = group
-        self.last_id = renumbering.behind(group.last_delivered_id)
-        self.entries_read = group.read_count(source)
+        self.last_id = renumbering.behind(group.progress.last_delivered_id)
+        self.entries_read = group.progress.read_count(source)
         self._source = source
         self._target = target
         self._renumbering = renumbering
         self.replica_id, self.log = next(
             (replica_id, log) for replica_id, log in target.logs.items() if log is target.local
         )
-        late = self._numbers(group.late(source.logs))
+        late = self._numbers(group.progress.late(source.logs))
         self.passed_over = self._numbers(group.passed_over(source.logs))
         self.pending = self._pending()
         held = [row[2] for row in self.pending if row[1] != NO_REPLICA_ID]
@@ -85,17 +86,17 @@ class _Standing:
         lowest = min([*self.unprocessed, *late], default=None)
         self.start = self.last_id
         if lowest is not None:
-            self.start = min(self.start, self.log.id_upto(lowest) - 1)
+            self.start = min(self.start, by_number.id_upto(self.log, lowest) - 1)
 
     def creations(self, name: bytes) -> list[Dot]:
         """The creations of the group that was made for the new key."""
         made = self._target.groups[name]
-        return list(made.creations)
+        return list(made.shared.creations)
 
     def _given(self, last_id: int) -> Iterator[tuple[int, int]]:
         """The numbers of the entries up to an ID."""
-        top = self.log.number_upto(last_id)
-        for block, low, _ in self.log.spans_numbered(0, top):
+        top = by_number.number_upto(self.log, last_id)
+        for block, low, _ in by_number.spans(self.log, 0, top):
             yield block.number(low) - 1, top
             return
 
@@ -123,10 +124,10 @@ class _Standing:
         group = self.group
         live: dict[int, PendingEntry] = {}
         gone: list[PendingEntry] = []
-        for replica_id, pending in group.pending.items():
+        for replica_id, pending in group.pending.lists.items():
             self._divide(replica_id, list(pending.between(MIN_ID, MAX_ID)), live, gone)
         ids = sorted(live)
-        numbers = self.log.numbers_of(ids)
+        numbers = by_number.numbers_of(self.log, ids)
         placed = [
             (live[entry_id], entry_id, self.replica_id, number)
             for entry_id, number in zip(ids, numbers, strict=True)
@@ -134,8 +135,8 @@ class _Standing:
         gone.sort(key=_entry_id)
         placed += [(each, each.entry_id, NO_REPLICA_ID, at) for at, each in enumerate(gone, 1)]
         placed.sort(key=_stamp)
-        if group.released:
-            released = {entry: at for at, entry in enumerate(group.released)}
+        if group.pending.released:
+            released = {entry: at for at, entry in enumerate(group.pending.released)}
             placed.sort(key=lambda each: released.get(each[0], -1))
         owners: dict[Holder | None, int] = {None: -1}
         owners |= {each: at for at, each in enumerate(group.consumers.values())}
@@ -160,7 +161,7 @@ class _Standing:
         """Add pending entries of a region to the live ones, by their new IDs, or to the others."""
         log = self._source.logs.get(replica_id)
         numbers = sorted([entry.number for entry in entries if entry.number])
-        live_numbers = set() if log is None else set(log.live_numbers(numbers))
+        live_numbers = set() if log is None else set(by_number.live_among(log, numbers))
         ids = [entry.entry_id for entry in entries if not entry.number]
         live_ids = set(self._source.live_among(ids))
         moved = self._renumbering.moved

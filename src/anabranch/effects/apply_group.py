@@ -11,8 +11,9 @@ from anabranch.effects import kinds
 from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
-from anabranch.stream.group import Creation, Group
-from anabranch.stream.pending import Consumer
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending_list import Consumer
+from anabranch.stream.groups.progress import Creation
 
 
 def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
@@ -39,9 +40,9 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     group = stream.groups.get(effect.group)
     if group is None:
         start = stream.last_id if effect.start is None else effect.start
-        group = stream.groups[effect.group] = stream.new_group(start)
+        group = stream.groups[effect.group] = stream.new_group(start, None)
     creation = Creation(replica.context_now(), effect.start, effect.offset)
-    group.begin(stream, replica.dot, creation, effect.entries_read)
+    group.progress.begin(stream, replica.dot, creation, effect.entries_read)
     bind_by_state(keyspace, effect.db, effect.key, stream)
     keyspace.databases[effect.db].signal(effect.key)  # there may be more to deliver
 
@@ -136,9 +137,9 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     if conflicts.held:
         where = effect.db, effect.key, effect.group
         for entry_id in effect.ids:
-            for replica_id, entry in group.pending_of(entry_id):
+            for replica_id, entry in group.pending.with_id(entry_id):
                 conflicts.record_processed(where, replica_id, (entry.number,))
-    group.acknowledge(effect.ids)
+    group.pending.acknowledge(effect.ids)
     if effect.dots:
         group.drop_dots(effect.dots)
 
@@ -165,5 +166,5 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     for name, seen_ms, active_ms in effect.consumers:
         owners.append(group.consumers.setdefault(name, Consumer(name, seen_ms, active_ms)))
     owners.append(None)  # at -1
-    group.adopt_pending(effect.pending, owners)
-    group.begin_to_count(stream_of(keyspace, effect.db, effect.key), effect.entries_read)
+    group.pending.adopt(effect.pending, owners)
+    group.shared.begin_to_count(stream_of(keyspace, effect.db, effect.key), effect.entries_read)

@@ -18,7 +18,9 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.scheduling import in_one_go
-from anabranch.stream.group import MAX_DELIVERIES, NO_REPLICA_ID
+from anabranch.stream import by_number
+from anabranch.stream.groups.group import NO_REPLICA_ID
+from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP
 from anabranch.stream.stream import Stream
 
@@ -39,14 +41,14 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     context = replica.context_now()
     positions = dict(effect.positions)
     for replica_id, log in stream.logs.items():
-        whole = log.clear_upto(context.get(replica_id, 0), positions.get(replica_id, 0))
+        whole = by_number.clear_upto(log, context.get(replica_id, 0), positions.get(replica_id, 0))
         keyspace.deferred_free.defer(whole)
     shared = stream.shared
     before = remembered_tags(keyspace, effect.db, effect.key, stream)
     shared.clear(replica.knows)
     replica.conflicts.displaced.remove((effect.db, effect.key), replica.knows)
     for name, group in list(stream.groups.items()):
-        if group.drop_creations(lambda dot: not effect.expired or replica.knows(dot)):
+        if group.shared.drop_creations(lambda dot: not effect.expired or replica.knows(dot)):
             for replica_id in stream.logs:
                 group.drop_between(replica_id, 0, context.get(replica_id, 0))
             group.drop_between(NO_REPLICA_ID, 0, MAX_DELIVERIES)

@@ -11,6 +11,7 @@ from anabranch.effects.streams import begun_stream, known_stream, remembered_tag
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
+from anabranch.stream import by_number
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.shared import Dot, Limits
 from anabranch.stream.stream import Stream
@@ -148,11 +149,11 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     replica_id, number = effect.goes
     if effect.removed and number:
         log = stream.log_of(replica_id)
-        if log.find_number(number) is not None:  # otherwise it was removed before
+        if by_number.find(log, number) is not None:  # otherwise it was removed before
             replica.apply_stats.collapsed += 1
             is_new = True
             stream.keep_places(replica_id, log, number)
-            log.remove_numbered(number - 1, number)
+            by_number.remove(log, number - 1, number)
         for group in stream.groups.values():
             group.drop_between(replica_id, number - 1, number)
         stream.recount()
@@ -191,6 +192,6 @@ def record_processed(
         if (
             (where, goes) in replica.conflicts.processed
             and group.has_processed(*goes)
-            and not group.is_acknowledged(*stays)
+            and not group.shared.is_acknowledged(*stays)
         ):
             replica.apply_stats.processed.append((*where, stays, entry_id))

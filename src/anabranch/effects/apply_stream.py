@@ -15,6 +15,8 @@ from anabranch.effects.streams import begun_stream, bind_by_state, known_stream,
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
+from anabranch.stream import by_number
+from anabranch.stream.block import full_block
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
@@ -142,7 +144,7 @@ def append_run(log: RegionLog, effect: kinds.AddRun, shift: int = 1) -> None:
     for low, high, data, ends, opens in node_shares(effect):
         weight = sum(effect.weights[low:high])
         if opens and high < last:
-            log.append_full(ids[low:high], data, ends, weight, shift)
+            log.append_blocks([full_block(ids[low:high], data, ends, weight)], shift)
         else:
             fragments = [data[start:end] for start, end in pairwise([0, *ends])]
             log.append(ids[low], fragments[0], weight, opens, shift)
@@ -209,9 +211,9 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
         gone = Ranges(zip(edges[::2], edges[1::2], strict=True))
         for low, high in gone:
             if effect.trimmed:
-                log.trimmed = max(log.trimmed, log.position_behind(high))
+                log.trimmed = max(log.trimmed, by_number.position_after(log, high))
             stream.keep_places(replica_id, log, high)
-            keyspace.deferred_free.defer(log.remove_numbered(low, high))
+            keyspace.deferred_free.defer(by_number.remove(log, low, high))
         if effect.dereferenced:
             for group in stream.groups.values():
                 group.drop_numbers(replica_id, gone)

@@ -18,6 +18,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply_group import is_beaten
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.stream import by_number
 from anabranch.stream.stream import Stream
 
 Event = tuple[str, str, int, bytes]
@@ -72,7 +73,7 @@ def _add_run(keyspace: Keyspace, effect: kinds.AddRun) -> list[Event]:
 def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Event]:
     stream = _value(keyspace, effect.db, effect.key)
     if not isinstance(stream, Stream) or not any(
-        stream.logs[replica_id].count_numbered(low, high)
+        by_number.count(stream.logs[replica_id], low, high)
         for replica_id, edges in effect.ranges
         if replica_id in stream.logs
         for low, high in zip(edges[::2], edges[1::2], strict=True)
@@ -86,7 +87,7 @@ def _resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> list
     replica_id, number = effect.goes
     if not effect.removed or not isinstance(stream, Stream) or replica_id not in stream.logs:
         return []
-    if stream.logs[replica_id].find_number(number) is None:
+    if by_number.find(stream.logs[replica_id], number) is None:
         return []  # it was removed before
     return [("t", "xdel", effect.db, effect.key)]
 

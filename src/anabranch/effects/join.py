@@ -22,9 +22,10 @@ from anabranch.effects.streams import (
 from anabranch.keyspace.displaced_tags import Side, join_displaced
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import Place
-from anabranch.keyspace.replica import Dot, Replica
+from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.version_vectors import covers, covers_dot, raise_to
 from anabranch.stream.joining import join_dots, join_streams, replace_shared
+from anabranch.stream.shared import Dot
 from anabranch.stream.stream import Stream
 
 _SORTED_PIECE: Final = 4096

@@ -25,7 +25,9 @@ from anabranch.effects.streams import begun_stream, known_stream, stream_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
-from anabranch.stream.group import Creation, Group
+from anabranch.stream import by_number
+from anabranch.stream.groups.progress import Creation
+from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.renumbering import check_ids
 from anabranch.stream.stream import Stream
@@ -176,7 +178,7 @@ def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
         effect.db,
         effect.key,
         [
-            (replica_id, [0, logs[replica_id].number_below(place)])
+            (replica_id, [0, by_number.number_below(logs[replica_id], place)])
             for replica_id, place in effect.below
         ],
         [],
@@ -217,18 +219,18 @@ def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect
     yield effect
     stream = _stream(writer, effect.db, effect.key)
     group = stream.groups[effect.group]
-    ranges = group.grown_runs(stream.logs)
+    ranges = group.runs.grown(stream.logs, group.pending)
     if ranges:
         logs = stream.logs
         yield kinds.AcknowledgeRuns(
             effect.db,
             effect.key,
             effect.group,
-            list(group.creations),
+            list(group.shared.creations),
             ranges,
             max(
                 (
-                    logs[replica_id].id_upto(high)
+                    by_number.id_upto(logs[replica_id], high)
                     for replica_id, _, high in ranges
                     if replica_id in logs
                 ),
@@ -240,7 +242,7 @@ def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect
 def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
     """Name the entries by their effect numbers, too."""
     stream = _stream(writer, effect.db, effect.key)
-    effect.numbers = stream.logs[effect.region].numbers_of(effect.ids)
+    effect.numbers = by_number.numbers_of(stream.logs[effect.region], effect.ids)
     return (effect,) if effect.pending else _then_acknowledge_runs(writer, effect)
 
 
@@ -248,10 +250,11 @@ def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.E
     """Express ENTRIESREAD as a difference to the count, because regions have different entries."""
     stream = known_stream(writer.keyspace, effect.db, effect.key)
     if effect.entries_read is not None and stream is not None:
-        group = Group(0)
-        group.creations[writer.replica.dot] = Creation(writer.replica.context_now(), effect.start)
-        group.place(stream.logs)
-        effect.offset = effect.entries_read - group.counted_read(stream)
+        progress = SharedProgress(0)
+        context = writer.replica.context_now()
+        progress.creations[writer.replica.dot] = Creation(context, effect.start)
+        progress.place(stream.logs)
+        effect.offset = effect.entries_read - progress.counted_read(stream)
     yield effect
 
 

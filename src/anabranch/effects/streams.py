@@ -8,7 +8,7 @@ from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import CHUNK_TAGS
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ALONE
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.shared import Dot, Tag, drop_covered
 from anabranch.stream.stream import Stream
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from anabranch.engine.session import Session
     from anabranch.keyspace.inquiry import Inquiry, Verdict
     from anabranch.keyspace.last_effects import Place
-    from anabranch.keyspace.replica import Dot
     from anabranch.metrics.peers import PeerFigures
+    from anabranch.stream.shared import Dot
 
 
 class HostClock(Protocol):

@@ -11,8 +11,8 @@ from anabranch.metrics.holdings import Holdings
 if TYPE_CHECKING:
     from anabranch.engine.acl.users import User
     from anabranch.engine.command_entry import CommandEntry
-    from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiter import Waiter
+    from anabranch.stream.shared import Dot
 
 
 class Resumable(Protocol):

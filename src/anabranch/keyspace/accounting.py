@@ -89,7 +89,7 @@ class Account:
         self._counted_bytes += _bytes_of_keys(new) - _unbound_bytes(older)
 
     def unbind_all(self, keys: Collection[bytes], values: Collection[Value]) -> None:
-        """The same as :meth:`unbind` for several keys."""
+        """Several keys are unbound from their values."""
         self._counted_bytes -= _bytes_of_keys(keys) + _unbound_bytes(values)
 
     def changed(self, value: Value) -> None:

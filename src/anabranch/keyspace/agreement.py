@@ -21,7 +21,7 @@ from xxhash import xxh3_128_intdigest
 
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
@@ -97,10 +97,10 @@ def _block(replica_id: int, block: Block) -> int:
 
 
 def _creations(name: bytes, group: Group) -> Iterator[int]:
-    for dot, (context, start, offset) in group.creations.items():
+    for dot, (context, start, offset) in group.shared.creations.items():
         known = sorted(each for each in context.items() if each[1])
         yield _hash("creation", name, dot, start, known, *([offset] if offset else ()))
-    for dot, by_replica_id in group.acknowledged.items():
+    for dot, by_replica_id in group.shared.acknowledged.items():
         for replica_id, ranges in by_replica_id.items():
             if ranges:
                 yield _hash("acknowledged", name, dot, replica_id, ranges.flat())

@@ -13,11 +13,11 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from anabranch.keyspace.displaced_tags import DisplacedTags, Place
-from anabranch.keyspace.held_tags import Dot, HeldTag, HeldTags, are_concurrent
-from anabranch.keyspace.processed import Place as GroupPlace
-from anabranch.keyspace.processed import Processed
-from anabranch.stream.shared import Tag
+from anabranch.keyspace.displaced_tags import DisplacedTags
+from anabranch.keyspace.held_tags import HeldTag, HeldTags, are_concurrent
+from anabranch.keyspace.last_effects import Place
+from anabranch.keyspace.processed import GroupPlace, Processed
+from anabranch.stream.shared import Dot, Tag
 
 RESOLVED_MAX: Final = 1000
 """Conflicts kept for reports; older ones are dropped."""
@@ -32,7 +32,7 @@ class Due(NamedTuple):
     stays: HeldTag
 
 
-class Resolved(NamedTuple):
+class ResolvedConflict(NamedTuple):
     """A conflict that was found, to be reported."""
 
     db: int
@@ -69,7 +69,7 @@ class Conflicts:
         self.due: dict[Place, dict[Dot, Due]] = {}  # by database and key
         self.displaced = DisplacedTags()
         self.dropped = 0  # count of tags dropped because there were too many
-        self.resolved: deque[Resolved] = deque(maxlen=RESOLVED_MAX)
+        self.resolved: deque[ResolvedConflict] = deque(maxlen=RESOLVED_MAX)
         self.processed = Processed()
         self.heard = 0  # grows whenever an effect of another region is applied
         self._context: tuple[int, Mapping[int, int]] = (-1, {})
@@ -128,7 +128,7 @@ class Conflicts:
         held = self.held.get(replica_id, HeldTags())
         for number in numbers:
             tag = held.of_number(number + 1)
-            # The effect behind a tagged entry is mostly its tag: so entries make one interval.
+            # The effect after a tagged entry is mostly its tag: so entries make one interval.
             is_tagged = tag is not None and tag.entry == (replica_id, number)
             self.processed.add(where, replica_id, number - 1, number + is_tagged)
 
@@ -191,7 +191,7 @@ class Conflicts:
         self.due.setdefault(place, {})[dot] = Due(goes, stays)
         if known is None:
             names = stays.pid, stays.iid
-            self.resolved.append(Resolved(*place, *names, stays.entry_id, goes.entry_id))
+            self.resolved.append(ResolvedConflict(*place, *names, stays.entry_id, goes.entry_id))
 
     def record_beaten(self, dot: Dot, rank: Rank) -> None:
         """Record that a tag has lost to one of this rank."""

@@ -19,8 +19,8 @@ from typing import Final
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.stream.block import Block
-from anabranch.stream.group import Group
-from anabranch.stream.pending import PendingList
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending_list import PendingList
 from anabranch.stream.stream import Stream
 
 _Thing = Value | Group | list[Block] | list[Value] | dict[bytes, Value] | Iterator[bool]
@@ -126,7 +126,7 @@ def _is_large(thing: _Thing) -> bool:
     if isinstance(thing, Stream):
         return bool(thing.groups) or thing.node_count > _PARTS
     if isinstance(thing, Group):
-        return thing.pending_count > 0
+        return thing.pending.count > 0
     if isinstance(thing, list | dict):
         return len(thing) > 0
     return True
@@ -158,15 +158,15 @@ def _group(group: Group) -> Iterator[bool]:
     for consumer in group.consumers.values():
         for pending in consumer.pending.values():
             yield from _pending(pending)
-    if group.by_age is not None:
-        while group.by_age:
-            del group.by_age[-_ENTRIES:]
+    if group.pending.by_age is not None:
+        while group.pending.by_age:
+            del group.pending.by_age[-_ENTRIES:]
             yield True
-    while group.released:
-        for _ in range(min(_ENTRIES, len(group.released))):
-            group.released.popitem()
+    while group.pending.released:
+        for _ in range(min(_ENTRIES, len(group.pending.released))):
+            group.pending.released.popitem()
         yield True
-    for pending in group.pending.values():
+    for pending in group.pending.lists.values():
         yield from _pending(pending)
 
 

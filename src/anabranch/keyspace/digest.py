@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import LOCAL_REGION, Group
+from anabranch.stream.groups.group import LOCAL_REGION, Group
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -90,11 +90,12 @@ def _feed_stream(digest: _Hash, stream: Stream) -> None:
 
 
 def _feed_group(digest: _Hash, group: Group) -> None:
-    _feed(digest, group.last_delivered_id, group.entries_read, *sorted(group.consumers))
-    for entry in group.between(MIN_ID, MAX_ID):
+    progress = group.progress
+    _feed(digest, progress.last_delivered_id, progress.entries_read, *sorted(group.consumers))
+    for entry in group.pending.between(MIN_ID, MAX_ID):
         owner = None if entry.consumer is None else entry.consumer.name
         _feed(digest, entry.entry_id, owner, entry.delivery_count)
-    _feed(digest, *(entry.entry_id for entry in group.released))
+    _feed(digest, *(entry.entry_id for entry in group.pending.released))
 
 
 def _feed_inside(digest: _Hash, stream: Stream) -> None:
@@ -110,10 +111,10 @@ def _feed_inside(digest: _Hash, stream: Stream) -> None:
                 _feed(digest, *block.ids[low:high], *map(block.position, range(low, high)))
     for name in sorted(stream.groups):
         group = stream.groups[name]
-        _feed(digest, LOCAL_REGION, group.last_delivered_id)
+        _feed(digest, LOCAL_REGION, group.progress.last_delivered_id)
         for consumer in group.consumers.values():
             _feed(digest, consumer.name, consumer.active_ms)
-        pending = list(group.between(MIN_ID, MAX_ID))
+        pending = list(group.pending.between(MIN_ID, MAX_ID))
         _feed(digest, *(entry.delivery_ms for entry in pending))
         pending.sort(key=lambda entry: (entry.delivery_ms, entry.stamp))
         _feed(digest, *(entry.entry_id for entry in pending))

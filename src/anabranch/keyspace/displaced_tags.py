@@ -17,12 +17,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from anabranch.stream.shared import Shared
-
-Dot = tuple[int, int]
-
-Place = tuple[int, bytes]
-"""Database and key."""
+from anabranch.keyspace.last_effects import Place
+from anabranch.stream.shared import Dot, Shared
 
 Spans = dict[int, tuple[int, int]]
 """By replica ID: displaced tags have numbers above the first, up to the second."""
@@ -161,7 +157,7 @@ def _widen(spans: Spans, replica_id: int, low: int, high: int) -> None:
 
 
 def _without(spans: Spans, covered: Callable[[Dot], bool]) -> Spans:
-    """What a removal leaves."""
+    """The rows of a table that a removal leaves."""
     left: Spans = {}
     for replica_id, (low, high) in spans.items():
         if not covered((replica_id, high)):

@@ -146,7 +146,7 @@ class KeyDigests:
         return self._last_effects.of_bucket(bucket)
 
     def last_effects_on_key(self, place: Place) -> dict[int, int]:
-        """The same for a key."""
+        """The last effect of each replica ID on a key, or later ones."""
         return self._last_effects.of_key(place)
 
 

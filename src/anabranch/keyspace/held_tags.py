@@ -23,8 +23,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
-
-Dot = tuple[int, int]
+from anabranch.stream.shared import Dot
 
 CHUNK_TAGS: Final = 1024
 """Tags of a chunk."""
@@ -130,7 +129,7 @@ class HeldTags:
         return self._open[0].number if self._open else 0
 
     def add(self, tag: HeldTag) -> None:
-        """Hold the newest tag."""
+        """Hold a tag, which is newer than all that are held."""
         self._open.append(tag)
 
     def drop_upto(self, number: int) -> None:

@@ -13,13 +13,13 @@ from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.last_positions import BYTES_MAX, LastPositions
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.remembered import Remembered
-from anabranch.keyspace.replica import Dot, Replica
+from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.keyspace.waiters import Waiters
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.compression import BlockCache
-from anabranch.stream.shared import Tombstone
+from anabranch.stream.shared import Dot, Tombstone
 from anabranch.stream.stream import Stream
 
 _MARK_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES

@@ -158,7 +158,7 @@ class LastEffects:
         return found
 
     def unwatch(self, found: dict[Place, None]) -> None:
-        """End :meth:`watch`."""
+        """Put no more keys into the result of a :meth:`watch`."""
         self.absorb()
         self._watches = [each for each in self._watches if each is not found]
 
@@ -203,7 +203,7 @@ class LastEffects:
         )
 
     def of_bucket(self, bucket: int) -> dict[int, int]:
-        """The same for all keys of a bucket."""
+        """The last effect of each replica ID on any key of a bucket."""
         self.absorb()
         return maximum(self.base, self._buckets[bucket])
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from anabranch.keyspace.packed_table import PackedTable, Rows
+from anabranch.keyspace.packed_table import PackedRows, PackedTable
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, NAME_BYTES
 from anabranch.stream.stream import Stream
 
@@ -194,7 +194,7 @@ class LastPositions:
             yield True
         ascending = merge(*pieces)
         while some := list(islice(ascending, _PACKED)):
-            rows: Rows = {}
+            rows: PackedRows = {}
             for key in some:
                 thing = source[key]
                 if type(thing) is Stream:
@@ -249,7 +249,7 @@ class LastPositions:
         ]
         return [*runs, (0, self._open.copy())] if self._open else runs
 
-    def restore(self, ended_ms: int, rows: Rows) -> None:
+    def restore(self, ended_ms: int, rows: PackedRows) -> None:
         """Take rows of a run back: ascending ones if it has ended, or any."""
         for key, row in rows.items():
             for end in map(LogEnd._make, _decode(row)):
@@ -264,7 +264,7 @@ class LastPositions:
             self._runs[-1].table.update(rows)
 
 
-def rows_in(rows: Mapping[bytes, Any]) -> Iterator[Rows]:
+def rows_in(rows: Mapping[bytes, Any]) -> Iterator[PackedRows]:
     """Rows of :meth:`LastPositions.written` in pages, encoded."""
     things = iter(rows.items())
     while some := list(islice(things, _PACKED)):

@@ -13,11 +13,14 @@ from sys import getsizeof
 from typing import Any
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
+from anabranch.stream import by_position
 from anabranch.stream.block import Block
-from anabranch.stream.group import Group, Run
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer, PendingList
+from anabranch.stream.groups.runs import DeliveryRun, Runs
+from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ledger import Accepted
-from anabranch.stream.pending import Consumer, PendingList
-from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
@@ -37,7 +40,7 @@ _VALUE_BYTES = 100  # of the numbers that every value has: size, when it was loo
 _SPREAD_MAX = 1000  # samples of more items than this are the first ones
 _GROUPS_LOOKED_AT = 100
 _SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
-_RUN_BYTES = getsizeof(Run(0, 0, 0)) + 3 * _OFFSET_BYTES
+_RUN_BYTES = getsizeof(DeliveryRun(0, 0, 0)) + 3 * _OFFSET_BYTES
 _RECORD_BYTES = getsizeof(Accepted(0, 0, 0, 0)) + 2 * _OFFSET_BYTES + _TIME_BYTES
 _TAG_BYTES = getsizeof({0: 0}) + _DOT_BYTES + getsizeof(Tag(0, 0, False))
 _PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
@@ -49,7 +52,7 @@ def key_bytes(key: bytes, value: Value, samples: int = 5) -> int:
 
 
 def value_bytes(value: Value, samples: int = 5) -> int:
-    """The same of the value alone."""
+    """Bytes of a value without its key; ``samples`` as in :func:`key_bytes`."""
     size = getsizeof(value) + _VALUE_BYTES
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)
@@ -94,7 +97,7 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
     """
     logs = stream.logs.values()
     groups = stream.groups.values()
-    pending = _PENDING_BYTES * scaled(groups, lambda group: group.pending_count, _GROUPS_LOOKED_AT)
+    pending = _PENDING_BYTES * scaled(groups, lambda group: group.pending.count, _GROUPS_LOOKED_AT)
 
     def consumers_of(group: Group) -> int:
         return scaled(group.consumers.values(), _consumer_bytes, samples)
@@ -163,7 +166,7 @@ def _compressed_bytes(log: RegionLog, samples: int) -> int:
 
 def _scaled_by_place(log: RegionLog, measure: Callable[[Block], int], samples: int) -> int:
     """The sum over all blocks; those in a file and those in memory have samples of their own."""
-    first, blocks = log.in_memory(), log.blocks
+    first, blocks = by_position.in_memory(log), log.blocks
     return _scaled_evenly(blocks, 0, first, measure, samples) + _scaled_evenly(
         blocks, first, len(blocks), measure, samples
     )
@@ -192,26 +195,33 @@ def _block_bytes(block: Block) -> int:
 
 def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
     name, group = item
+    pending = group.pending
     size = getsizeof(name) + getsizeof(group) + getsizeof(group.consumers)
-    size += _DICT_SLOT_BYTES + getsizeof(group.pending) + _ID_BYTES
-    size += sum(_pending_bytes(pending) for pending in group.pending.values())
-    size += group.pending_count * _PENDING_BYTES
-    size += getsizeof(group.released)
-    if group.by_age is not None:
-        size += len(group.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
-    size += _progress_bytes(group)
+    size += sum(map(getsizeof, (pending, pending.lists, pending.released)))
+    size += _DICT_SLOT_BYTES + _ID_BYTES
+    size += sum(_pending_bytes(each) for each in pending.lists.values())
+    size += pending.count * _PENDING_BYTES
+    if pending.by_age is not None:
+        size += len(pending.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
+    size += getsizeof(group.progress) + _shared_progress_bytes(group.shared)
+    size += _runs_bytes(group.runs)
     return size + scaled(group.consumers.values(), _consumer_bytes, samples)
 
 
-def _progress_bytes(group: Group) -> int:
-    tables = (group.creations, group.acknowledged, group.delivered, group.hidden, group.rewound,
-              group.discarded, group.runs)  # fmt: skip
-    size = sum(map(getsizeof, tables))
-    for creation in group.creations.values():
+def _shared_progress_bytes(shared: SharedProgress) -> int:
+    if shared.is_blank:  # one object, which all groups of a region alone have in common
+        return 0
+    size = sum(map(getsizeof, (shared.creations, shared.acknowledged, shared.rewound)))
+    for creation in shared.creations.values():
         size += _DOT_BYTES + getsizeof(creation) + getsizeof(creation.context) + _ID_BYTES
-    size += sum(map(_ranges_bytes, (group.delivered, group.hidden, *group.acknowledged.values())))
-    size += sum(len(runs) * _RUN_BYTES for runs in group.runs.values())
-    return size + sum(map(getsizeof, group.discarded.values()))
+    tables = (shared.delivered, shared.hidden, *shared.acknowledged.values())
+    return size + sum(map(_ranges_bytes, tables))
+
+
+def _runs_bytes(runs: Runs) -> int:
+    size = sum(map(getsizeof, (runs, runs.by_replica_id, runs.discarded)))
+    size += sum(len(some) * _RUN_BYTES for some in runs.by_replica_id.values())
+    return size + sum(map(getsizeof, runs.discarded.values()))
 
 
 def _ranges_bytes(by_replica_id: dict[int, Ranges]) -> int:

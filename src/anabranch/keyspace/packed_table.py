@@ -27,7 +27,7 @@ _LEVEL: Final = -1
 _PAGES: Final = 40
 """Chunks that a slice of a :class:`Sweep` examines."""
 
-Rows = dict[bytes, bytes]
+PackedRows = dict[bytes, bytes]
 """Rows by key."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -42,11 +42,11 @@ def map_of(chunk: bytes) -> bytes:
     return expanded
 
 
-def _rows_of(chunk: bytes) -> Rows:
+def _rows_of(chunk: bytes) -> PackedRows:
     return _decode(map_of(chunk))
 
 
-def _chunk_of(rows: Rows) -> bytes:
+def _chunk_of(rows: PackedRows) -> bytes:
     # What the compressor returns keeps the memory that an incompressible map would need.
     return bytes(memoryview(_compress(_encode(rows))))
 
@@ -93,7 +93,7 @@ class PackedTable:
         rows = map_of(self._chunks[self._index_of(key)])
         return _decode(rows).get(key) if key in rows else None
 
-    def pages(self) -> Iterator[Rows]:
+    def pages(self) -> Iterator[PackedRows]:
         """The rows of one chunk after the other, ascending.
 
         The table may change between two of them; what is there all the time is seen once.
@@ -118,7 +118,7 @@ class PackedTable:
     ) -> None:
         """Add rows, or replace them; ``join`` makes one row of a known one and of a new one."""
         for at, keys in self._shares(rows):
-            known: Rows = _rows_of(self._chunks[at]) if self._chunks else {}
+            known: PackedRows = _rows_of(self._chunks[at]) if self._chunks else {}
             before = len(known)
             for key in keys:
                 row = rows[key]
@@ -169,7 +169,7 @@ class PackedTable:
         """The index of the chunk to which a key belongs."""
         return max(bisect_right(self._first_keys, key) - 1, 0)
 
-    def _replace(self, at: int, rows: Rows, before: int) -> None:
+    def _replace(self, at: int, rows: PackedRows, before: int) -> None:
         """Put these rows in the place of a chunk that had ``before`` rows."""
         keys = sorted(rows)
         # At the end chunks are filled, because keys often ascend; elsewhere all get equal shares.

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.stream.ranges import Ranges
 
-Place = tuple[int, bytes, bytes]
+GroupPlace = tuple[int, bytes, bytes]
 """Database, key, group."""
 
 
@@ -22,17 +22,17 @@ class Processed:
     __slots__ = ("_ranges",)
 
     def __init__(self) -> None:
-        self._ranges: dict[tuple[Place, int], Ranges] = {}
+        self._ranges: dict[tuple[GroupPlace, int], Ranges] = {}
 
     def __len__(self) -> int:
-        """Intervals."""
+        """The count of intervals, not of numbers."""
         return sum(map(len, self._ranges.values()))
 
-    def add(self, where: Place, replica_id: int, low: int, high: int) -> None:
+    def add(self, where: GroupPlace, replica_id: int, low: int, high: int) -> None:
         """Record that the numbers above ``low`` up to ``high`` were acknowledged."""
         self._ranges.setdefault((where, replica_id), Ranges()).add(low, high)
 
-    def __contains__(self, entry: tuple[Place, tuple[int, int]]) -> bool:
+    def __contains__(self, entry: tuple[GroupPlace, tuple[int, int]]) -> bool:
         where, (replica_id, number) = entry
         return number in self._ranges.get((where, replica_id), ())
 

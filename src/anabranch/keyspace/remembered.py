@@ -20,8 +20,9 @@ import msgspec
 from anabranch.keyspace.last_positions import LastPositions
 from anabranch.keyspace.memory import key_bytes, scaled
 from anabranch.keyspace.packed_table import PackedTable, Sweep
-from anabranch.keyspace.replica import Dot, Replica
+from anabranch.keyspace.replica import Replica
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.shared import Dot
 from anabranch.stream.stream import Stream
 
 OBJECTS_MAX = 2000

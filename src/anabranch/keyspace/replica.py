@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
 from anabranch.keyspace.unstable_tombstones import UnstableTombstones
-
-Dot = tuple[int, int]
-"""(replica ID, number)."""
+from anabranch.stream.shared import Dot
 
 ALONE = 0
 """The region number of a server on its own; its replica ID is the same."""

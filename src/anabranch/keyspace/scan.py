@@ -49,7 +49,7 @@ class KeyOrder:
         return xxh32_intdigest(key) >> _SHIFT
 
     def add(self, key: bytes) -> None:
-        """A key was created."""
+        """Put a key that was created into its bucket."""
         number = self._number(key)
         bucket = self._buckets.get(number)
         if bucket is None:
@@ -61,7 +61,7 @@ class KeyOrder:
             bucket[key] = None
 
     def remove(self, key: bytes) -> None:
-        """A key was removed."""
+        """Take a key that was removed out of its bucket."""
         number = self._number(key)
         bucket = self._buckets.get(number)
         if bucket is not None and key in bucket:  # it is not there if it was never settled
@@ -87,7 +87,7 @@ class KeyOrder:
         return not self._unsettled
 
     def is_settled_upto(self, changes: int) -> bool:
-        """The same as far as the first ``changes`` changes of very many keys can tell."""
+        """Whether pages have what the first so many changes of many keys created or removed."""
         return self.changes - len(self._unsettled) >= changes
 
     def settle(self) -> bool:

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from sys import getsizeof
 
-Dot = tuple[int, int]
+from anabranch.stream.shared import Dot
 
 
 class UnstableTombstones:

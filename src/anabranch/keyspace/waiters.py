@@ -39,7 +39,7 @@ class Waiters:
         self._timers: list[tuple[int, int]] = []
 
     def enqueue(self, waiter: Waiter) -> None:
-        """Queue a command behind all that wait for its keys already."""
+        """Queue a command after all that wait for its keys already."""
         self._number += 1
         waiter.number = self._number
         self.active[waiter.number] = waiter

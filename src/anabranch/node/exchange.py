@@ -14,7 +14,7 @@ from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
-from anabranch.keyspace.replica import Dot, Member
+from anabranch.keyspace.replica import Member
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.node.epoch_file import continue_or_open_epoch
 from anabranch.node.identity import remember
@@ -25,6 +25,7 @@ from anabranch.oplog.log import OpLog
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
+from anabranch.stream.shared import Dot
 
 if TYPE_CHECKING:
     from anabranch.engine.host import LinkControl

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from anabranch.stream import by_position
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Compressing:
             for stream in self._streams():
                 if stream is not None:
                     for block in chain.from_iterable(
-                        log.loose_blocks() for log in list(stream.logs.values())
+                        by_position.loose_blocks(log) for log in list(stream.logs.values())
                     ):
                         is_any |= self._compress(block, stream)
                         yield
@@ -169,7 +170,7 @@ class Compressing:
         """Pack the blocks of a log that have become full, each in a step."""
         keyspace = self._region.keyspace
         is_any = False
-        for block in log.idle_blocks():
+        for block in by_position.idle_blocks(log):
             if self._is_over():
                 is_any |= block.compress(keyspace.block_cache)
             else:

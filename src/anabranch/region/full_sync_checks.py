@@ -19,6 +19,7 @@ from anabranch.keyspace.replica import Member, Replica, region_of
 from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX
+from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.ledger import Accepted
@@ -35,7 +36,8 @@ _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Dot = tuple[_ReplicaId, _Number]
 _Span = tuple[_ReplicaId, _Number, _Number]
 _Creation = tuple[dict[int, int], int | None, int]
-"""The fields of :class:`anabranch.stream.group.Creation`, whose types a compiled module loses."""
+"""The fields of :class:`anabranch.stream.groups.progress.Creation`: a compiled module loses their
+types."""
 
 _REPLICA: Final[dict[str, Any]] = {
     "vector": dict[_ReplicaId, _Number],
@@ -132,11 +134,11 @@ def _check_order(ours: Keyspace, theirs: Keyspace, db: int, key: bytes, shown: s
 
 def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:
     """Whether the new entries of the full sync follow the entries that stay here."""
-    for block, low, _ in theirs.spans_numbered(seen, NUMBER_MAX):
+    for block, low, _ in by_number.spans(theirs, seen, NUMBER_MAX):
         for stays in reversed(ours.blocks):
             newest = len(stays.ids) - 1
             live = chain.from_iterable(starmap(stays.numbers_of, stays.runs(0, newest + 1)))
-            if any(map(theirs.find_number, live)):
+            if any(by_number.find(theirs, number) for number in live):
                 first = block.ids[low], block.position(low)
                 return all(map(lt, (stays.ids[newest], stays.position(newest)), first))
         break
@@ -192,12 +194,13 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert newest <= replica.vector.get(replica_id, 0), "effects that were not applied"
     for name, group in stream.groups.items():
         assert type(name) is bytes
-        assert group.creations
-        msgspec.convert(_plain(group.creations), dict[_Dot, _Creation])
-        for by_replica_id in (group.delivered, group.hidden, *group.acknowledged.values()):
+        shared = group.shared
+        assert shared.creations
+        msgspec.convert(_plain(shared.creations), dict[_Dot, _Creation])
+        for by_replica_id in (shared.delivered, shared.hidden, *shared.acknowledged.values()):
             for ranges in by_replica_id.values():
                 _check_ranges(ranges)
-        group.check_shared()
+        shared.check()
         yield
 
 

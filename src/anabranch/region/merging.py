@@ -233,9 +233,10 @@ class Merging:
         for db, key, name, (replica_id, number), entry_id in processed:
             stream = known_stream(keyspace, db, key)
             group = None if stream is None else stream.groups.get(name)
-            if group is not None and not group.is_acknowledged(replica_id, number):
+            if group is not None and not group.shared.is_acknowledged(replica_id, number):
                 ranges = [(replica_id, number - 1, number)]
-                emit(kinds.AcknowledgeRuns(db, key, name, list(group.creations), ranges, entry_id))
+                creations = list(group.shared.creations)
+                emit(kinds.AcknowledgeRuns(db, key, name, creations, ranges, entry_id))
 
 
 def _resolution(due: Due) -> kinds.ResolveConflict:

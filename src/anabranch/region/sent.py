@@ -186,7 +186,7 @@ class SentUnit:
             if log is None:
                 end = _End()
             else:
-                newest = -1 if log.tail is None else log.tail.last_slot_id
+                newest = -1 if log.tail is None else log.tail.ids[-1]
                 end = _End(log.next_position, log.base, newest)
             self._ends[db, key] = end
         return end

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from anabranch.stream import by_position
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Tiering:
         Between two steps nothing refers to the stream: it may be deleted, and its memory is free.
         """
         log = _log_of(database, key, replica_id)
-        end = 0 if log is None else log.older_half()
+        end = 0 if log is None else by_position.older_half(log)
         del log
         while (saved := self._offload_next(keyspace, database, key, replica_id, end)) is not None:
             yield saved
@@ -200,7 +201,7 @@ class Tiering:
         log = _log_of(database, key, replica_id)
         if log is None:
             return None
-        first = log.in_memory()
+        first = by_position.in_memory(log)
         if first >= len(log.blocks) - 1 or log.blocks[first].first_position >= end:
             return None
         block = log.blocks[first]

@@ -14,9 +14,10 @@ from anabranch.simulator.record import Violation
 
 if TYPE_CHECKING:
     from anabranch.engine.session import Session
-    from anabranch.keyspace.replica import Dot, Replica
+    from anabranch.keyspace.replica import Replica
     from anabranch.node.durability import Durability
     from anabranch.region.region import Region
+    from anabranch.stream.shared import Dot
 
 
 def run_at_once(region: Region, session: Session, words: list[bytes]) -> None:

@@ -15,7 +15,7 @@ from anabranch.simulator.process import Process
 from anabranch.simulator.record import Dot, Record, Violation
 from anabranch.simulator.workload import Workload, parsed_entries, parsed_id
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 
 
@@ -48,7 +48,7 @@ class GroupChecks:
         """Check a group of region ``number``, whose stream has these entries."""
         where = f"group {name!r} of region {number}"
         due = sum(_is_due(group, entry) for entry in entries)
-        lag = sum(group.exact_lag(stream.logs).values())
+        lag = sum(group.progress.exact_lag(stream.logs).values())
         if lag != due:
             raise Violation(12, f"{where} has lag {lag}, and {due} entries are to be delivered")
         held = Counter(
@@ -59,14 +59,16 @@ class GroupChecks:
         )
         pending = Counter(
             (replica_id, entry_id)
-            for replica_id, each in group.pending.items()
+            for replica_id, each in group.pending.lists.items()
             for entry_id, entry in each.entries.items()
             if entry.consumer is not None
         )
         if held != pending:
             raise Violation(13, f"{where}: consumers hold {held}, pending is {pending}")
-        for replica_id, each in group.pending.items():
-            done = looking.acknowledged(group, replica_id).without(group.hidden.get(replica_id))
+        for replica_id, each in group.pending.lists.items():
+            done = looking.acknowledged(group, replica_id).without(
+                group.shared.hidden.get(replica_id)
+            )
             wrong = [entry.number for entry in each.entries.values() if entry.number in done]
             if wrong:
                 raise Violation(
@@ -85,7 +87,7 @@ class GroupChecks:
                 by_id[entry.entry_id, entry.token].append(entry.dot)
             group = stream.groups.get(name)
             if group is not None:
-                creations = set(group.creations)
+                creations = set(group.shared.creations)
         reply = process.do(words)
         if isinstance(reply, Exception) or not reply or words[-1] != b">":
             return reply
@@ -107,11 +109,11 @@ class GroupChecks:
         dots: list[Dot] = []
         creations: set[Dot] = set()
         if group is not None:
-            creations = set(group.creations)
+            creations = set(group.shared.creations)
             dots = [
                 (replica_id, entry.number)
                 for entry_id in {parsed_id(each) for each in words[at:]}
-                for replica_id, entry in group.pending_of(entry_id)
+                for replica_id, entry in group.pending.with_id(entry_id)
             ]
         before = self._record.reached["acknowledgement that travels"]
         reply = process.do(words)
@@ -190,12 +192,12 @@ class GroupChecks:
 def _is_due(group: Group, entry: looking.Entry) -> bool:
     """Whether a group would still deliver an entry."""
     replica_id, number = entry.dot
-    if number in group.delivered.get(replica_id, ()):
+    if number in group.shared.delivered.get(replica_id, ()):
         return False
-    hidden = number in group.hidden.get(replica_id, ())
+    hidden = number in group.shared.hidden.get(replica_id, ())
     if not hidden and number in looking.acknowledged(group, replica_id):
         return False
-    return replica_id in group.rewound or any(
+    return replica_id in group.shared.rewound or any(
         number > context.get(replica_id, 0) if start is None else entry.entry_id > start
-        for context, start, _ in group.creations.values()
+        for context, start, _ in group.shared.creations.values()
     )

@@ -83,7 +83,7 @@ class MoveChecks:
             pending = frozenset((entry_id, owner, count) for entry_id, owner, _, count in rows)
             if ids.total() > len(ids) or len({entry_id for entry_id, *_ in rows}) < len(rows):
                 return None
-            alive = set(stream.groups[name].creations)
+            alive = set(stream.groups[name].shared.creations)
             under = self._record.acknowledged_under
             settled = (under.get((key, name, entry.dot)) for entry in entries)
             if any(dots and dots.isdisjoint(alive) for dots in settled):

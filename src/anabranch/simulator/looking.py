@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.stream import Stream
 
@@ -68,7 +68,7 @@ def groups(stream: Stream) -> Iterator[tuple[bytes, Group]]:
 def acknowledged(group: Group, replica_id: int) -> Ranges:
     """Numbers of a replica ID that were acknowledged under any creation."""
     found = Ranges()
-    for by_replica_id in group.acknowledged.values():
+    for by_replica_id in group.shared.acknowledged.values():
         if (ranges := by_replica_id.get(replica_id)) is not None:
             found.update(ranges)
     return found
@@ -93,7 +93,7 @@ def visible_stream(stream: Stream) -> dict[str, Any]:
     for name, group in groups(stream):
         done = {replica_id: acknowledged(group, replica_id) for replica_id in stream.logs}
         dots = [each.dot for each in live if each.dot[1] in done[each.dot[0]]]
-        shown["groups"][name] = sorted(group.creations), dots
+        shown["groups"][name] = sorted(group.shared.creations), dots
     return shown
 
 
@@ -117,6 +117,7 @@ def everything(keyspace: Keyspace) -> dict[str, Any]:
 
 
 def _local(group: Group) -> dict[str, Any]:
+    shared = group.shared
     return {
         "consumers": sorted(group.consumers),
         "pending": sorted(
@@ -128,16 +129,16 @@ def _local(group: Group) -> dict[str, Any]:
                 entry.delivery_ms,
                 entry.delivery_count,
             )
-            for replica_id, pending in group.pending.items()
+            for replica_id, pending in group.pending.lists.items()
             for entry_id, entry in pending.entries.items()
         ),
-        "delivered": sorted((o, ranges.flat()) for o, ranges in group.delivered.items() if ranges),
-        "hidden": sorted((o, ranges.flat()) for o, ranges in group.hidden.items() if ranges),
-        "rewound": sorted(group.rewound),
-        "discarded": sorted((o, *sorted(some)) for o, some in group.discarded.items() if some),
+        "delivered": sorted((o, ranges.flat()) for o, ranges in shared.delivered.items() if ranges),
+        "hidden": sorted((o, ranges.flat()) for o, ranges in shared.hidden.items() if ranges),
+        "rewound": sorted(shared.rewound),
+        "discarded": sorted((o, *sorted(some)) for o, some in group.runs.discarded.items() if some),
         "runs": sorted(
             (replica_id, run.low, run.sent, run.last, run.closed)
-            for replica_id, runs in group.runs.items()
+            for replica_id, runs in group.runs.by_replica_id.items()
             for run in runs
         ),
     }

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anabranch.simulator import looking
 from anabranch.simulator.process import Process
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 
 MOVING_SHARE: Final = 0.2
@@ -145,13 +145,15 @@ class Workload:
             (key, name, group)
             for key, stream in sorted(looking.streams(process.region.keyspace).items())
             for name, group in looking.groups(stream)
-            if group.pending_count or not pending
+            if group.pending.count or not pending
         ]
         return self.chance.choice(found) if found else None
 
     def pending(self, group: Group) -> list[bytes]:
         """Some IDs that are pending: all, the newest, or any."""
-        ids = sorted({entry_id for each in group.pending.values() for entry_id in each.entries})
+        ids = sorted(
+            {entry_id for each in group.pending.lists.values() for entry_id in each.entries}
+        )
         dice = self.chance.random()
         if dice < 0.4:
             some = ids
@@ -165,7 +167,7 @@ class Workload:
 def _is_busy(stream: Stream) -> bool:
     """Whether the cursor of some group says little."""
     groups = stream.groups.values()
-    return any(each.pending_count or next(each.late(stream.logs), None) for each in groups)
+    return any(each.pending.count or next(each.progress.late(stream.logs), None) for each in groups)
 
 
 # -- commands -------------------------------------------------------------------------------------

@@ -153,11 +153,6 @@ class Block(BlockNumbers):
         index = index_of(self.ids, entry_id)
         return -1 if index in self.dead else index
 
-    @property
-    def last_slot_id(self) -> int:
-        """ID of the newest slot, dead or live (what ``MINID ~`` looks at)."""
-        return self.ids[-1]
-
     def first_live(self) -> int:
         """Index of the oldest live entry; the block must have one."""
         index = 0
@@ -279,7 +274,7 @@ class Block(BlockNumbers):
         self.open_ids = _NO_IDS
 
     def reopen(self) -> None:
-        """Allow additions again, because the block behind this one was removed."""
+        """Allow additions again, because the block after this one was removed."""
         self.digest = None
         self._expand()
         if self.parts is None:
@@ -368,7 +363,7 @@ class Block(BlockNumbers):
             self.cache.add(self, columns.nbytes_beside(self.packed) + ids.packed_bytes)
 
     def _open_whole(self) -> None:
-        """Do the same, with ends and fragments."""
+        """Hold ends and fragments beside the compressed form."""
         if self._ids is None:
             self._open()
         columns = self._columns
@@ -432,7 +427,7 @@ class Block(BlockNumbers):
     def _rewrite(self, *, keeps_last: bool) -> None:
         """Remove the bytes and IDs of dead entries; slots and positions are still counted.
 
-        ``keeps_last``: the last slot stays, dead or live: see :attr:`last_slot_id`.
+        ``keeps_last``: the last slot stays, dead or live: ``MINID ~`` looks at it.
         """
         if not self.live:
             return

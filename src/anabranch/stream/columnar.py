@@ -91,7 +91,7 @@ def to_columns(ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
         return None
     try:
         return _columns(ids, ends.tolist(), data)
-    except (ScanError, IndexError):  # an index is behind the end if a fragment breaks off
+    except (ScanError, IndexError):  # an index is past the end if a fragment breaks off
         return None
 
 
@@ -233,7 +233,7 @@ class _Column:
         self._at: i64 = 0
 
     def sizes_end(self, count: i64) -> i64:
-        """Where so many sizes end."""
+        """The offset at which the sizes of so many values end."""
         return self._sizes_at + (count * self._width if self._width else 2)
 
     def begin(self, values_at: i64, count: i64) -> i64:
@@ -243,7 +243,7 @@ class _Column:
         return self._at
 
     def seek(self, index: i64) -> None:
-        """Read on from this value."""
+        """Read on from the value with this index."""
         self._at = self._values_at
         if not self._width:
             self._at += index * self._size
@@ -270,7 +270,7 @@ class _Column:
         return _short_at(self._data, at)
 
     def write_next(self, writer: BytesWriter) -> None:
-        """Write the next value behind its name and size."""
+        """Write the next value after its name and size."""
         size = self._size
         line = self._before
         if self._width:

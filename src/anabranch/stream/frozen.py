@@ -26,12 +26,15 @@ from typing import Any, Final
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, make, split
-from anabranch.stream.frozen_pending import FrozenPending
-from anabranch.stream.group import LOCAL_REGION, Creation, Group, Place, Run
+from anabranch.stream.groups.frozen_pending import FrozenPending
+from anabranch.stream.groups.group import LOCAL_REGION, Group
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer, PendingList
+from anabranch.stream.groups.progress import Creation
+from anabranch.stream.groups.runs import DeliveryRun
+from anabranch.stream.groups.shared_progress import Passed
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
-from anabranch.stream.pending import Consumer, PendingList
-from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Shared
@@ -80,7 +83,7 @@ class FrozenStream:
         self._pending = [
             (index, region, list(group.consumers), FrozenPending(pending))
             for index, (_, group) in enumerate(groups)
-            for region, pending in group.pending.items()
+            for region, pending in group.pending.lists.items()
             if pending.entries
         ]
         self._blocks: list[tuple[int, Block]] = []
@@ -149,29 +152,27 @@ class StreamBuilder:
         for pid, rows in tables:
             for iid, pair, at_ms in rows:
                 stream.producers.restore(pid, iid, make(*pair), at_ms)
-        for region, next_position, trimmed, *rest in logs:
+        for region, next_position, trimmed, base, floor, number, newest, *deleted in logs:
             log = stream.log_of(region)
             log.skip_positions(next_position)
-            log.trimmed = trimmed
-            if rest:  # formerly a region alone did not write them
-                log.base, log.floor, number, newest, log.deleted_number, deleted = rest[:6]
-                log.known_from = rest[6]
-                log.record_newest(number, make(*newest))
-                log.deleted_id = make(*deleted)
+            log.trimmed, log.base, log.floor = trimmed, base, floor
+            log.record_newest(number, make(*newest))
+            log.deleted_number, log.deleted_id = deleted[0], make(*deleted[1])
+            log.known_from = deleted[2]
         if stream.added_surplus in (_LOWEST, _HIGHEST):
             stream.recount()  # several regions have raised entries-added beyond these
         self._groups: list[Group] = []
-        for name, cursors, entries_read, stamp, consumers, _, *rest in groups:
+        for name, cursors, entries_read, stamp, consumers, _, *progress in groups:
             group = stream.new_group(max(make(*pair) for _, pair in cursors), entries_read)
-            if rest:  # formerly a region alone did not write it
-                _restore_progress(group, rest)
-            group.stamp = stamp
+            if group.progress is group.shared:
+                _restore_progress(group, progress)
+            group.pending.stamp = stamp
             group.consumers = {row[0]: Consumer(*row) for row in consumers}
             stream.groups[name] = group
             self._groups.append(group)
 
     def add_pending(self, record: list[Any]) -> None:
-        """A record of pending entries."""
+        """Add the pending entries of a record, which :meth:`FrozenStream.pending` has made."""
         index, region, names, milliseconds, sequences, owners, times, counts, stamps, numbers = (
             record
         )
@@ -191,19 +192,20 @@ class StreamBuilder:
                 entry = PendingEntry(entry_id, consumers[owner], time_ms, count, stamp, number)
                 own[owner][entry_id] = entry
             fresh[entry_id] = entry
+        pending = group.pending
         if released:  # an entry that was released later has a higher stamp
             released.sort(key=_stamp)
-            before = next(reversed(group.released), None)
-            group.released.update(dict.fromkeys(released))
+            before = next(reversed(pending.released), None)
+            pending.released.update(dict.fromkeys(released))
             if before is not None and before.stamp > released[0].stamp:
-                group.released = dict.fromkeys(sorted(group.released, key=_stamp))
-        group.pending.setdefault(region, PendingList()).extend(fresh)
+                pending.released = dict.fromkeys(sorted(pending.released, key=_stamp))
+        pending.lists.setdefault(region, PendingList()).extend(fresh)
         for consumer, entries in zip(consumers, own, strict=True):
             if entries:
                 consumer.pending.setdefault(region, PendingList()).extend(entries)
 
     def add_blocks(self, record: list[Any]) -> None:
-        """A record of blocks."""
+        """Add the blocks of a record, which :meth:`FrozenStream.blocks` has made."""
         region, arrays = record
         log = self.stream.logs[region]
         for block in arrays:
@@ -217,11 +219,11 @@ def _stamp(entry: PendingEntry) -> int:
 def _group_head(name: bytes, group: Group) -> list[Any]:
     return [
         name,
-        [[LOCAL_REGION, split(group.last_delivered_id)]],
-        group.entries_read,
-        group.stamp,
+        [[LOCAL_REGION, split(group.progress.last_delivered_id)]],
+        group.progress.entries_read,
+        group.pending.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
-        [split(entry.entry_id) for entry in group.released],  # redundant, see the stamps
+        [split(entry.entry_id) for entry in group.pending.released],  # redundant, see the stamps
         *_progress_parts(group),
     ]
 
@@ -251,49 +253,51 @@ def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[An
 
 
 def _progress_parts(group: Group) -> list[Any]:
+    shared, runs = group.shared, group.runs
     return [
         [
             [*dot, list(context.items()), None if start is None else split(start), offset]
-            for dot, (context, start, offset) in group.creations.items()
+            for dot, (context, start, offset) in shared.creations.items()
         ],
         [
             [*dot, replica_id, ranges.flat()]
-            for dot, by_replica_id in group.acknowledged.items()
+            for dot, by_replica_id in shared.acknowledged.items()
             for replica_id, ranges in by_replica_id.items()
         ],
-        [[replica_id, ranges.flat()] for replica_id, ranges in group.delivered.items()],
-        [[replica_id, ranges.flat()] for replica_id, ranges in group.hidden.items()],
-        list(group.rewound),
-        [[replica_id, list(numbers)] for replica_id, numbers in group.discarded.items()],
+        [[replica_id, ranges.flat()] for replica_id, ranges in shared.delivered.items()],
+        [[replica_id, ranges.flat()] for replica_id, ranges in shared.hidden.items()],
+        list(shared.rewound),
+        [[replica_id, list(numbers)] for replica_id, numbers in runs.discarded.items()],
         [
             [replica_id, run.low, run.sent, run.last, run.closed]
-            for replica_id, runs in group.runs.items()
-            for run in runs
+            for replica_id, some in runs.by_replica_id.items()
+            for run in some
         ],
-        [[replica_id, *place] for replica_id, place in group.places.items()],
-        group.offset,
+        [[replica_id, *place] for replica_id, place in shared.places.items()],
+        shared.offset,
     ]
 
 
 def _restore_progress(group: Group, parts: list[Any]) -> None:
-    creations, acknowledged, delivered, hidden, rewound, discarded, runs, *more = parts
-    for replica_id, number, context, start, *offset in creations:
-        group.creations[replica_id, number] = Creation(
-            dict(context), None if start is None else make(*start), *offset
+    creations, acknowledged, delivered, hidden, rewound, discarded, runs, places, offset = parts
+    shared = group.shared
+    for replica_id, number, context, start, difference in creations:
+        shared.creations[replica_id, number] = Creation(
+            dict(context), None if start is None else make(*start), difference
         )
     for replica_id, number, other, edges in acknowledged:
-        known = group.acknowledged.setdefault((replica_id, number), {})
+        known = shared.acknowledged.setdefault((replica_id, number), {})
         known[other] = Ranges.of_flat(edges)
-    group.delivered = {replica_id: Ranges.of_flat(edges) for replica_id, edges in delivered}
-    group.hidden = {replica_id: Ranges.of_flat(edges) for replica_id, edges in hidden}
-    group.rewound = dict.fromkeys(rewound)
+    shared.delivered = {replica_id: Ranges.of_flat(edges) for replica_id, edges in delivered}
+    shared.hidden = {replica_id: Ranges.of_flat(edges) for replica_id, edges in hidden}
+    shared.rewound = dict.fromkeys(rewound)
+    shared.places = {replica_id: Passed(*place) for replica_id, *place in places}
+    shared.offset = offset
     for replica_id, numbers in discarded:
-        group.give_up(replica_id, numbers)
+        group.runs.give_up(replica_id, numbers)
     for replica_id, low, sent, last, closed in runs:
-        group.runs.setdefault(replica_id, []).append(Run(low, sent, last, closed=closed))
-    if more:
-        places, group.offset = more
-        group.places = {replica_id: Place(*place) for replica_id, *place in places}
+        known_runs = group.runs.by_replica_id.setdefault(replica_id, [])
+        known_runs.append(DeliveryRun(low, sent, last, closed=closed))
 
 
 # -- blocks -----------------------------------------------------------------------------------

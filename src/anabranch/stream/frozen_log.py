@@ -34,7 +34,7 @@ class FrozenLog:
             block.shared += 1
 
     def spans(self) -> Iterator[Span]:
-        """All entries, ascending."""
+        """The entries that were live at that moment, ascending."""
         for block in self.blocks:
             for low, high in block.runs(0, block.count):
                 yield block, low, high
@@ -56,7 +56,7 @@ class FrozenLog:
             pass
 
     def releasing(self) -> Iterator[bool]:
-        """The same in short steps; each yields True."""
+        """Release what was not read in short steps; each yields True."""
         while self.blocks:
             for block in self._shared[-_BLOCKS:]:
                 block.shared -= 1

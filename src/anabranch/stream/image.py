@@ -50,7 +50,7 @@ class ConsumerImage(Struct):
 
 
 class GroupImage(Struct):
-    """A consumer group."""
+    """A consumer group as Redis writes it in a DUMP payload or an RDB file."""
 
     name: bytes
     last_id: int
@@ -85,7 +85,7 @@ class ProducerImage(Struct):
 
 
 class StreamImage(Struct):
-    """A whole stream."""
+    """A stream as Redis writes it in a DUMP payload or an RDB file."""
 
     nodes: list[NodeImage] = field(default_factory=list)
     length: int = 0
@@ -159,7 +159,7 @@ class NodesCheck:
         self._previous = self._first = self._length = 0  # 0-0 is no entry's ID: each is above it
 
     def add(self, node: NodeImage) -> None:
-        """The next node."""
+        """Check the next node; raises :class:`ValueError`."""
         entries = node.entries
         if not entries:
             raise ValueError("a node without live entries")
@@ -192,7 +192,7 @@ class NodesCheck:
 
 
 class PendingCheck:
-    """The same for the pending entries of a group."""
+    """Checks the pending entries of a group one by one, ascending; raises :class:`ValueError`."""
 
     __slots__ = ("_group", "_names", "_previous", "_unowned")
 
@@ -203,7 +203,7 @@ class PendingCheck:
         self._unowned: set[int] = set()
 
     def add(self, pending: PendingImage) -> None:
-        """The next pending entry."""
+        """Check the next pending entry; raises :class:`ValueError`."""
         if pending.entry_id <= self._previous:
             raise ValueError("pending entries out of order")
         self._previous = pending.entry_id
@@ -215,7 +215,7 @@ class PendingCheck:
             raise ValueError("a pending entry of an unknown consumer")
 
     def end(self) -> None:
-        """Those were all."""
+        """Compare all that came with the NACKed entries of the image."""
         _in_range("pending ID", max(self._previous, 0), _MAX_ID)
         nacked = self._group.nacked
         if len(nacked) != len(self._unowned) or set(nacked) != self._unowned:

@@ -17,8 +17,10 @@ from anabranch.stream.block import Block
 from anabranch.stream.counters import estimate
 from anabranch.stream.entry_id import SEQ_BITS, text
 from anabranch.stream.frozen_log import FrozenLog
-from anabranch.stream.frozen_pending import FrozenPending
-from anabranch.stream.group import LOCAL_REGION, Group
+from anabranch.stream.groups.frozen_pending import FrozenPending
+from anabranch.stream.groups.group import LOCAL_REGION, Group
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,
@@ -28,8 +30,6 @@ from anabranch.stream.image import (
     StreamImage,
 )
 from anabranch.stream.merge import merge_labelled
-from anabranch.stream.pending import Consumer, PendingList
-from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream
@@ -83,7 +83,7 @@ class ImageBuilder:
         )
 
     def nodes(self) -> Iterator[NodeImage]:
-        """The nodes, ascending."""
+        """The entries in nodes, ascending."""
         if len(self._logs) == 1:
             (log,) = self._logs.values()
             for block in log.blocks:
@@ -125,7 +125,7 @@ class _FrozenGroup:
     """A group as Redis knows it, with one cursor.
 
     Entries below the cursor that must still be delivered (*late* entries) become released entries
-    without a delivery, behind all others. So consumers get them by a claim.
+    without a delivery, after all others. So consumers get them by a claim.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class _FrozenGroup:
         renumbering: Renumbering,
     ) -> None:
         self._late = _late(stream, group)
-        read = group.read_count(stream)
+        read = group.progress.read_count(stream)
         self.image = GroupImage(
             name,
-            group.last_delivered_id,
+            group.progress.last_delivered_id,
             None if read is None else min(read + len(self._late), stream.entries_added),
             consumers=[
                 ConsumerImage(consumer.name, consumer.seen_ms, consumer.active_ms)
@@ -150,14 +150,15 @@ class _FrozenGroup:
         self._logs = logs
         self._renumbering = renumbering
         self._lists = {
-            replica_id: FrozenPending(each) for replica_id, each in group.pending.items()
+            replica_id: FrozenPending(each) for replica_id, each in group.pending.lists.items()
         }
         self._is_plain = len(logs) == 1 >= len(self._lists) and not self._late
         if self._is_plain:
-            self.image.nacked = [entry.entry_id for entry in group.released]
+            self.image.nacked = [entry.entry_id for entry in group.pending.released]
         else:
             released = [
-                (group.region_of(entry), entry.number, entry.entry_id) for entry in group.released
+                (group.pending.region_of(entry), entry.number, entry.entry_id)
+                for entry in group.pending.released
             ]
             self._unowned = [*released, *self._late]
 
@@ -246,8 +247,8 @@ def _entries(block: Block, low: int, high: int, ids: Sequence[int]) -> _Entries:
 def _late(stream: Stream, group: Group) -> list[_Named]:
     """Entries below the cursor that must be delivered and are not pending, ascending."""
     found = []
-    for replica_id, (block, low, high) in group.late(stream.logs):
-        pending = group.pending.get(replica_id, PendingList())
+    for replica_id, (block, low, high) in group.progress.late(stream.logs):
+        pending = group.pending.lists.get(replica_id, PendingList())
         for entry_id, number in zip(block.ids[low:high], block.numbers_of(low, high), strict=True):
             entry = pending.get(entry_id)
             if entry is None or entry.number != number:
@@ -272,7 +273,7 @@ class ImageLoader:
         self._stream = Stream(idmp_duration_s, idmp_maxsize)
 
     def add_node(self, node: NodeImage) -> None:
-        """The next node."""
+        """Add the entries of the next node, which are above those of the one before."""
         _add_node(self._stream, node)
 
     def finish(self, image: StreamImage) -> Steps[Stream]:
@@ -338,7 +339,7 @@ def _group(stream: Stream, image: GroupImage) -> Steps[Group]:
 
 
 def _assign(group: Group, pending: PendingImage, owner: Consumer | None) -> None:
-    group.assign(
+    group.pending.assign(
         LOCAL_REGION,
         pending.entry_id,
         owner,

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from anabranch.stream.group import Creation, Group
+from anabranch.stream import by_number
+from anabranch.stream.groups.group import Group, group_of_regions
+from anabranch.stream.groups.progress import Creation
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import (
@@ -91,15 +93,18 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
     ours.groups = fresh.groups
     for name, group in fresh.groups.items():
         known = groups.get(name)
-        if known is None or group.creations.keys().isdisjoint(known.creations):
+        if known is None or group.shared.creations.keys().isdisjoint(known.shared.creations):
             continue
-        for dot, by_replica_id in group.acknowledged.items():
+        for dot, by_replica_id in group.shared.acknowledged.items():
             for replica_id, ranges in by_replica_id.items():
-                before = known.acknowledged.get(dot, {}).get(replica_id, Ranges())
+                before = known.shared.acknowledged.get(dot, {}).get(replica_id, Ranges())
                 _drop_acknowledged(
                     known, ours.log_of(replica_id), replica_id, ranges.without(before)
                 )
-        known.creations, known.acknowledged = group.creations, group.acknowledged
+        known.shared.creations, known.shared.acknowledged = (
+            group.shared.creations,
+            group.shared.acknowledged,
+        )
         for replica_id, log in ours.logs.items():
             known.drop_between(replica_id, 0, log.floor)
         ours.groups[name] = known
@@ -108,15 +113,15 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
 def _keep_places(stream: Stream) -> None:
     """Call this before entries are removed, and what was created or acknowledged changes."""
     for group in stream.groups.values():
-        group.place(stream.logs)
-        group.settled.clear()
+        group.shared.place(stream.logs)
+        group.shared.settled.clear()
 
 
 def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ranges) -> None:
     """Record that numbers of a replica ID were acknowledged."""
     if unseen:
         group.drop_acknowledged(replica_id, unseen)
-        group.see(log.id_upto(unseen.highs[-1]))
+        group.progress.see(by_number.id_upto(log, unseen.highs[-1]))
 
 
 def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
@@ -125,8 +130,8 @@ def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None
     _clear_forgotten(theirs, ours, our)
     both = min(our, their)
     for low, high in _numbers(ours, both).without(_numbers(theirs, both)):
-        ours.remove_numbered(low, high)
-    theirs.remove_numbered(0, our)
+        by_number.remove(ours, low, high)
+    by_number.remove(theirs, 0, our)
     ours.adopt(theirs)
 
 
@@ -139,15 +144,15 @@ def _clear_forgotten(log: RegionLog, other: RegionLog, seen: int) -> None:
     """
     newest, position = log.newest_number, log.next_position
     if newest > seen:  # a removed region may have added entries that no member got
-        newest, position = log.newest_slot_upto(seen)
+        newest, position = by_number.newest_slot_upto(log, seen)
     if other.newest_number < newest:
-        log.clear_upto(newest, position)
+        by_number.clear_upto(log, newest, position)
 
 
 def _numbers(log: RegionLog, top: int) -> Ranges:
     """The numbers of the live entries up to a number."""
     found = Ranges()
-    for block, low, high in log.spans_numbered(0, top):
+    for block, low, high in by_number.spans(log, 0, top):
         found.add_numbers(block.numbers_of(low, high))
     return found
 
@@ -188,8 +193,8 @@ def _join_groups(
 ) -> None:
     for name in set(ours.groups) | set(theirs.groups):
         mine, other = ours.groups.get(name), theirs.groups.get(name)
-        my_creations = {} if mine is None else mine.creations
-        other_creations = {} if other is None else other.creations
+        my_creations = {} if mine is None else mine.shared.creations
+        other_creations = {} if other is None else other.shared.creations
         alive = {
             **_surviving(name, my_creations, other_creations, our, their, their_removals),
             **_surviving(name, other_creations, my_creations, their, our, our_removals),
@@ -197,17 +202,17 @@ def _join_groups(
         if not alive:
             ours.groups.pop(name, None)
             continue
-        if mine is None or alive.keys().isdisjoint(mine.creations):
+        if mine is None or alive.keys().isdisjoint(mine.shared.creations):
             # Nothing of our group is left: what was delivered here was delivered for another group.
             assert other is not None
-            mine = ours.groups[name] = Group(other.last_delivered_id)
-        mine.creations = alive
-        for dot in [dot for dot in mine.acknowledged if dot not in alive]:
-            del mine.acknowledged[dot]
+            mine = ours.groups[name] = group_of_regions(other.progress.last_delivered_id)
+        mine.shared.creations = alive
+        for dot in [dot for dot in mine.shared.acknowledged if dot not in alive]:
+            del mine.shared.acknowledged[dot]
         if other is not None:
-            for dot, by_replica_id in other.acknowledged.items():
+            for dot, by_replica_id in other.shared.acknowledged.items():
                 if dot in alive:
-                    known = mine.acknowledged.setdefault(dot, {})
+                    known = mine.shared.acknowledged.setdefault(dot, {})
                     for replica_id, ranges in by_replica_id.items():
                         before = known.setdefault(replica_id, Ranges())
                         unseen = ranges.without(before)

@@ -25,7 +25,7 @@ class Accepted(NamedTuple):
 
 
 @mypyc_attr(acyclic=True)
-class Ledger:
+class BulkLedger:
     """The records of one stream; the record that was unused for the longest time comes first."""
 
     __slots__ = ("records",)
@@ -34,12 +34,12 @@ class Ledger:
         self.records: dict[bytes, Accepted] = {}
 
     def accept(self, pid: bytes, record: Accepted) -> None:
-        """Note progress."""
+        """Record the newest batch of a producer, with its count of written rows."""
         self.records.pop(pid, None)
         self.records[pid] = record
 
     def renew(self, records: dict[bytes, Accepted]) -> None:
-        """Have these instead."""
+        """Replace all records, by producer ID."""
         self.records = dict(sorted(records.items(), key=lambda each: (each[1].at_ms, each[0])))
 
     def unused_since(self, moment_ms: int) -> Iterator[bytes]:
@@ -49,8 +49,8 @@ class Ledger:
                 break
             yield pid
 
-    def copy(self) -> Ledger:
+    def copy(self) -> BulkLedger:
         """An independent copy."""
-        other = Ledger()
+        other = BulkLedger()
         other.records = self.records.copy()
         return other

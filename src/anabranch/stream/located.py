@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from anabranch.stream import by_position
 from anabranch.stream.block import Block
 from anabranch.stream.packed_ids import between
 from anabranch.stream.region_log import RegionLog, Share
@@ -81,7 +82,7 @@ class LocatedEntries:
         unknown = set(self._ids).difference(*[ids for _, ids in present.values()])
         return [
             entry_id
-            for block, low, high in log.spans_positioned(self._ends[log], log.next_position)
+            for block, low, high in by_position.spans(log, self._ends[log], log.next_position)
             for entry_id in between(block.ids, low, high)
             if entry_id in unknown
         ]

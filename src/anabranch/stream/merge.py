@@ -41,7 +41,7 @@ def merge_spans(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
 
 
 def merge_labelled(sources: Mapping[int, Iterator[Span]]) -> Iterator[tuple[int, Span]]:
-    """The same for sources by region, each span with its region."""
+    """Merge ascending spans of several logs, given by region; each span with its region."""
     labels = list(sources)
     for rank, span in _merged(list(sources.values())):
         yield labels[rank], span
@@ -72,7 +72,7 @@ def _merged(sources: Sequence[Iterator[Span]]) -> Iterator[tuple[int, Span]]:
 
 
 def merge_spans_reversed(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
-    """The same for descending spans; each yielded span is ascending inside."""
+    """Merge descending spans of several logs; inside of a span the entries ascend."""
     active = [
         source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()
     ]
@@ -112,7 +112,7 @@ def limited_labelled(spans: Iterator[tuple[int, Span]], limit: int) -> Iterator[
 def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) -> Iterator[Span]:
     """Cut a sequence of spans after ``limit`` entries (-1: no limit).
 
-    Entries with one ID stay together: a reader that continues behind the last ID would miss the
+    Entries with one ID stay together: a reader that continues after the last ID would miss the
     others.
     """
     if limit < 0:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.merge import merge_labelled
 from anabranch.stream.region_log import Span
@@ -37,5 +38,5 @@ def spans_behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[tuple[int,
         log = stream.logs[replica_id]
         number = seen.get(replica_id, 0) - stream.incarnation
         if log.length and log.newest_number > number:
-            sources[replica_id] = log.spans_numbered(number, log.newest_number)
+            sources[replica_id] = by_number.spans(log, number, log.newest_number)
     return merge_labelled(sources)

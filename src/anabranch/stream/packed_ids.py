@@ -108,7 +108,7 @@ class PackedIds:
 
     @classmethod
     def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:
-        """Do the same for IDs a fixed step apart, O(1) but for packing; None if not evident.
+        """Pack IDs a fixed step apart, O(1) but for packing; None if not evident.
 
         IDs ascend evenly if they are a ``range``, or if there are as many as numbers between the
         first and the last.
@@ -148,7 +148,7 @@ class PackedIds:
         return [self.word_at(index) for index in range(low, high)]
 
     def unpack(self, word: int) -> int:
-        """The ID of a word."""
+        """The ID that a word stands for."""
         return ((word >> WORD_SEQ_BITS) + self.base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
 
     @overload
@@ -194,7 +194,7 @@ class PackedIds:
         """The word of an ID, or a number between the words of lower and of greater IDs.
 
         An ID with a sequence number too large for a word gets the first word of the next
-        millisecond, which is behind all of its own.
+        millisecond, which is after all of its own.
         """
         seq = entry_id & MAX_SEQ
         ms = (entry_id >> SEQ_BITS) - self.base_ms

@@ -54,7 +54,7 @@ class Ranges:
             highs.append(high)
             return
         first = bisect_left(highs, low)  # the first interval that reaches this one
-        stop = bisect_right(lows, high)  # the first one that begins behind this one
+        stop = bisect_right(lows, high)  # the first one that begins after this one
         if first < stop:
             low = min(low, lows[first])
             high = max(high, highs[stop - 1])
@@ -73,7 +73,7 @@ class Ranges:
         self.add(low, high)
 
     def update(self, other: Ranges) -> None:
-        """Add all of another set."""
+        """Add all numbers of another set."""
         for low, high in other:
             self.add(low, high)
 
@@ -131,7 +131,7 @@ def gaps(sets: Collection[Ranges], low: int, high: int) -> Iterator[tuple[int, i
     """
     while low < high:
         end = low  # of the intervals that contain the next number
-        begin = high  # of those behind it
+        begin = high  # of those above it
         for ranges in sets:
             at = bisect_right(ranges.highs, low)
             if at == len(ranges.lows):

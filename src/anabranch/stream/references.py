@@ -41,11 +41,12 @@ class References:
     @property
     def end(self) -> int:
         """Some group has read nothing above this ID: all of it is held."""
-        return min((group.delivered_end for group in self._groups), default=MAX_ID)
+        return min((group.progress.delivered_end for group in self._groups), default=MAX_ID)
 
     def holds(self, entry_id: int) -> bool:
         """Whether some group has not read, or not acknowledged, this entry."""
         return any(
-            group.is_undelivered(self._logs, entry_id) or group.find(entry_id) is not None
+            group.progress.is_undelivered(self._logs, entry_id)
+            or group.pending.find(entry_id) is not None
             for group in self._groups
         )

@@ -13,33 +13,64 @@ position plus one.
 
 The other figures of a log concern the time since the key was last deleted: the newest entry, live
 or not, the newest entry that was deleted on purpose, and the position from which entries count.
+
+Blocks are sorted by first ID, newest at the end. IDs and positions ascend, so finding is bisection:
+first the block (by its first ID), then the entry. Looking by number and by position are modules of
+their own: :mod:`anabranch.stream.by_number`, :mod:`anabranch.stream.by_position`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate
+from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.block import Block
-from anabranch.stream.block_sequence import BlockSequence, Span
 from anabranch.stream.entry_id import MAX_ID
-
-__all__ = ["RegionLog", "Share", "Span"]
+from anabranch.stream.packed_ids import PackedIds
 
 Share = tuple[int, Block, list[int], list[int]]
 """Live entries of one block: replica ID, block, indexes, IDs."""
 
+Span = tuple[Block, int, int]
+"""Live entries ``[low, high)`` of one block."""
+
+_GONE: Final = Block(0, 0)
+"""Stands for a removed block at the front of a list: it has no entry, so reads pass it."""
+
+_GONE_MIN: Final = 64
+_GONE_SHARE: Final = 8
+"""A list is moved down when more than so many blocks are gone, and this part of all."""
+
 
 @mypyc_attr(acyclic=True)
-class RegionLog(BlockSequence):
-    """The entries that one replica ID added to one key."""
+class RegionLog:
+    """The entries that one replica ID added to one key, in ID order."""
 
-    __slots__ = ("base", "deleted_id", "deleted_number", "floor", "full", "known_from", "trimmed")
+    __slots__ = (
+        *("_blocks", "_first_ids", "_front", "_gone", "_live_sums", "_newest", "base"),
+        *("compressed", "deleted_id", "deleted_number", "dense", "floor", "full", "known_from"),
+        *("next_position", "offloaded", "tail", "trimmed"),
+    )
 
     def __init__(self, first_position: int = 0) -> None:
-        super().__init__(first_position)
+        # Two lists in step, searched by bisection. A SortedDict does the same, but its look-ups
+        # took two of the six microseconds of an XRANGE; see docs/decisions.
+        self._blocks: list[Block] = []
+        self._first_ids: list[int] = []
+        # How many blocks at the front of both lists are gone. Trimming removes the oldest block all
+        # the time, and moving a long list down each time would cost more than the XADDs between.
+        self._front = 0
+        self.tail: Block | None = None
+        self.next_position = first_position
+        self._gone = first_position  # positions without a live entry
+        self._live_sums: list[int] = []  # live entries before each block; the first may be above 0
+        self.compressed = 0  # blocks below this position have been packed, if that pays
+        self.dense = 0  # those below this one cannot become smaller
+        self.offloaded = 0  # blocks below this position are in a file
+        self._newest = (0, 0)  # number and ID of the newest entry that is in no block any more
         self.base = first_position  # entries-added counts from this position on
         # Every position from here on was that of an entry, also of former streams of the key, so it
         # may be below the first one
@@ -50,45 +81,92 @@ class RegionLog(BlockSequence):
         self.deleted_id = 0
         self.full = 0  # at the last look, blocks below this position were full
 
-    # -- compressing --------------------------------------------------------------------------
-
-    def idle_blocks(self) -> list[Block]:
-        """Blocks that are full since the last call at least, and were not returned before."""
-        if self.tail is None:
-            return []
-        newest = self.tail.first_position
-        if self.compressed == newest:
-            return []
-        blocks = self.blocks
-        high_position = min(self.full, newest)
-        low = bisect_left(blocks, self.compressed, key=_first_position)
-        high = bisect_left(blocks, high_position, key=_first_position)
-        self.compressed, self.full = high_position, newest
-        return blocks[low:high]
-
-    def loose_blocks(self) -> list[Block]:
-        """The older half of the idle blocks that may become smaller, oldest first."""
-        blocks = self.blocks
-        low = bisect_left(blocks, self.dense, key=_first_position)
-        high = bisect_left(blocks, self.compressed, key=_first_position)
-        loose = [each for each in blocks[low:high] if not each.is_dense]
-        self.dense = loose[0].first_position if loose else self.compressed
-        return loose[: (len(loose) + 1) // 2]
-
-    def in_memory(self) -> int:
-        """The index of the first block that is not in a file."""
-        return bisect_left(self.blocks, self.offloaded, key=_first_position)
-
-    def older_half(self) -> int:
-        """The position where the older half of the full blocks in memory ends; 0: there are none.
-
-        The newest block is not one of them.
-        """
-        first = self.in_memory()
-        full = len(self.blocks) - 1 - first
-        return self.blocks[first + (full + 1) // 2].first_position if full > 0 else 0
-
     # -- adding -------------------------------------------------------------------------------
+
+    def append(
+        self, entry_id: int, fragment: bytes, weight: int, opens: bool, shift: int = 1
+    ) -> None:
+        """Add the newest entry; ``opens`` starts a new block (the node limits were reached).
+
+        ``shift`` is the difference between its number and its position; in a region alone it is
+        always 1 (see above).
+        """
+        tail = self.tail
+        position = self.next_position
+        if opens or tail is None:
+            if tail is not None:
+                tail.close()
+            tail = self.tail = Block(entry_id, position, shift)
+            self._blocks.append(tail)
+            self._first_ids.append(entry_id)
+        else:
+            if shift != tail.shift:
+                tail.keep_numbers().append(position + shift)
+            if tail.positions is not None:
+                tail.positions.append(position - tail.first_position)
+        assert tail.parts is not None
+        tail.parts.append(fragment)
+        tail.open_ids.append(entry_id)
+        tail.weight += weight
+        self.next_position = position + 1
+
+    def is_full(self, weight: int, entries_max: int, bytes_max: int) -> bool:
+        """Whether an entry of this weight opens a new block; a limit of 0 is none."""
+        tail = self.tail
+        return (
+            tail is None
+            or tail.parts is None
+            or len(tail.parts) + tail.gaps >= entries_max > 0
+            or tail.weight + weight >= bytes_max > 0
+        )
+
+    def extend(
+        self, ids: Sequence[int], fragments: list[bytes], weight: int, shift: int = 1
+    ) -> None:
+        """Add neighbouring entries to the newest block; ``weight`` is that of all of them.
+
+        ``shift`` is as in :meth:`append`, the same for all.
+        """
+        tail = self.tail
+        assert tail is not None
+        position = self.next_position
+        if shift != tail.shift:
+            number = position + shift
+            tail.keep_numbers().extend(range(number, number + len(ids)))
+        if tail.positions is not None:
+            first = position - tail.first_position
+            tail.positions.extend(range(first, first + len(ids)))
+        assert tail.parts is not None
+        tail.parts.extend(fragments)
+        tail.open_ids.extend(ids)
+        tail.weight += weight
+        self.next_position = position + len(ids)
+
+    def append_blocks(self, blocks: list[Block], shift: int = 1) -> None:
+        """Add blocks of live entries after the newest; ``shift`` as in :meth:`extend`."""
+        if self.tail is not None:
+            self.tail.close()
+        position = self.next_position
+        for block in blocks:
+            block.first_position = position
+            block.shift = shift
+            position += block.count
+        self.tail = blocks[-1]
+        self._blocks.extend(blocks)
+        self._first_ids.extend([block.first_id for block in blocks])
+        self.next_position = position
+
+    def restore(self, block: Block) -> None:
+        """Restore the newest block of a log whose positions were counted already."""
+        self._blocks.append(block)
+        self._first_ids.append(block.first_id)
+        self._gone -= block.live
+        self.tail = block
+
+    @property
+    def length(self) -> int:
+        """The count of live entries."""
+        return self.next_position - self._gone
 
     def open_at(self, position: int, number: int) -> None:
         """Let the next entry, of this number, have this position.
@@ -106,7 +184,64 @@ class RegionLog(BlockSequence):
             if self.tail is not None:
                 self.tail.keep_positions()
 
-    # -- finding by ID ------------------------------------------------------------------------
+    def skip_positions(self, count: int) -> None:
+        """Count entries that were added and deleted before this region received them."""
+        self.next_position += count
+        self._gone += count
+
+    # -- finding ------------------------------------------------------------------------------
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All blocks, the oldest first. Do not change the list."""
+        if self._front:
+            self._move_down()
+        return self._blocks
+
+    @property
+    def first_ids(self) -> list[int]:
+        """The ID with which each of the blocks begins."""
+        if self._front:
+            self._move_down()
+        return self._first_ids
+
+    def _move_down(self) -> None:
+        front, self._front = self._front, 0
+        del self._blocks[:front], self._first_ids[:front], self._live_sums[:front]
+
+    def oldest(self, index: int) -> Block | None:
+        """The block with this index, None after the newest one; does not move the lists."""
+        at = self._front + index
+        return self._blocks[at] if at < len(self._blocks) else None
+
+    def _block_index(self, entry_id: int) -> int:
+        """Index of the block that would hold ``entry_id``; -1 when it lies before the first."""
+        return bisect_right(self.first_ids, entry_id) - 1
+
+    def find(self, entry_id: int) -> tuple[Block, int] | None:
+        """The live entry with this ID, or None; O(log n)."""
+        at = bisect_right(self._first_ids, entry_id) - 1
+        if at < 0:
+            return None
+        block = self._blocks[at]
+        index = block.find(entry_id)
+        return None if index < 0 else (block, index)
+
+    @property
+    def first_id(self) -> int:
+        """ID of the oldest live entry, 0 when there is none."""
+        if self.tail is None:
+            return 0
+        block = self._blocks[self._front]
+        return block.ids[block.first_live()] if block.dead or block.gaps else block.first_id
+
+    @property
+    def last_id(self) -> int:
+        """ID of the newest live entry, 0 when there is none."""
+        block = self.tail
+        if block is None:
+            return 0
+        return block.ids[block.last_live()] if block.dead else block.ids[-1]
 
     def spans_from(self, start: int, limit: int = -1) -> Iterable[Span]:
         """Live entries with ``start <= ID``, ascending, at most ``limit`` (-1: all).
@@ -122,258 +257,282 @@ class RegionLog(BlockSequence):
                     return [(block, low, low + limit)]
         return self.spans(start, MAX_ID, limit)
 
-    # -- finding by number --------------------------------------------------------------------
-
-    def _after(self, number: int) -> tuple[int, int]:
-        """``(block index, index)`` of the first slot with a greater number; O(log n)."""
+    def spans(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
+        """Live entries with ``start <= ID <= end``, ascending, at most ``limit`` (-1: all)."""
         blocks = self.blocks
-        at = bisect_right(blocks, number, key=_first_number) - 1
-        if at < 0:
-            return 0, 0
-        block = blocks[at]
-        index = block.index_above(number)
-        return (at, index) if index < block.count else (at + 1, 0)
-
-    def find_number(self, number: int) -> tuple[Block, int] | None:
-        """The live entry with this number, or None."""
-        if number < self.oldest_number:  # nearly all that are gone were trimmed
-            return None
-        at, index = self._after(number - 1)
-        if at == len(self.blocks):
-            return None
-        block = self.blocks[at]
-        if block.number(index) != number or index in block.dead:
-            return None
-        return block, index
-
-    def live_numbers(self, numbers: Sequence[int]) -> list[int]:
-        """Those of these numbers, which ascend, that live entries have; O(their blocks)."""
-        live: list[int] = []
-        low = 0
-        while low < len(numbers):
-            at, first = self._after(numbers[low] - 1)
-            if at == len(self.blocks):
-                break
-            block = self.blocks[at]
-            high = bisect_right(numbers, _last_number(block), low)
-            alive: set[int] = set()
-            for run in block.runs(first, min(block.index_above(numbers[high - 1]), block.count)):
-                alive.update(block.numbers_of(*run))
-            live += filter(alive.__contains__, numbers[low:high])
-            low = high
-        return live
-
-    def numbers_of(self, ids: Sequence[int]) -> list[int]:
-        """The numbers of live entries with these IDs, which ascend; O(their blocks)."""
-        numbers: list[int] = []
-        low = 0
-        while low < len(ids):
-            found = self.find(ids[low])
-            assert found is not None
-            block, first = found
-            stop = block.index_after(ids[-1])
-            some = block.numbers_of(first, stop)
-            high = low + stop - first
-            if high <= len(ids) and ids[high - 1] == block.ids[stop - 1]:
-                numbers += some  # all entries that follow
-                low = high
-                continue
-            number_of = dict(zip(block.ids[first:stop], some, strict=True))
-            while low < len(ids) and (number := number_of.get(ids[low])) is not None:
-                numbers.append(number)
-                low += 1
-        return numbers
-
-    def number_upto(self, entry_id: int) -> int:
-        """The number of the newest slot with an ID up to this one, 0 if there is none."""
-        at = self._block_index(entry_id)
-        if at < 0:
-            return 0
-        block = self.blocks[at]
-        index = block.index_after(entry_id) - 1
-        if index >= 0:
-            return block.number(index)
-        return _last_number(self.blocks[at - 1]) if at else 0
-
-    def position_behind(self, number: int) -> int:
-        """The position behind the newest slot with a number up to this one, 0 if there is none."""
-        at, index = self._after(number)
-        if index:
-            return self.blocks[at].position(index - 1) + 1
-        if at:
-            block = self.blocks[at - 1]
-            return block.position(block.count - 1) + 1
-        return 0
-
-    def newest_slot_upto(self, number: int) -> tuple[int, int]:
-        """Number of the newest slot up to a number, and the position behind it; 0, 0 if none."""
-        at, index = self._after(number)
-        if not index:
-            at -= 1
-            if at < 0:
-                return 0, 0
-            index = self.blocks[at].count
-        block = self.blocks[at]
-        return block.number(index - 1), block.position(index - 1) + 1
-
-    def position_above(self, number: int) -> int:
-        """The position of the oldest live entry with a greater number; the end without one."""
-        for block, low, _ in self.spans_numbered(number, self.newest_number):
-            return block.position(low)
-        return self.next_position
-
-    def number_below(self, position: int) -> int:
-        """The number of the newest slot with a lower position, 0 if there is none."""
-        at = bisect_left(self.blocks, position, key=_first_slot_position) - 1
-        if at < 0:
-            return 0
-        block = self.blocks[at]
-        index = bisect_left(range(block.count), position, key=block.position) - 1
-        return block.number(index)
-
-    @property
-    def oldest_number(self) -> int:
-        """The number of the oldest slot; above all numbers so far if there is none."""
-        return self.blocks[0].number(0) if self.blocks else self.newest_number + 1
-
-    def id_upto(self, number: int) -> int:
-        """The ID of the newest slot with a number up to this one, 0 if there is none."""
-        at, index = self._after(number)
-        if index:
-            return self.blocks[at].ids[index - 1]
-        return self.blocks[at - 1].ids[-1] if at else 0
-
-    def spans_numbered(self, low: int, high: int) -> Iterator[Span]:
-        """Live entries with numbers in ``(low, high]``, ascending."""
-        at, first = self._after(low)
-        for block in islice(self.blocks, at, None):
-            stop = block.index_above(high)
-            if stop <= first:
-                return
-            if not block.dead:  # nearly all: no more calls than needed
-                yield block, first, stop
+        first_ids = self.first_ids
+        count = len(blocks)
+        if not count or not limit:
+            return
+        index = bisect_right(first_ids, start) - 1
+        if index < 0:
+            index = low = 0
+        else:
+            low = blocks[index].index_from(start)
+        while index < count and first_ids[index] <= end:
+            block = blocks[index]
+            index += 1
+            if index < count and first_ids[index] <= end:
+                high = block.count  # the next block begins within the range
             else:
-                for run_low, run_high in block.runs(first, stop):
-                    yield block, run_low, run_high
-            first = 0
-
-    def count_numbered(self, low: int, high: int) -> int:
-        """Live entries with numbers in ``(low, high]``; O(log n), amortised."""
-        return self._live_upto(high) - self._live_upto(low) if low < high else 0
-
-    def _live_upto(self, number: int) -> int:
-        return self._live_before(*self._after(number))
-
-    # -- by position --------------------------------------------------------------------------
-
-    def spans_positioned(self, low: int, high: int) -> Iterator[Span]:
-        """Live entries with positions in ``[low, high)``, ascending."""
-        blocks = self.blocks
-        at = max(bisect_right(blocks, low, key=_first_position) - 1, 0)
-        while at < len(blocks) and (block := blocks[at]).first_position < high:
-            at += 1
-            if not block.dead and block.positions is None:  # nearly all: no more calls than needed
-                begin = block.first_position
-                first = low - begin if low > begin else 0
-                count = block.count
-                stop = high - begin if high < begin + count else count
-                if first < stop:
+                high = block.index_after(end)
+            if not block.dead:
+                if low < high:
+                    if 0 < limit <= high - low:
+                        yield block, low, low + limit
+                        return
+                    if limit > 0:
+                        limit -= high - low
+                    yield block, low, high
+            else:
+                for first, stop in block.runs(low, high):
+                    if 0 < limit <= stop - first:
+                        yield block, first, first + limit
+                        return
+                    if limit > 0:
+                        limit -= stop - first
                     yield block, first, stop
-                continue
-            for first, stop in block.runs(_index_of(block, low), _index_of(block, high)):
-                yield block, first, stop
+            low = 0
 
-    def id_below(self, position: int) -> int:
-        """The ID of the newest live entry below a position; 0 if there is none."""
-        blocks = self.blocks
-        at = bisect_left(blocks, position, key=_first_position) - 1
-        if at < 0:
-            return 0
-        block = blocks[at]
-        runs = list(block.runs(0, _index_of(block, position)))
-        if runs:
-            return block.ids[runs[-1][1] - 1]
-        # No live entry of this block is below; the block before has one, like every block.
-        if not at:
-            return 0
-        block = blocks[at - 1]
-        return block.ids[block.last_live()]
+    def read(self, start: int, end: int, limit: int, parts: list[bytes]) -> int:
+        """Append the bytes of the entries of :meth:`spans` to ``parts``; returns their count.
 
-    def live_below(self, position: int) -> int:
-        """Live entries with lower positions; O(log n), amortised."""
-        at = bisect_left(self.blocks, position, key=_first_position) - 1
-        return 0 if at < 0 else self._live_before(at, _index_of(self.blocks[at], position))
-
-    def position_behind_live(self, position: int, count: int) -> int:
-        """The position behind ``count`` live entries from a position on; at most the log's end.
-
-        The position itself if ``count`` is 0. O(log n + the blocks of these entries).
+        Most reads end here, so look-ups are inlined.
         """
-        if not count:
-            return self.next_position
-        blocks = self.blocks
-        at = max(bisect_right(blocks, position, key=_first_position) - 1, 0)
-        for block in islice(blocks, at, None):
-            for low, high in block.runs(_index_of(block, position), block.count):
-                if count <= high - low:
-                    last = block.position(low + count - 1)
-                    return last + 1 if block is not self.tail else self._end_behind(last)
-                count -= high - low
-        return self.next_position
+        blocks = self._blocks
+        first_ids = self._first_ids
+        count = len(blocks)
+        index = bisect_right(first_ids, start) - 1
+        if index < self._front:
+            index, low = self._front, 0
+        else:
+            ids = blocks[index].ids
+            low = ids.index_from(start) if type(ids) is PackedIds else bisect_left(ids, start)
+        all_left = left = limit if limit >= 0 else self.next_position
+        goes_on = index < count and first_ids[index] <= end
+        while goes_on and left:
+            block = blocks[index]
+            index += 1
+            goes_on = index < count and first_ids[index] <= end
+            if goes_on or end == MAX_ID:  # as when the next block begins within the range
+                high = block.count
+            else:
+                high = block.index_after(end)
+            if block.dead:
+                for first, stop in block.runs(low, high):
+                    stop = min(stop, first + left)
+                    if first < stop:
+                        parts.append(block.slice(first, stop))
+                        left -= stop - first
+            else:
+                if high - low > left:
+                    high = low + left
+                if low < high:
+                    parts.append(block.slice(low, high))
+                    left -= high - low
+            low = 0
+        return all_left - left
 
-    def _end_behind(self, position: int) -> int:
-        """The position behind a live entry: the log's end, if it is the last one."""
-        tail = self.tail
-        assert tail is not None
-        is_last = position == tail.position(tail.last_live())
-        return self.next_position if is_last else position + 1
+    def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
+        """The entries of :meth:`spans` from the newest one; within a span they still ascend."""
+        if not limit:
+            return
+        first_ids = self.first_ids
+        index = bisect_right(first_ids, end) - 1
+        newest = True  # only the first block visited can hold IDs above the range
+        while index >= 0:
+            block = self.blocks[index]
+            low = block.index_from(start) if first_ids[index] < start else 0
+            high = block.index_after(end) if newest else block.count
+            for first, stop in reversed(list(block.runs(low, high))):
+                if 0 < limit <= stop - first:
+                    yield block, stop - limit, stop
+                    return
+                if limit > 0:
+                    limit -= stop - first
+                yield block, first, stop
+            if first_ids[index] <= start:
+                return
+            newest = False
+            index -= 1
+
+    # -- counting -----------------------------------------------------------------------------
+
+    def count(self, start: int, end: int) -> int:
+        """Live entries with ``start <= ID <= end``; O(log n), amortised."""
+        return self._live_below(end + 1) - self._live_below(start) if start <= end else 0
+
+    def _live_below(self, entry_id: int) -> int:
+        at = bisect_left(self.first_ids, entry_id) - 1
+        return 0 if at < 0 else self.live_before(at, self.blocks[at].index_from(entry_id))
+
+    def live_before(self, at: int, index: int) -> int:
+        """The count of live entries before a slot of a block.
+
+        After a removal the sums of the later blocks are computed again when they are needed. The
+        newest block needs no sum: its entries are counted from the end.
+        """
+        blocks = self.blocks
+        if at == len(blocks):
+            return self.length
+        block = blocks[at]
+        within = index - (sum(1 for each in block.dead if each < index) if block.dead else 0)
+        if at == len(blocks) - 1:
+            return self.length - block.live + within
+        sums = self._live_sums
+        while len(sums) <= at:
+            done = len(sums)
+            sums.append(sums[-1] + blocks[done - 1].live if done else 0)
+        return sums[at] - sums[0] + within
 
     # -- removing -----------------------------------------------------------------------------
 
-    def remove_numbered(self, low: int, high: int) -> list[Block]:
-        """Remove the live entries with numbers in ``(low, high]``; returns blocks now empty."""
-        if high == low + 1:  # most removals are of one entry
-            found = self.find_number(high)
-            if found is not None:
-                self.remove(*found)
-            return []
-        at, first = self._after(low)
-        if first:
-            newest = _last_number(self.blocks[at])
-            self._remove_within(at, first, high)
-            at, first = self._after(min(newest, high))
-            if first:
-                return []
-        stop = bisect_right(self.blocks, high, lo=at, key=_last_number)
-        gone = self.drop_blocks(at, stop)
-        if at < len(self.blocks):
-            self._remove_within(at, 0, high)
-        return gone
+    def live_among(self, ids: Iterable[int]) -> list[int]:
+        """Those of these IDs that live entries have, in the given order."""
+        return [entry_id for _, _, found in self.located(ids) for entry_id in found]
 
-    def _remove_within(self, at: int, first: int, high: int) -> None:
-        """Remove the entries of a block from an index on with numbers up to ``high``."""
-        block = self.blocks[at]
-        stop = block.index_above(high)
-        doomed = [index for run in block.runs(first, stop) for index in range(*run)]
-        if doomed:
-            self.remove_within(block, doomed)
+    def remove_all(self, ids: Iterable[int]) -> list[int]:
+        """Remove the live entries that have these distinct IDs; returns the IDs that were found.
 
-    def clear_upto(self, number: int, position: int) -> list[Block]:
-        """Remove and forget everything up to a number; counting begins at ``position``.
-
-        Returns the blocks that became empty.
+        Neighbours are removed together, which saves most of the work of :meth:`remove`.
         """
-        gone = self.remove_numbered(0, number)
-        self.floor = max(self.floor, number)
-        if self.newest_number <= number:
-            self._newest = 0, 0
-        if self.deleted_number <= number:
-            self.deleted_number = self.deleted_id = 0
-        if position > self.next_position:  # we had forgotten how far this log had come
-            self.skip_positions(position - self.next_position)
-            self.known_from = position
-        self.base = max(self.base, position)
+        gone: list[int] = []
+        for block, indexes, found in self.located(ids):
+            self.remove_within(block, indexes)
+            gone += found
         return gone
+
+    def remove_within(self, block: Block, indexes: list[int]) -> None:
+        """Remove live entries of one block, each named once; does not open the block."""
+        if self._live_sums:
+            del self._live_sums[self._block_index(block.first_id) + 1 :]
+        if block.shared:
+            block = self._own(self._block_index(block.first_id))
+        if block is self.tail:
+            self._keep_newest()  # a rewrite may remove its slot
+        block.kill_all(indexes)
+        self._gone += len(indexes)
+        if not block.live:
+            self._drop(block)
+
+    def holds(self, block: Block) -> bool:
+        """Whether a block is one of this log."""
+        at = self._block_index(block.first_id)
+        return at >= 0 and self.blocks[at] is block
+
+    def located(self, ids: Iterable[int]) -> Iterator[tuple[Block, list[int], list[int]]]:
+        """``(block, indexes, IDs)`` of the live entries with these IDs.
+
+        Neighbouring IDs of one block come together. What was yielded may be removed at once.
+        """
+        first_ids = self._first_ids
+        block: Block | None = None
+        low = high = 0
+        indexes: list[int] = []
+        found: list[int] = []
+        for entry_id in ids:
+            if block is None or not low <= entry_id < high:
+                if block is not None and indexes:
+                    yield block, indexes, found
+                    indexes, found = [], []
+                at = bisect_right(first_ids, entry_id) - 1
+                if at < 0:
+                    block = None
+                    continue
+                block = self._blocks[at]
+                low = first_ids[at]
+                high = first_ids[at + 1] if at + 1 < len(first_ids) else MAX_ID + 1
+            index = block.find(entry_id)
+            if index >= 0:
+                indexes.append(index)
+                found.append(entry_id)
+        if block is not None and indexes:
+            yield block, indexes, found
+
+    def drop_blocks(self, low: int, high: int) -> list[Block]:
+        """Remove neighbouring blocks with all their entries; returns them."""
+        blocks, front = self._blocks, self._front
+        gone = blocks[front + low : front + high]
+        self._gone += sum([block.live for block in gone])
+        if not low and len(gone) < len(blocks) - front:
+            blocks[front : front + len(gone)] = [_GONE] * len(gone)
+            self._front = front + len(gone)
+            if self._front > max(_GONE_MIN, len(blocks) // _GONE_SHARE):
+                self._move_down()
+        else:
+            self._move_down()
+            del blocks[low:high], self._first_ids[low:high], self._live_sums[low + 1 :]
+        if gone and gone[-1] is self.tail:
+            self._keep_newest()
+            del self._live_sums[low:]  # the block before them accepts additions again
+            self.tail = blocks[-1] if blocks else None
+            if self.tail is not None:  # the positions of removed entries must not be used again
+                self._reopen_tail().keep_positions()
+        return gone
+
+    def _reopen_tail(self) -> Block:
+        """Let a closed block accept additions."""
+        assert self.tail is not None
+        if self.tail.shared:
+            self.tail = self._own(-1)
+        self.tail.reopen()
+        self.compressed = min(self.compressed, self.tail.first_position)
+        self.dense = min(self.dense, self.compressed)
+        self.offloaded = min(self.offloaded, self.tail.first_position)
+        return self.tail
+
+    def _drop(self, block: Block) -> None:
+        index = self._block_index(block.first_id)
+        self.drop_blocks(index, index + 1)
+
+    def _own(self, index: int) -> Block:
+        """Replace a block by a copy, because a snapshot must still read the block as it is."""
+        block = self.blocks[index] = self.blocks[index].copy()
+        return block
+
+    def reopen_at(self, last_id: int) -> None:
+        """Make room for IDs above ``last_id``, which XSETID may have lowered.
+
+        Trimming can leave dead slots above the new last-generated-id; bisection needs ascending
+        IDs, so those slots must go before something is appended after them.
+        """
+        tail = self.tail
+        if tail is not None and tail.ids[-1] > last_id:
+            self._keep_newest()
+            tail.drop_dead()
+
+    @property
+    def newest_number(self) -> int:
+        """The number of the newest entry since the last deletion of the key; 0: none."""
+        tail = self.tail
+        known = self._newest[0]
+        return known if tail is None else max(known, tail.number(len(tail.ids) - 1))
+
+    @property
+    def newest_id(self) -> int:
+        """The ID of the newest entry since the last deletion of the key; 0: none."""
+        tail = self.tail
+        known = self._newest[1]
+        return known if tail is None else max(known, tail.ids[-1])
+
+    def record_newest(self, number: int, entry_id: int) -> None:
+        """Record number and ID of the newest entry; a block may have a newer one."""
+        self._newest = number, entry_id
+
+    def record_deleted(self, number: int, entry_id: int) -> None:
+        """Record that an entry was deleted on purpose: this raises max-deleted-entry-id."""
+        if number > max(self.deleted_number, self.floor):
+            self.deleted_number = number
+            self.deleted_id = entry_id
+
+    def _keep_newest(self) -> None:
+        """Record the newest entry before the newest block loses slots."""
+        self._newest = self.newest_number, self.newest_id
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is stored except the next position."""
+        return not self.newest_number and not self.deleted_number and self.tail is None
 
     def go_on(self, position: int, known_from: int, floor: int) -> None:
         """Let a new log go on where a former one of the key ended."""
@@ -408,17 +567,6 @@ class RegionLog(BlockSequence):
         self._gone = self.next_position - sum(block.live for block in self.blocks)
         self._live_sums.clear()
 
-    def record_deleted(self, number: int, entry_id: int) -> None:
-        """Record that an entry was deleted on purpose: this raises max-deleted-entry-id."""
-        if number > max(self.deleted_number, self.floor):
-            self.deleted_number = number
-            self.deleted_id = entry_id
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing is stored except the next position."""
-        return not self.newest_number and not self.deleted_number and self.tail is None
-
     def copy(self) -> RegionLog:
         """An independent copy."""
         other = RegionLog(self.next_position)
@@ -436,35 +584,31 @@ class RegionLog(BlockSequence):
         other.deleted_number, other.deleted_id = self.deleted_number, self.deleted_id
         return other
 
+    def check(self) -> None:
+        """Assert every invariant of a region log."""
+        for block in self.blocks:
+            block.check()
+        self.check_spine()
+
     def check_spine(self) -> None:
-        """Assert what must hold of a region log with numbers, but for what is inside of blocks."""
-        super().check_spine()
+        """Assert the invariants, except for the contents of blocks."""
+        previous = -1
+        live = 0
+        assert self.first_ids == [block.first_id for block in self.blocks]
+        for block in self.blocks:
+            assert block.is_open == (block is self.tail)
+            assert block.live > 0
+            assert previous < block.first_id <= block.ids[0]
+            previous = block.ids[-1]
+            live += block.live
+        assert live == self.length
+        sums = [0, *accumulate([block.live for block in self.blocks])]
+        known = self._live_sums
+        assert [each - known[0] for each in known] == sums[: len(known)]
+        assert (self.tail is None) == (not self.blocks)
+        assert self.tail is None or self.tail is self.blocks[-1]
+        assert self.base <= self.next_position
         previous = 0
         for block in self.blocks:
             assert previous < block.number(0)
-            previous = _last_number(block)
-        assert self.base <= self.next_position
-
-
-def _first_number(block: Block) -> int:
-    return block.number(0)
-
-
-def _last_number(block: Block) -> int:
-    return block.number(block.count - 1)
-
-
-def _first_slot_position(block: Block) -> int:
-    return block.position(0)
-
-
-def _first_position(block: Block) -> int:
-    return block.first_position
-
-
-def _index_of(block: Block, position: int) -> int:
-    """The index of the first entry, dead or live, at or behind a position."""
-    offset = position - block.first_position
-    if block.positions is not None:
-        return bisect_left(block.positions, offset)
-    return min(max(offset, 0), block.count)
+            previous = block.number(block.count - 1)

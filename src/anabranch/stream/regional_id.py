@@ -36,7 +36,7 @@ def next_sequence(own: int, after: int) -> int:
 def sequence_in(own: int, ms: int, last: int) -> int:
     """The next ID of a replica ID in a millisecond, which may be before that of ``last``.
 
-    Behind the last sequence number there is none: then the result is an ID of another millisecond.
+    Above the last sequence number there is none: then the result is an ID of another millisecond.
     """
     after = last & MAX_SEQ if ms == last >> SEQ_BITS else -1
     return (ms << SEQ_BITS) + next_sequence(own, after)

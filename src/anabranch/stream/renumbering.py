@@ -56,7 +56,7 @@ class Renumbering:
         return fresh
 
     def follow(self, behind: Renumbering) -> None:
-        """Continue behind the entries of another renumbering, which began where this one ended."""
+        """Continue after the entries of another renumbering, which began where this one ended."""
         self.last = behind.last
         self.moved.update(behind.moved)
         self.ids.update(behind.ids)
@@ -67,7 +67,7 @@ class Renumbering:
         return entry_id if moved is None else moved[1]
 
     def behind(self, entry_id: int) -> int:
-        """Where a cursor at an ID must be set: behind all entries that had an ID up to this."""
+        """Where a cursor at an ID must be set: after all entries that had an ID up to this."""
         return max([new for old, new in self.moved.values() if old <= entry_id] + [entry_id])
 
 

@@ -24,11 +24,11 @@ _SEQ_END: Final = 10**18
 
 
 class RowError(ValueError):
-    """The bytes are no rows."""
+    """Bytes that a client sent as rows are none; the text says where."""
 
 
 @mypyc_attr(acyclic=True)
-class Rows:
+class CheckedRows:
     """Checked rows, and of each the count of its names and values."""
 
     __slots__ = ("rows", "words")
@@ -85,7 +85,7 @@ def _digits_of(number: i64) -> i64:
     return digits
 
 
-def rows_in(ends: array[int], data: bytes) -> Rows:
+def rows_in(ends: array[int], data: bytes) -> CheckedRows:
     """At least one row, checked; :class:`RowError` if a row is malformed."""
     rows: list[bytes] = []
     words: list[int] = []
@@ -98,4 +98,4 @@ def rows_in(ends: array[int], data: bytes) -> Rows:
             low = high
     except (ScanError, IndexError):
         raise RowError("rows that are not names and values") from None
-    return Rows(rows, words)
+    return CheckedRows(rows, words)

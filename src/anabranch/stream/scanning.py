@@ -1,6 +1,6 @@
 """Reads lines of RESP inside of other bytes, byte by byte: quick once compiled.
 
-An index behind the last byte raises :class:`IndexError`, so callers treat it like
+An index past the last byte raises :class:`IndexError`, so callers treat it like
 :class:`ScanError`.
 """
 

@@ -83,7 +83,7 @@ class Dots(Protocol):
     """A collection of dots."""
 
     def add(self, dot: Dot) -> None:
-        """Add a dot."""
+        """Remember a dot."""
 
 
 class _Empty(dict[Any, Any]):

@@ -7,17 +7,18 @@ out *spans* (stretches of wire-ready entries) or their bytes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat, takewhile
 from typing import ClassVar
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
-from anabranch.stream.group import LOCAL_REGION, Group
-from anabranch.stream.ledger import Ledger
-from anabranch.stream.lone_group import LoneGroup
+from anabranch.stream.groups.group import LOCAL_REGION, Group, group_alone, group_of_regions
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.ledger import BulkLedger
 from anabranch.stream.merge import (
     limited,
     limited_labelled,
@@ -25,7 +26,6 @@ from anabranch.stream.merge import (
     merge_spans,
     merge_spans_reversed,
 )
-from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Share, Span
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, drop_covered, winner
@@ -37,7 +37,7 @@ def _newest_ms(dots: dict[Dot, Tag]) -> int:
 
 @mypyc_attr(acyclic=True)
 class Stream(Counted):
-    """The value behind a stream key."""
+    """The value of a stream key."""
 
     __slots__ = (
         "accessed_ms",
@@ -64,19 +64,20 @@ class Stream(Counted):
         self.groups: dict[bytes, Group] = {}
         self.producers = Producers(idmp_duration_s, idmp_maxsize)
         self.incarnation = 0  # the number at which positions begin
-        self.ledger = Ledger()
+        self.ledger = BulkLedger()
         self.accessed_ms = 0  # for OBJECT IDLETIME only
         self.counted_bytes = -1  # of memory, see keyspace/accounting.py; -1: no key is bound to it
         self.is_due = False  # changed since its memory was counted
         self.shared = NOTHING_SHARED  # what several writing regions share
-        self.new_group: type[Group] = LoneGroup  # makes a group of this stream
+        # Makes a group of this stream, of last-delivered-id and entries-read
+        self.new_group: Callable[[int, int | None], Group] = group_alone
 
     @classmethod
     def of_regions(cls, own: int, idmp_duration_s: int, idmp_maxsize: int) -> Stream:
         """An empty stream that several regions write; ``own`` is the replica ID of this region."""
         stream = cls(idmp_duration_s, idmp_maxsize)
         stream.shared = Shared()
-        stream.new_group = Group
+        stream.new_group = group_of_regions
         stream.logs = {}
         stream.write_as(own)
         return stream
@@ -135,7 +136,7 @@ class Stream(Counted):
         return limited_labelled(spans, limit)
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """The same entries from the newest one; within a span the entries still ascend."""
+        """The entries of :meth:`spans` from the newest one; within a span they still ascend."""
         if len(self.logs) == 1:
             return self.local.spans_reversed(start, end, limit)
         sources = [self.logs[each].spans_reversed(start, end) for each in self.ranked()]
@@ -145,12 +146,12 @@ class Stream(Counted):
         """``(region, span)`` of live entries that were not delivered to a group, ascending."""
         if len(self.logs) == 1:
             own = self.own
-            spans = group.spans(own, self.local, limit)
+            spans = group.progress.spans(own, self.local, limit)
             if limit > 0:  # at most as many spans: a list costs less than an iterator
                 return [(own, span) for span in spans]
             return zip(repeat(own), spans)
         sources = {
-            replica_id: iter(group.spans(replica_id, log))
+            replica_id: iter(group.progress.spans(replica_id, log))
             for replica_id in self.ranked()
             if (log := self.logs[replica_id]).length
         }
@@ -159,8 +160,8 @@ class Stream(Counted):
     def has_for(self, group: Group) -> bool:
         """Whether :meth:`spans_for` would return an entry."""
         if len(self.logs) == 1:
-            return group.has(self.own, self.local)
-        return any(group.has(replica_id, log) for replica_id, log in self.logs.items())
+            return group.progress.has(self.own, self.local)
+        return any(group.progress.has(replica_id, log) for replica_id, log in self.logs.items())
 
     def find(self, entry_id: int) -> tuple[int, Block, int] | None:
         """``(region, block, index)`` of the live entry with this ID, or None."""
@@ -178,7 +179,7 @@ class Stream(Counted):
         return [entry_id for entry_id in ids if self.find(entry_id) is not None]
 
     def find_all(self, entry_id: int) -> list[tuple[int, Block, int]]:
-        """Do the same for all live entries with this ID, which several regions may have used."""
+        """``(region, block, index)`` of all live entries with this ID: regions may use one."""
         if len(self.logs) == 1:
             only = self.find(entry_id)
             return [] if only is None else [only]
@@ -192,22 +193,22 @@ class Stream(Counted):
         """The live entry of a pending entry, or None."""
         if not entry.number:
             return self.find(entry.entry_id)
-        replica_id = group.region_of(entry)
+        replica_id = group.pending.region_of(entry)
         log = self.logs.get(replica_id)
-        found = None if log is None else log.find_number(entry.number)
+        found = None if log is None else by_number.find(log, entry.number)
         return None if found is None else (replica_id, *found)
 
     def oldest_delivery_ms(self, group: Group) -> int | None:
         """When the oldest pending entry that still exists was delivered to its consumer."""
-        for aged in group.oldest_first():
-            group.ghosts = aged
+        for aged in group.pending.oldest_first():
+            group.pending.ghosts = aged
             if self.find_pending(group, aged[2]) is not None:
                 return aged[0]
         return None
 
     def released(self, group: Group) -> Iterable[PendingEntry]:
         """Released entries of a group in the order of release, from the first that still exists."""
-        entries = group.released_first()
+        entries = group.pending.released_first()
         ghosts = takewhile(lambda entry: self.find_pending(group, entry) is None, entries)
         for ghost in list(ghosts):
             del entries[ghost]
@@ -217,11 +218,11 @@ class Stream(Counted):
         self, group: Group, entry_id: int
     ) -> list[tuple[tuple[int, Block, int] | None, PendingEntry | None]]:
         """``(live entry, pending entry)`` for everything with an ID; one of them may be None."""
-        first = group.find(entry_id)
+        first = group.pending.find(entry_id)
         if len(self.logs) == 1 and (first is None or not first.number):
             return [(self.find(entry_id), first)]
         live = {found[0]: found for found in self.find_all(entry_id)}
-        known = dict(group.pending_of(entry_id))
+        known = dict(group.pending.with_id(entry_id))
         pairs: list[tuple[tuple[int, Block, int] | None, PendingEntry | None]] = []
         for replica_id in {**live, **known}:
             found, entry = live.get(replica_id), known.get(replica_id)
@@ -250,7 +251,7 @@ class Stream(Counted):
             found = log.find(entry_id)
             if found is not None:
                 block, index = found
-                log.remove(block, index)
+                log.remove_within(block, [index])
                 return True
         return False
 
@@ -299,13 +300,13 @@ class Stream(Counted):
             for log in self.logs.values():
                 log.reopen_at(last_id)
             for group in self.groups.values():
-                group.forget_ghosts()  # IDs of trimmed entries may be used again
+                group.pending.forget_ghosts()  # IDs of trimmed entries may be used again
         self.last_id = last_id
         if entries_added is not None:
             self.entries_added = entries_added
             for group in self.groups.values():
-                if group.entries_read is not None:
-                    group.entries_read = min(group.entries_read, entries_added)
+                if (read := group.progress.entries_read) is not None:
+                    group.progress.entries_read = min(read, entries_added)
         if max_deleted_id is not None:
             self.max_deleted_id = max_deleted_id
 
@@ -315,13 +316,13 @@ class Stream(Counted):
         Most groups have not moved since the last removal: nothing is computed for them.
         """
         for group in self.groups.values():
-            if replica_id not in group.settled:
-                group.keep_place(replica_id, log, high)
+            if replica_id not in group.shared.settled:
+                group.shared.keep_place(replica_id, log, high)
 
     def drop_references(self, ids: Sequence[int]) -> None:
         """Remove entries from the pending lists of all groups."""
         for group in self.groups.values():
-            group.acknowledge(ids)
+            group.pending.acknowledge(ids)
 
     # -- of several regions -------------------------------------------------------------------
 
@@ -478,5 +479,5 @@ class Stream(Counted):
         assert self.first_id <= self.last_live_id
         for group in self.groups.values():
             group.check()
-            assert group.entries_read is None or group.entries_read <= self.entries_added
+            assert (group.progress.entries_read or 0) <= self.entries_added
         self.producers.check()

@@ -102,7 +102,7 @@ def _plan_nodes(stream: Stream, length: int, rule: TrimRule) -> list[tuple[int, 
         if rule.maxlen is not None:
             qualifies = removed + live <= excess
         else:
-            qualifies = block.last_slot_id < (rule.minid or 0)
+            qualifies = block.ids[-1] < (rule.minid or 0)
         if not qualifies or (rule.limit and removed + live > rule.limit):
             break
         removed += live
@@ -111,10 +111,10 @@ def _plan_nodes(stream: Stream, length: int, rule: TrimRule) -> list[tuple[int, 
 
 
 def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
-    """Do the same for several logs: nodes of which ``=`` would not leave an entry, oldest first."""
+    """What ``~`` removes from several logs: nodes without an entry that ``=`` leaves, in order."""
     exact = dict(_plan_prefix(stream, rule))
     nodes = [
-        (block.last_slot_id, region, block)
+        (block.ids[-1], region, block)
         for region, position in exact.items()
         for block in stream.logs[region].blocks
         if block.position(block.count - 1) < position

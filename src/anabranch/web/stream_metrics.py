@@ -15,7 +15,7 @@ from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.stream.group import Group
+    from anabranch.stream.groups.group import Group
     from anabranch.stream.producer import Producers
 
 GROUPS_MAX: Final = 100
@@ -160,14 +160,14 @@ def _of_stream(stream: Stream, now_ms: int) -> dict[str, float | None]:
 
 def _of_group(stream: Stream, group: Group, oldest_ms: int) -> dict[str, float | None]:
     return {
-        "stream_group_lag": sum(group.exact_lag(stream.logs).values()),
-        "stream_group_messages_pending": group.pending_count,
+        "stream_group_lag": sum(group.progress.exact_lag(stream.logs).values()),
+        "stream_group_messages_pending": group.pending.count,
         "stream_group_consumers": len(group.consumers),
-        "stream_group_entries_read": group.read_count(stream),
+        "stream_group_entries_read": group.progress.read_count(stream),
         "stream_group_oldest_pending_seconds": oldest_ms / 1000,
-        "stream_group_redelivered_total": group.redeliveries,
-        "stream_group_released_total": group.releases,
-        "stream_group_acked_total": group.acknowledgements,
+        "stream_group_redelivered_total": group.pending.redeliveries,
+        "stream_group_released_total": group.pending.releases,
+        "stream_group_acked_total": group.pending.acknowledgements,
     }
 
 
@@ -187,10 +187,10 @@ def real_window_ms(producers: Producers, now_ms: int) -> int:
 
 def oldest_pending_ms(group: Group) -> Steps[int | None]:
     """When the oldest delivery was that is pending; None without any."""
-    if group.by_age:
-        return group.by_age[0][0]
+    if group.pending.by_age:
+        return group.pending.by_age[0][0]
     oldest: int | None = None
-    for pending in list(group.pending.values()):
+    for pending in list(group.pending.lists.values()):
         start = looked_at = 0
         while start <= MAX_ID and looked_at < PENDING_LOOKED_AT:
             some, upto = pending.some_between(start, MAX_ID, _PENDING_PER_STEP)

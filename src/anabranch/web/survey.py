@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from anabranch.region.region import Region
-    from anabranch.stream.group import Group
+    from anabranch.stream.groups.group import Group
     from anabranch.stream.stream import Stream
 
 EVERY_S: Final = 2.0
@@ -121,7 +121,7 @@ class Survey:
                 self.rows.put(self._row(db, key, stream, now_s, now_ms))
                 keep(heaviest, (max(stream.counted_bytes, 0), db, key), STREAMS_WEIGHED)
                 for name, group in islice(stream.groups.items(), GROUPS_MAX):
-                    if count := group.pending_count:
+                    if count := group.pending.count:
                         keep(fullest, (count, db, key, name), GROUPS_SHOWN)
                 yield
         yield from self.rows.forget_before(now_s)
@@ -149,9 +149,11 @@ class Survey:
         groups = list(islice(stream.groups.values(), GROUPS_MAX))
         producers = stream.producers
         added = stream.entries_added
-        lag = max((sum(group.exact_lag(stream.logs).values()) for group in groups), default=0)
-        pending = sum(group.pending_count for group in groups)
-        acknowledged = sum(group.acknowledgements for group in groups)
+        lag = max(
+            (sum(group.progress.exact_lag(stream.logs).values()) for group in groups), default=0
+        )
+        pending = sum(group.pending.count for group in groups)
+        acknowledged = sum(group.pending.acknowledgements for group in groups)
         delivered = acknowledged + pending
         before = self.rows.find(db, key)
 
@@ -207,7 +209,7 @@ def _heat(db: int, key: bytes, name: bytes, group: Group, now_ms: int) -> Steps[
     ages = [0] * (len(AGES_S) + 1)
     deliveries = [0] * (len(DELIVERIES) + 1)
     looked_at = 0
-    for pending in list(group.pending.values()):
+    for pending in list(group.pending.lists.values()):
         entries, _ = pending.some_between(0, 1 << 128, PENDING_LOOKED_AT - looked_at)
         looked_at += len(entries)
         for at in range(0, len(entries), 200):
@@ -221,9 +223,9 @@ def _heat(db: int, key: bytes, name: bytes, group: Group, now_ms: int) -> Steps[
         "group": name,
         "ages": ages,
         "deliveries": deliveries,
-        "count": group.pending_count,
+        "count": group.pending.count,
         "looked_at": looked_at,
-        "released": len(group.released),
+        "released": len(group.pending.released),
     }
 
 

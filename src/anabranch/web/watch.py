@@ -18,7 +18,7 @@ from anabranch.web.view import may_run, may_see
 
 if TYPE_CHECKING:
     from anabranch.node.node import Node
-    from anabranch.stream.group import Group
+    from anabranch.stream.groups.group import Group
     from anabranch.web.identity import Viewer
 
 FIRST: Final = 150
@@ -164,9 +164,9 @@ class Watch:
 def _group(stream: Stream, name: bytes, group: Group) -> dict[str, Any]:
     return {
         "name": shown_name(name),
-        "at": text(group.last_delivered_id).decode(),
-        "lag": sum(group.exact_lag(stream.logs).values()),
-        "pending": group.pending_count,
+        "at": text(group.progress.last_delivered_id).decode(),
+        "lag": sum(group.progress.exact_lag(stream.logs).values()),
+        "pending": group.pending.count,
         "consumers": len(group.consumers),
     }
 

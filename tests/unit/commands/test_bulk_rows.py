@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.commands.extensions.bulk_rows import added
 from anabranch.stream.entry_id import make, text
-from anabranch.stream.rows import RowError, Rows, rows_in
+from anabranch.stream.rows import CheckedRows, RowError, rows_in
 from anabranch.stream.weight import entry_weight
 
 WORDS = (
@@ -59,7 +59,7 @@ def words_in(row: bytes) -> list[bytes] | None:
     return words if at == len(row) else None
 
 
-def accepted(ends: list[int], data: bytes) -> Rows | None:
+def accepted(ends: list[int], data: bytes) -> CheckedRows | None:
     """The rows; None if they are refused."""
     try:
         return rows_in(array("I", ends), data)
@@ -68,7 +68,7 @@ def accepted(ends: list[int], data: bytes) -> Rows | None:
 
 
 def table(rng: random.Random, rows: int, *, cunning: bool = False) -> list[bytes]:
-    """Rows that have the same names."""
+    """CheckedRows that have the same names."""
     values = WORDS + CUNNING if cunning else WORDS
     names = [rng.choice(values if cunning else (b"a", b"bb", b"name")) for _ in range(3)]
     names = names[: rng.randrange(1, 4)]
@@ -78,14 +78,14 @@ def table(rng: random.Random, rows: int, *, cunning: bool = False) -> list[bytes
 
 
 def anything(rng: random.Random, rows: int) -> list[bytes]:
-    """Rows of any shape."""
+    """CheckedRows of any shape."""
     return [
         row_of([rng.choice(WORDS + CUNNING) for _ in range(2 * rng.randrange(1, 4))])
         for _ in range(rows)
     ]
 
 
-def check(rows: list[bytes], found: Rows) -> None:
+def check(rows: list[bytes], found: CheckedRows) -> None:
     words = [words_in(row) for row in rows]
     assert found.rows == rows
     counts = [len(each or ()) for each in words]

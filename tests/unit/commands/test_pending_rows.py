@@ -10,8 +10,8 @@ from librt.strings import BytesWriter
 from anabranch.commands.stream.pending_rows import RowWriter, pending_rows
 from anabranch.resp.encode import array_header, bulk
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, make, text
-from anabranch.stream.pending import Consumer
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer
 
 EDGES = [0, 1, 9, 10, 99, 100, 10**18, 10**19 - 1, 10**19, MAX_SEQ - 1, MAX_SEQ]
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import Dot, Member, replica_id_of
+from anabranch.keyspace.replica import Member, replica_id_of
 from anabranch.metrics.counters import Counters
 from anabranch.metrics.peers import PeerFigures
+from anabranch.stream.shared import Dot
 from tests.support.region_harness import Harness
 
 EU = replica_id_of(1, 0)

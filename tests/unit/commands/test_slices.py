@@ -24,9 +24,7 @@ from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.rdb.payload import encode_payload
 from anabranch.region.maintenance import PRODUCERS_AT_ONCE
 from anabranch.scheduling import SLICE_NS
-from anabranch.stream.group import Group
 from anabranch.stream.located import LOCATED_AT_ONCE
-from anabranch.stream.pending import Consumer
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness, decode_all
 
@@ -110,10 +108,11 @@ class Driven(Harness):
         """Whether nobody keeps the stream as it was."""
         stream = self.region.keyspace.databases[0].values[b"s"]
         assert isinstance(stream, Stream)
-        holders: list[Group | Consumer] = list(stream.groups.values())
+        lists = []
         for group in stream.groups.values():
-            holders += group.consumers.values()
-        lists = [pending for holder in holders for pending in holder.pending.values()]
+            lists += group.pending.lists.values()
+            for consumer in group.consumers.values():
+                lists += consumer.pending.values()
         blocks = [block for log in stream.logs.values() for block in log.blocks]
         return not any(each.frozen for each in lists) and not any(b.shared for b in blocks)
 
@@ -331,7 +330,7 @@ def test_what_nobody_needs_is_freed_in_many_steps(region: Driven, args: tuple[st
     region.do("XADD", "small", "*", "f", "v", session=region.other)
     stream = region.region.keyspace.databases[0].values[b"s"]
     assert isinstance(stream, Stream)
-    lists = [each.entries.values() for each in stream.groups[b"g"].pending.values()]
+    lists = [each.entries.values() for each in stream.groups[b"g"].pending.lists.values()]
     entries = list(chain.from_iterable(lists))
     assert referred(entries) == len(entries) == ENTRIES
     del stream, lists

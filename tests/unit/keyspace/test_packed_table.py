@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.keyspace.packed_table import ROWS_MAX, PackedTable, Rows, map_of
+from anabranch.keyspace.packed_table import ROWS_MAX, PackedRows, PackedTable, map_of
 
 KEYS = st.one_of(
     st.binary(max_size=3),
@@ -24,9 +24,11 @@ CHANGES = st.lists(
 
 
 @given(CHANGES, st.booleans())
-def test_a_table_agrees_with_a_dictionary(changes: list[Rows | list[bytes]], joins: bool) -> None:
+def test_a_table_agrees_with_a_dictionary(
+    changes: list[PackedRows | list[bytes]], joins: bool
+) -> None:
     table = PackedTable()
-    model: Rows = {}
+    model: PackedRows = {}
     for change in changes:
         if isinstance(change, dict):
             table.update(change, bytes.__add__ if joins else None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.keyspace.unstable_tombstones import Dot, UnstableTombstones
+from anabranch.keyspace.unstable_tombstones import UnstableTombstones
+from anabranch.stream.shared import Dot
 
 DOTS = st.tuples(st.sampled_from([257, 258, 2**39]), st.integers(1, 30))
 

@@ -321,7 +321,7 @@ def test_a_snapshot_is_counted() -> None:
     assert (facts.keys, facts.databases, facts.deadlines, facts.users) == (4, {0}, 1, 1)
     stream = life.keyspace.databases[0].values[b"s"]
     assert facts.entries == stream.length
-    assert facts.pending == stream.groups[b"g"].pending_count
+    assert facts.pending == stream.groups[b"g"].pending.count
     assert (facts.groups, facts.consumers, facts.idempotent_ids) == (1, 1, stream.producers.tracked)
 
 

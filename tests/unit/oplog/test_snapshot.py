@@ -183,7 +183,7 @@ def test_servers_that_know_one_record_of_pending_entries_refuse_several() -> Non
     with pytest.raises(NewerFormatError, match="this one knows format 1"):
         first.read_header(data[:HEADER_BYTES], "file")
     (group,) = loaded(data)[0].databases[0].values[b"s"].groups.values()  # type: ignore[union-attr]
-    assert group.pending_count == 2500
+    assert group.pending.count == 2500
 
 
 def test_names_tell_positions_and_sort_like_them() -> None:

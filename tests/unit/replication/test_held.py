@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.keyspace.conflicts import Conflicts, Resolved
+from anabranch.keyspace.conflicts import Conflicts, ResolvedConflict
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.replication.held import HeldTagWatch
 
@@ -34,7 +34,7 @@ def test_many_tags_are_told_of_before_any_goes() -> None:
         ("fewer_held_tags", {"tags": 0, "most": 10}),
         ("held_tags_dropped", {"tags": 12, "most": 10}),
     ]
-    conflicts.resolved.append(Resolved(0, b"k", b"p", b"i", 1 << 64, 2 << 64))
+    conflicts.resolved.append(ResolvedConflict(0, b"k", b"p", b"i", 1 << 64, 2 << 64))
     ((event, facts),) = look(60_003)
     assert event == "idmp_conflict"
     assert (facts["conflicts"], facts["stays"], facts["goes"]) == (1, "1-0", "2-0")

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.stream import pending as pending_module
 from anabranch.stream.entry_id import MAX_ID
-from anabranch.stream.group import Group
-from anabranch.stream.lone_group import LoneGroup
-from anabranch.stream.pending import PendingList
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups import pending_list as pending_module
+from anabranch.stream.groups.group import Group, group_alone
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import PendingList
 
 # -- pending lists ----------------------------------------------------------------------------
 
@@ -163,20 +162,20 @@ def _act(group: Group, model: _Model, step: tuple[str, int, int, str, int], regi
     home = _region(one, regions)
     if act == "deliver":
         ids = [i for i in range(one, one + many * regions) if _region(i, regions) == home]
-        group.deliver(home, ids, consumer, at_ms)
+        group.pending.deliver(home, ids, consumer, at_ms)
         for entry_id in ids:
             model.put(entry_id, home, name, at_ms, 1)
     elif act == "assign":
-        group.assign(home, one, consumer, at_ms, many)
+        group.pending.assign(home, one, consumer, at_ms, many)
         model.put(one, home, name, at_ms, many)
     elif act == "release":
-        group.assign(home, one, None, 0, many)
+        group.pending.assign(home, one, None, 0, many)
         model.put(one, home, None, 0, many)
     elif act == "acknowledge":
         ids = list(range(one, one + many))
         known = [entry_id for entry_id in ids if entry_id in model.pending]
-        assert group.pending_among(ids + ids) == known
-        assert group.acknowledge(ids) == len(known)
+        assert group.pending.among(ids + ids) == known
+        assert group.pending.acknowledge(ids) == len(known)
         for entry_id in known:
             del model.pending[entry_id]
     elif act == "remove consumer":
@@ -187,11 +186,11 @@ def _act(group: Group, model: _Model, step: tuple[str, int, int, str, int], regi
             del model.pending[entry_id]
     elif act == "copy":
         old, group = group, group.copy()
-        old.acknowledge([entry.entry_id for entry in old.between(0, MAX_ID)])
+        old.pending.acknowledge([entry.entry_id for entry in old.pending.between(0, MAX_ID)])
         old.remove_consumer(name.encode())
-        old.see(999)
+        old.progress.see(999)
     else:
-        group.oldest_first()
+        group.pending.oldest_first()
     return group
 
 
@@ -200,15 +199,15 @@ def _agree(group: Group, model: _Model) -> None:
     rows = [
         (e.entry_id, None if e.consumer is None else e.consumer.name.decode(), e.delivery_ms,
          e.delivery_count)
-        for e in group.between(0, MAX_ID)
+        for e in group.pending.between(0, MAX_ID)
     ]  # fmt: skip
     assert rows == sorted(
         ((entry_id, *row[1:]) for entry_id, row in model.pending.items()), key=lambda row: row[0]
     )
     assert {name.decode() for name in group.consumers} == model.consumers
-    assert [entry.entry_id for entry in group.released] == model.released
-    assert group.pending_count == len(model.pending)
-    ends = group.first_pending(), group.last_pending()
+    assert [entry.entry_id for entry in group.pending.released] == model.released
+    assert group.pending.count == len(model.pending)
+    ends = group.pending.first(), group.pending.last()
     assert [end and end.entry_id for end in ends] == (
         [min(model.pending), max(model.pending)] if model.pending else [None, None]
     )
@@ -224,34 +223,35 @@ def test_a_group_agrees_with_a_dictionary(
     regions: int, steps: list[tuple[str, int, int, str, int]]
 ) -> None:
     """Owned and released entries, their order, and who holds what."""
-    group = LoneGroup(7, 3)
+    group = group_alone(7, 3)
     model = _Model()
     for step in steps:
         group = _act(group, model, step, regions)
         _agree(group, model)
         entry_id = step[1]
-        entry = group.find(entry_id)
+        entry = group.pending.find(entry_id)
         assert (entry is None) == (entry_id not in model.pending)
         if entry is not None:
-            assert group.region_of(entry) == _region(entry_id, regions)
+            assert group.pending.region_of(entry) == _region(entry_id, regions)
         if regions == 1:  # a copy puts the entries of several regions one region after the other
-            for by_age in (group.by_age, group.copy().oldest_first()):
+            for by_age in (group.pending.by_age, group.copy().pending.oldest_first()):
                 assert by_age is None or [row[2].entry_id for row in by_age] == model.by_age
-    assert (group.last_delivered_id, group.entries_read) == (7, 3)
+    assert (group.progress.last_delivered_id, group.progress.entries_read) == (7, 3)
 
 
 def test_entries_of_two_regions_may_have_one_id() -> None:
-    group = LoneGroup(0, None)
+    group = group_alone(0, None)
     for region, name in ((1, b"a"), (2, b"b")):
-        group.deliver(region, [7], group.consumer(name, 0), 0)
+        group.pending.deliver(region, [7], group.consumer(name, 0), 0)
     group.remove_consumer(b"a")
-    assert [entry.consumer for entry in group.between(0, MAX_ID)] == [group.consumers[b"b"]]
-    group.deliver(1, [7], group.consumer(b"a", 0), 0)
-    assert [row[2] for row in group.oldest_first()] == list(group.between(0, MAX_ID))[::-1]
+    assert [entry.consumer for entry in group.pending.between(0, MAX_ID)] == [group.consumers[b"b"]]
+    group.pending.deliver(1, [7], group.consumer(b"a", 0), 0)
+    by_id = list(group.pending.between(0, MAX_ID))
+    assert [row[2] for row in group.pending.oldest_first()] == by_id[::-1]
     for region in (1, 2, 1):
-        group.assign(region, 7, None, 0, 1)
+        group.pending.assign(region, 7, None, 0, 1)
     group.check()
-    assert [group.region_of(entry) for entry in group.released] == [2, 1]
-    group.assign(2, 7, group.consumers[b"a"], 0, 2)
-    assert [group.region_of(entry) for entry in group.released] == [1]
+    assert [group.pending.region_of(entry) for entry in group.pending.released] == [2, 1]
+    group.pending.assign(2, 7, group.consumers[b"a"], 0, 2)
+    assert [group.pending.region_of(entry) for entry in group.pending.released] == [1]
     group.check()

@@ -10,9 +10,9 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.scheduling import in_one_go
 from anabranch.stream.entry_id import MAX_ID, make, text
+from anabranch.stream.groups.group import group_alone
 from anabranch.stream.image import GroupImage, NodeImage, ProducerImage, StreamImage
 from anabranch.stream.image_conversion import ImageBuilder, ImageLoader
-from anabranch.stream.lone_group import LoneGroup
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
@@ -114,18 +114,21 @@ def test_blocks_weigh_what_they_weighed() -> None:
 
 def test_groups_with_pending_and_released_entries() -> None:
     stream = sample()
-    group = stream.groups[b"g"] = LoneGroup(make(6, 0), 6)
+    group = stream.groups[b"g"] = group_alone(make(6, 0), 6)
     alice, bob = group.consumer(b"alice", 5), group.consumer(b"bob", 6)
-    group.deliver(0, [make(1, 0), make(3, 0), make(4, 0), make(6, 0)], alice, 100)
-    group.assign(0, make(4, 0), bob, 90, 3)
-    group.assign(0, make(6, 0), None, 100, 1)
-    group.assign(0, make(1, 0), None, 100, 2)
+    group.pending.deliver(0, [make(1, 0), make(3, 0), make(4, 0), make(6, 0)], alice, 100)
+    group.pending.assign(0, make(4, 0), bob, 90, 3)
+    group.pending.assign(0, make(6, 0), None, 100, 1)
+    group.pending.assign(0, make(1, 0), None, 100, 2)
     image = image_of(stream)
     image.check()
     assert image.groups[0].nacked == [make(6, 0), make(1, 0)]
     again = restored(image)
     assert image_of(again) == image
-    assert [entry.entry_id for entry in again.groups[b"g"].released] == [make(6, 0), make(1, 0)]
+    assert [entry.entry_id for entry in again.groups[b"g"].pending.released] == [
+        make(6, 0),
+        make(1, 0),
+    ]
     assert again.groups[b"g"].consumers[b"bob"].pending_count == 1
 
 
@@ -145,10 +148,10 @@ def test_unknown_entries_read_of_old_payloads_is_estimated() -> None:
         ],
     )
     groups = restored(image).groups
-    assert groups[b"end"].entries_read == 3
-    assert groups[b"first"].entries_read == 1
-    assert groups[b"middle"].entries_read is None
-    assert groups[b"unknown"].entries_read is None
+    assert groups[b"end"].progress.entries_read == 3
+    assert groups[b"first"].progress.entries_read == 1
+    assert groups[b"middle"].progress.entries_read is None
+    assert groups[b"unknown"].progress.entries_read is None
 
 
 def test_idempotent_ids_date_from_their_entry() -> None:

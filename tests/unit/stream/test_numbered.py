@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.stream.pending import PendingList
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import PendingList
 from anabranch.stream.ranges import Ranges
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.stream import block as block_module
+from anabranch.stream import by_position
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.entry_id import MAX_ID, make
 from anabranch.stream.region_log import RegionLog
@@ -112,7 +113,7 @@ def test_a_region_log_agrees_with_a_list(
             assert contents_reversed(spans) == entries[::-1][:cut]
             position = one % (subject.log.next_position + 2)
             below = [each for each, (at, _) in subject.live.items() if at < position]
-            assert subject.log.id_below(position) == max(below, default=0)
+            assert by_position.id_below(subject.log, position) == max(below, default=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -224,5 +225,5 @@ def test_an_empty_log_has_nothing() -> None:
     subject = ModelledLog()
     assert list(subject.log.spans(0, MAX_ID)) == list(subject.log.spans_reversed(0, MAX_ID)) == []
     assert subject.log.find(1) is None
-    assert subject.log.id_below(1) == 0
+    assert by_position.id_below(subject.log, 1) == 0
     subject.check()

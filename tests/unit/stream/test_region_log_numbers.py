@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from anabranch.stream import by_number
+from anabranch.stream.block import full_block
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.region_log import RegionLog
@@ -60,7 +62,7 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
                 log.extend(ids[1:], fragments[1:], count - 1, shift)
             else:
                 ends = [sum(map(len, fragments[: i + 1])) for i in range(count)]
-                log.append_full(ids, b"".join(fragments), ends, count, shift)
+                log.append_blocks([full_block(ids, b"".join(fragments), ends, count)], shift)
                 log.tail.reopen()  # type: ignore[union-attr]
             for each_id, each in zip(ids, numbers, strict=True):
                 naive.live.append((each, each_id, naive.next_position))
@@ -71,11 +73,11 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
             gone = naive.live.pop(rng.randrange(len(naive.live)))
             found = log.find(gone[1])
             assert found is not None
-            log.remove(*found)
+            log.remove_within(found[0], [found[1]])
         elif what == "range":
             low = rng.randint(0, number)
             high = rng.randint(low, number + 1)
-            log.remove_numbered(low, high)
+            by_number.remove(log, low, high)
             naive.live = [each for each in naive.live if not low < each[0] <= high]
         elif what == "clear":
             top = rng.randint(0, number)
@@ -84,7 +86,7 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
                 if top < naive.newest[0]
                 else naive.next_position
             )
-            log.clear_upto(top, place)
+            by_number.clear_upto(log, top, place)
             naive.live = [each for each in naive.live if each[0] > top]
             naive.base = max(naive.base, place)
             naive.floor = max(naive.floor, top)
@@ -108,7 +110,7 @@ def test_a_random_life(seed: int) -> None:
     assert (log.newest_number, log.newest_id) == naive.newest
     held = [
         (block.number(index), block.ids[index], block.position(index), block.fragment(index))
-        for block, low, high in log.spans_numbered(0, 1 << 40)
+        for block, low, high in by_number.spans(log, 0, 1 << 40)
         for index in range(low, high)
     ]
     assert held == [(*each, fragment(each[0])) for each in naive.live]
@@ -116,25 +118,27 @@ def test_a_random_life(seed: int) -> None:
     for _ in range(20):
         low, high = rng.randint(0, top), rng.randint(0, top)
         wanted = [each for each in naive.live if low < each[0] <= high]
-        assert log.count_numbered(low, high) == len(wanted)
-        assert sum(b - a for _, a, b in log.spans_numbered(low, high)) == len(wanted)
-        newest, position = log.newest_slot_upto(low)
+        assert by_number.count(log, low, high) == len(wanted)
+        assert sum(b - a for _, a, b in by_number.spans(log, low, high)) == len(wanted)
+        newest, position = by_number.newest_slot_upto(log, low)
         below = max((each for each in naive.live if each[0] <= low), default=(0, 0, -1))
         assert below[0] <= newest <= low
         assert position > below[2]
         assert all(position <= each[2] for each in naive.live if each[0] > low)
-        found = log.find_number(low)
+        found = by_number.find(log, low)
         assert (found is not None) == any(each[0] == low for each in naive.live)
         some = [each for each in wanted if rng.random() < 0.8]  # a group was given the others
         for these in (wanted, some):
-            assert log.numbers_of([each[1] for each in these]) == [each[0] for each in these]
+            assert by_number.numbers_of(log, [each[1] for each in these]) == [
+                each[0] for each in these
+            ]
         asked = [number for number in range(low, high + 1) if rng.random() < 0.7]
         known = {each[0] for each in naive.live}
-        assert log.live_numbers(asked) == [number for number in asked if number in known]
+        assert by_number.live_among(log, asked) == [number for number in asked if number in known]
     for number, entry_id, position in naive.live:
-        assert log.number_upto(entry_id) == number
-        assert log.id_upto(number) == entry_id
-        assert log.number_below(position + 1) == number
+        assert by_number.number_upto(log, entry_id) == number
+        assert by_number.id_upto(log, number) == entry_id
+        assert by_number.number_below(log, position + 1) == number
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -148,11 +152,11 @@ def test_counts_stay_right_while_entries_come_and_go(seed: int) -> None:
         live.append(number)
         if rng.random() < 0.4:
             gone = live.pop(rng.randrange(len(live)))
-            found = log.find_number(gone)
+            found = by_number.find(log, gone)
             assert found is not None
-            log.remove(*found)
+            log.remove_within(found[0], [found[1]])
         low = rng.randint(0, number)
-        assert log.count_numbered(low, number) == sum(each > low for each in live)
+        assert by_number.count(log, low, number) == sum(each > low for each in live)
 
 
 def test_a_copy_is_independent() -> None:
@@ -160,7 +164,7 @@ def test_a_copy_is_independent() -> None:
     twin = log.copy()
     twin.check()
     assert twin.length == log.length
-    twin.remove_numbered(0, 1 << 40)
+    by_number.remove(twin, 0, 1 << 40)
     assert log.length
     log.check()
 
@@ -169,19 +173,17 @@ def test_sums_forget_the_block_that_becomes_the_newest_again() -> None:
     log = RegionLog()
     for number in range(1, 4):
         log.append(number, fragment(number), 1, number == 3)
-    assert log.count_numbered(0, 3) == 3
-    assert log.count_numbered(0, 2) == 2
-    log.remove_numbered(2, 3)  # the newest block goes; entries 1 and 2 can get company again
+    assert by_number.count(log, 0, 3) == 3
+    assert by_number.count(log, 0, 2) == 2
+    by_number.remove(log, 2, 3)  # the newest block goes; entries 1 and 2 can get company again
     log.append(4, fragment(4), 1, False)
     log.append(5, fragment(5), 1, True)
     log.check()
-    assert log.count_numbered(0, 5) == 4
-    assert log.count_numbered(0, 4) == 3
+    assert by_number.count(log, 0, 5) == 4
+    assert by_number.count(log, 0, 4) == 3
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_region_alone_numbers_by_position(earlier: bool) -> None:
-    """Also what an earlier version wrote, which told no more of a log than its positions."""
+def test_a_region_alone_numbers_by_position() -> None:
     stream = Stream(100, 100)
     for number in range(1, 201):
         stream.local.append(number, fragment(number), 1, number % 50 == 1)
@@ -189,8 +191,6 @@ def test_a_region_alone_numbers_by_position(earlier: bool) -> None:
     stream.last_id = 200
     frozen = FrozenStream(stream)
     records = list(filter(None, frozen.blocks()))
-    if earlier:
-        frozen.head[2] = [log[:3] for log in frozen.head[2]]
     assert [block[-1] for _, blocks in records for block in blocks] == [None] * len(
         stream.local.blocks
     )
@@ -199,7 +199,7 @@ def test_a_region_alone_numbers_by_position(earlier: bool) -> None:
         builder.add_blocks(record)
     builder.stream.check()
     for log in (stream.local, builder.stream.local):
-        spans = log.spans_numbered(90, 150)
+        spans = by_number.spans(log, 90, 150)
         assert [n for block, *span in spans for n in block.numbers_of(*span)] == [*range(91, 151)]
-        assert [log.id_upto(n) for n in (100, 200)] == [100, 200]
+        assert [by_number.id_upto(log, n) for n in (100, 200)] == [100, 200]
         assert (log.newest_number, log.newest_id) == (200, 200)

@@ -29,14 +29,15 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.last_positions import ends_of
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.scheduling import Steps
+from anabranch.stream import by_position
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
-from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.groups.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.rows import Rows
+from anabranch.stream.rows import CheckedRows
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 from anabranch.stream.weight import fragments_bytes
@@ -217,7 +218,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     reached = low
     if log is not None:
         reached = max(low, min(high, base + log.next_position))
-        for block, first, stop in log.spans_positioned(low - base, high - base):
+        for block, first, stop in by_position.spans(log, low - base, high - base):
             if size >= bytes_max and chunks:
                 reached = base + block.position(first)
                 break
@@ -374,7 +375,7 @@ def _add(
     key: bytes,
     producer: _Producer | None,
     rule: TrimRule,
-    rows: list[Rows],
+    rows: list[CheckedRows],
     data: bytes,
 ) -> bytes:
     """Add rows, unless they are not the next ones of the producer."""

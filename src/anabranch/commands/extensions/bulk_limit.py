@@ -14,6 +14,7 @@ import msgspec
 
 from anabranch.errors import CommandError
 from anabranch.sharing import share
+from anabranch.stream import by_position
 from anabranch.stream.region_log import RegionLog
 
 _NO_VECTOR: Final = (
@@ -68,15 +69,18 @@ class Limit:
             for name, (base, log) in logs.items():
                 position = self._cursors[index].get(name.decode(), 0) - base
                 starts[index, name] = position = min(max(position, 0), log.next_position)
-                left[index, name] = log.length - log.live_below(position)
+                left[index, name] = log.length - by_position.live_below(log, position)
         shares = share(left, self._entries)
         found: list[dict[bytes, Reach]] = []
         for index, logs in enumerate(streams):
             found.append({})
             for name, (base, log) in logs.items():
                 start, there = starts[index, name], left[index, name]
-                until = log.position_behind_live(start, shares[index, name])
-                below = log.live_below(max(log.trimmed, start)) - (log.length - there)
-                before, until_id = log.id_below(start), log.id_below(until)
+                until = by_position.position_after_live(log, start, shares[index, name])
+                below = by_position.live_below(log, max(log.trimmed, start)) - (log.length - there)
+                before, until_id = (
+                    by_position.id_below(log, start),
+                    by_position.id_below(log, until),
+                )
                 found[-1][name] = Reach(base + until, until_id, there, below, before)
         return found

@@ -15,14 +15,14 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
-from anabranch.stream.rows import RowError, Rows, rows_in
+from anabranch.stream.rows import CheckedRows, RowError, rows_in
 from anabranch.stream.weight import entry_weight
 
 _COUNT: Final = struct.Struct("<I")
 _SWAP: Final = sys.byteorder != "little"
 _INVALID: Final = "ERR invalid payload"
 _ROWS_TOGETHER: Final = 2500
-"""Rows that are checked in one step, and added with one effect: a millisecond each."""
+"""CheckedRows that are checked in one step, and added with one effect: a millisecond each."""
 _CACHED_MAX: Final = 8192
 
 
@@ -43,7 +43,7 @@ def content_of(payload: bytes) -> tuple[array[int], bytes]:
     return ends, payload[data_at:]
 
 
-def rows_of(ends: array[int], data: bytes) -> Steps[list[Rows]]:
+def rows_of(ends: array[int], data: bytes) -> Steps[list[CheckedRows]]:
     """The rows, about a thousand at a time; :class:`CommandError` if a row is malformed.
 
     :func:`content_of` returned ``ends``, the ends of the rows.
@@ -63,7 +63,7 @@ def rows_of(ends: array[int], data: bytes) -> Steps[list[Rows]]:
 
 
 def added(
-    rows: Rows,
+    rows: CheckedRows,
     db: int,
     key: bytes,
     ids: range,

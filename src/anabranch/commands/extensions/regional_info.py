@@ -14,7 +14,7 @@ from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
@@ -154,25 +154,25 @@ def _tombstone(dot: Dot, tombstone: Tombstone) -> list[Any]:
 def _group(name: bytes, group: Group) -> Map:
     creations = [
         [*_replica_id(replica_id), number, b"$" if start is None else text(start)]
-        for (replica_id, number), (_, start, _) in sorted(group.creations.items())
+        for (replica_id, number), (_, start, _) in sorted(group.shared.creations.items())
     ]
     acknowledged: dict[int, Ranges] = defaultdict(Ranges)
-    for by_replica_id in group.acknowledged.values():
+    for by_replica_id in group.shared.acknowledged.values():
         for replica_id, ranges in by_replica_id.items():
             acknowledged[replica_id].update(ranges)
     runs = [
         [*_replica_id(replica_id), run.low + 1, run.last, max(run.low, run.sent), int(run.closed)]
-        for replica_id, some in sorted(group.runs.items())
+        for replica_id, some in sorted(group.runs.by_replica_id.items())
         for run in some
     ]
     return Map(
         [
             ("name", name),
-            ("pending", group.pending_count),
+            ("pending", group.pending.count),
             ("creations", creations),
             ("ack-ranges", sum(map(len, acknowledged.values()))),
             ("acknowledged", _intervals(acknowledged)),
-            ("delivered", _intervals(group.delivered)),
+            ("delivered", _intervals(group.shared.delivered)),
             ("runs", runs),
         ]
     )
@@ -203,7 +203,7 @@ def lag(ctx: Context, args: list[bytes]) -> bytes:
                 b"NOGROUP No such consumer group '%b' for key name '%b'"
                 % (texts.shown(name), texts.shown(args[1]))
             )
-        by_region = _by_region(group.exact_lag(stream.logs).items())
+        by_region = _by_region(group.progress.exact_lag(stream.logs).items())
         rows.append(
             Map(
                 [

@@ -26,7 +26,7 @@ from anabranch.keyspace.values import Value
 from anabranch.keyspace.vector_token import read_token, write_token
 from anabranch.keyspace.version_vectors import covers
 from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
-from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.groups.group import LOCAL_REGION
 from anabranch.stream.numbering import newest_position_number, number_of, spans_behind
 from anabranch.stream.stream import Stream
 

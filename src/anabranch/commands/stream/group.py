@@ -10,7 +10,7 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 
 _KEY_NEEDED = (

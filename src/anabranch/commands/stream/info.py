@@ -16,9 +16,9 @@ from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header, null, write_bulk, write_integer
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
-from anabranch.stream.group import Group
-from anabranch.stream.pending import Consumer, PendingList, walk
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer, PendingList, walk
 from anabranch.stream.stream import Stream
 
 FULL_COUNT = 10
@@ -194,11 +194,11 @@ class _FullGroups:
         write_bulk(out, name)
         _write_progress(out, self._stream, group, self._resp3)
         out.write(_PEL_COUNT)
-        write_integer(out, group.pending_count)
+        write_integer(out, group.pending.count)
         out.write(_NACKED_COUNT)
-        write_integer(out, len(group.released))
+        write_integer(out, len(group.pending.released))
         out.write(_PENDING)
-        self._owned_rows.write_array(_first_pending(group.pending, self._limit))
+        self._owned_rows.write_array(_first_pending(group.pending.lists, self._limit))
         out.write(_CONSUMERS)
         consumers = group.consumers
         out.write(array_header(len(consumers)))
@@ -237,8 +237,8 @@ class _Times:
 def _write_progress(out: BytesWriter, stream: Stream, group: Group, resp3: bool) -> None:
     """What the pairs from ``last-delivered-id`` to ``lag`` are."""
     out.write(_LAST_DELIVERED)
-    write_bulk(out, text(group.last_delivered_id))
-    read, lag = group.read_count(stream), group.lag(stream)
+    write_bulk(out, text(group.progress.last_delivered_id))
+    read, lag = group.progress.read_count(stream), group.progress.lag(stream)
     out.write(_ENTRIES_READ)
     if read is None:
         out.write(null(resp3))
@@ -281,7 +281,7 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
         out.write(_CONSUMERS)
         write_integer(out, len(group.consumers))
         out.write(_PENDING)
-        write_integer(out, group.pending_count)
+        write_integer(out, group.pending.count)
         _write_progress(out, stream, group, ctx.resp3)
     return out.getvalue()
 

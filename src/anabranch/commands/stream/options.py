@@ -9,7 +9,7 @@ from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument, integer, integer_or_none
 from anabranch.errors import CommandError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID
-from anabranch.stream.group import Group
+from anabranch.stream.groups.group import Group
 from anabranch.stream.references import ACKED, DELREF, KEEPREF, Policy
 from anabranch.stream.trimming import TrimRule, limit_default, plan_trim
 

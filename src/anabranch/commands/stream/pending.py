@@ -26,8 +26,9 @@ from anabranch.resp.encode import integer as integer_reply
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
-from anabranch.stream.group import MAX_DELIVERIES, Group
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending import MAX_DELIVERIES
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
 _ACKNOWLEDGE: Final = kinds.Acknowledge  # a name of an interpreted module is looked up each time
@@ -61,12 +62,12 @@ def _xack(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
 
 
 def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) -> bytes:
-    acked = group.pending_among(ids)
+    acked = group.pending.among(ids)
     if not acked:
         return ZERO
-    before = group.acknowledgements
+    before = group.pending.acknowledgements
     ctx.emit(_ACKNOWLEDGE(ctx.db.index, args[1], args[2], acked))
-    done = group.acknowledgements - before  # several regions may have used one ID
+    done = group.pending.acknowledgements - before  # several regions may have used one ID
     ctx.changes += done
     return integer_reply(done)
 
@@ -156,13 +157,13 @@ def _to_release(
     stream: Stream, group: Group, entry_id: int, *, force: bool
 ) -> Sequence[tuple[int, PendingEntry | None]]:
     """``(replica_id, pending entry)`` of what has an ID; None for what FORCE makes pending."""
-    known = group.pending_of(entry_id)
+    known = group.pending.with_id(entry_id)
     if not force and len(known) <= 1:  # nearly always, and the stream need not be searched
         return known
     found: list[tuple[int, PendingEntry | None]] = []
     for live, entry in stream.claimable(group, entry_id):
         if entry is not None:
-            found.append((group.region_of(entry), entry))
+            found.append((group.pending.region_of(entry), entry))
         elif live is not None and force:
             found.append((live[0], None))
     return found
@@ -250,7 +251,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     ids = _claim_ids(args)
     options = _claim_options(args, 5 + len(ids), ctx.now_ms)
     db = ctx.db.index
-    if options.last_id > group.last_delivered_id:
+    if options.last_id > group.progress.last_delivered_id:
         ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
         ctx.changes += 1
     claim = _Claim(ctx, key, name, group, consumer)
@@ -284,7 +285,7 @@ def _forgotten(
 ) -> kinds.Acknowledge:
     """Remove pending entries whose stream entry does not exist any more."""
     ids = [entry.entry_id for entry in ghosts if not entry.number]
-    dots = [(group.region_of(entry), entry.number) for entry in ghosts if entry.number]
+    dots = [(group.pending.region_of(entry), entry.number) for entry in ghosts if entry.number]
     return kinds.Acknowledge(ctx.db.index, key, name, ids, dots)
 
 
@@ -364,7 +365,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     next_start = 0
     taken = 0
     window: list[PendingEntry] = []
-    for entry in group.between(start, MAX_ID):  # a copy: claiming changes the lists
+    for entry in group.pending.between(start, MAX_ID):  # a copy: claiming changes the lists
         if len(window) > attempts and entry.entry_id != window[-1].entry_id:
             break
         window.append(entry)

@@ -15,10 +15,10 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, null, null_array, write_bulk
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
-from anabranch.stream.frozen_pending import FrozenEntries
-from anabranch.stream.group import Group
-from anabranch.stream.pending import Consumer, first_of, ranked
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.frozen_pending import FrozenEntries
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import PendingList, first_of, ranked, walk
 
 ROWS_AT_ONCE = 1000
 """More rows than this are written in several steps."""
@@ -42,28 +42,28 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes | None:
     start = interval_start(args[at])
     end = interval_end(args[at + 1])
     _, group = stream_and_group(ctx, args[1], args[2])
-    holder: Group | Consumer = group
+    lists, known = group.pending.lists, group.pending.count
     if len(args) > at + 3:
         consumer = group.consumers.get(args[at + 3])
         if consumer is None:
             return ctx.reply([])
-        holder = consumer
-    if count > ROWS_AT_ONCE < holder.pending_count:
-        return ctx.in_slices(args, _xpending(holder, start, end, count, ctx.now_ms, min_idle))
+        lists, known = consumer.pending, consumer.pending_count
+    if count > ROWS_AT_ONCE < known:
+        return ctx.in_slices(args, _xpending(lists, start, end, count, ctx.now_ms, min_idle))
     count = max(count, 0)
     if min_idle > 0:
-        idle = _idle_for(holder.between(start, end), ctx.now_ms, min_idle)
+        idle = _idle_for(walk(lists, start, end), ctx.now_ms, min_idle)
         entries: Iterable[PendingEntry] = _first(idle, count)
     else:
-        entries = first_of(holder.pending, start, end, count)
+        entries = first_of(lists, start, end, count)
     return pending_rows(entries, _tails_of_xpending(ctx.now_ms))
 
 
 def _xpending(
-    holder: Group | Consumer, start: int, end: int, count: int, now_ms: int, min_idle: int
+    lists: dict[int, PendingList], start: int, end: int, count: int, now_ms: int, min_idle: int
 ) -> Steps[list[bytes]]:
     """Very many rows, of the moment of the first step."""
-    frozen = FrozenEntries(ranked(holder.pending), start, end)
+    frozen = FrozenEntries(ranked(lists), start, end)
     try:
         pieces = frozen.pieces()
         if min_idle > 0:
@@ -135,7 +135,7 @@ def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:
 
 def _summary(group: Group, resp3: bool) -> bytes:
     """The count, the lowest and the highest ID, and the count of each consumer that has entries."""
-    first, last = group.first_pending(), group.last_pending()
+    first, last = group.pending.first(), group.pending.last()
     if first is None or last is None:
         return b"*4\r\n:0\r\n%b%b%b" % (null(resp3), null(resp3), null_array(resp3))
     consumers = group.consumers
@@ -153,7 +153,7 @@ def _summary(group: Group, resp3: bool) -> bytes:
             rows.write(share)
     return b"".join(
         [
-            b"*4\r\n:%d\r\n" % group.pending_count,
+            b"*4\r\n:%d\r\n" % group.pending.count,
             bulk(text(first.entry_id)),
             bulk(text(last.entry_id)),
             array_header(total),

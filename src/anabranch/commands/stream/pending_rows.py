@@ -9,7 +9,7 @@ from librt.strings import BytesWriter
 from anabranch.resp.encode import array_header
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
-from anabranch.stream.pending_entry import Holder, PendingEntry
+from anabranch.stream.groups.pending_entry import Holder, PendingEntry
 
 
 class RowWriter:

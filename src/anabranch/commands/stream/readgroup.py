@@ -20,10 +20,11 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
-from anabranch.stream.group import MAX_DELIVERIES, Group
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending import MAX_DELIVERIES
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.packed_ids import between
-from anabranch.stream.pending import Consumer
-from anabranch.stream.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
 
 _MEANINGLESS = (
@@ -255,7 +256,7 @@ def _claimable(
     oldest_ms = stream.oldest_delivery_ms(group)
     if oldest_ms is None or now_ms - oldest_ms < min_idle_ms:
         return
-    for delivery_ms, _, entry in group.oldest_first():
+    for delivery_ms, _, entry in group.pending.oldest_first():
         if now_ms - delivery_ms < min_idle_ms:
             break
         yield entry
@@ -328,7 +329,7 @@ def _deliver(
                 region,
                 ids,
                 ctx.now_ms,
-                group.entries_read_after(stream, ids),
+                group.progress.entries_read_after(stream, ids),
                 not request.noack,
             )
         )

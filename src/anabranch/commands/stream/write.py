@@ -187,7 +187,7 @@ def _delete_each(
     purged = [
         entry_id
         for entry_id in ghosts
-        if any(group.find(entry_id) is not None for group in stream.groups.values())
+        if any(group.pending.find(entry_id) is not None for group in stream.groups.values())
     ]
     _remove(ctx, key, list(doomed), policy, _shares(located, doomed))
     if purged:
@@ -228,7 +228,7 @@ def _acknowledge_each(
 ) -> bytes:
     stream, located = found
     is_live = _is_live(stream, located)
-    acked = stream.groups[name].pending_among(ids)
+    acked = stream.groups[name].pending.among(ids)
     if acked:
         ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
     references = References(stream) if policy is ACKED else None

@@ -14,8 +14,8 @@ from typing import Final
 from sortedcontainers import SortedDict
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.pending import PendingList
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import PendingList
 
 _PIECE: Final = 1000
 """The size of a piece: at most so many entries that stayed, and so many that changed."""

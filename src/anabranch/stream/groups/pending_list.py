@@ -17,7 +17,7 @@ from operator import lt
 from typing import Protocol
 
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 
 _SWEEP_MIN = 64
@@ -299,7 +299,7 @@ def first_of(
 ) -> Sequence[PendingEntry]:
     """The first entries of an interval, by ID; more than ``count`` rather than part those of an ID.
 
-    Who asks for more goes on behind the last ID.
+    Who asks for more goes on after the last ID.
     """
     if len(lists) == 1:
         (pending,) = lists.values()

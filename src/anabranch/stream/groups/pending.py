@@ -1,10 +1,11 @@
-"""The pending entries of one consumer group: their consumers, and since when.
+"""The pending entries of one consumer group: who has them, and since when.
 
-Released (NACKed) entries are pending without a consumer; ``released`` keeps the order of their
-release. ``by_age`` orders the other pending entries by (delivery time, last update). It is built by
-the first ``XREADGROUP ... CLAIM`` of a group and kept up to date afterwards, so groups without
-claims do not pay for it. ``ghosts`` keeps CLAIM from walking the same deleted entries each time,
-and ``released_living`` does so for released ones.
+Beside the entries only the lists of their consumers are changed here. Released (NACKed) entries are
+pending without a consumer; ``released`` keeps the order of their release. ``by_age`` orders the
+other pending entries by (delivery time, last update). It is built by the first ``XREADGROUP ...
+CLAIM`` of a group and kept up to date afterwards, so groups without claims do not pay for it.
+``ghosts`` keeps CLAIM from walking the same deleted entries each time, and ``released_living`` does
+so for released ones.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import cast
 from sortedcontainers import SortedList
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.pending import Consumer, PendingList, walk
-from anabranch.stream.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.groups.pending_list import Consumer, PendingList, walk
+from anabranch.stream.ranges import Ranges
 
 MAX_DELIVERIES = (1 << 63) - 1
 """Delivery counts saturate here; XNACK FATAL sets it."""
@@ -32,14 +34,13 @@ _ENTRY_ID = attrgetter("entry_id")
 
 
 class GroupPending:
-    """Pending entries by replica ID, and consumers by name."""
+    """Pending entries by replica ID, by age, and in the order of their release."""
 
     __slots__ = (
         "acknowledgements",
         "by_age",
-        "consumers",
         "ghosts",
-        "pending",
+        "lists",
         "redeliveries",
         "released",
         "released_living",
@@ -48,8 +49,7 @@ class GroupPending:
     )
 
     def __init__(self) -> None:
-        self.pending: dict[int, PendingList] = defaultdict(PendingList)
-        self.consumers: dict[bytes, Consumer] = {}
+        self.lists: dict[int, PendingList] = defaultdict(PendingList)  # by replica ID
         self.released: dict[PendingEntry, None] = {}
         self.by_age: SortedList[Aged] | None = None
         self.ghosts: Aged | None = None  # no entry before it in ``by_age`` exists in the stream
@@ -61,96 +61,80 @@ class GroupPending:
         self.redeliveries = 0
         self.releases = 0
 
-    # -- consumers ----------------------------------------------------------------------------
-
-    def consumer(self, name: bytes, now_ms: int) -> Consumer:
-        """The consumer of this name; it is created if necessary."""
-        consumer = self.consumers.get(name)
-        if consumer is None:
-            consumer = self.consumers[name] = Consumer(name, now_ms)
-        return consumer
-
-    def remove_consumer(self, name: bytes) -> int:
-        """Remove a consumer and its pending entries; returns the count of these entries."""
-        consumer = self.consumers.pop(name, None)
-        if consumer is None:
-            return 0
-        # By region: where several write, another consumer may hold an entry with the same ID.
-        count = 0
-        for region, own in consumer.pending.items():
-            gone = self.pending[region].pop_all(own.entries)
-            count += len(gone)
-            if self.by_age is not None:
-                for entry in gone:
-                    self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
-        consumer.pending.clear()
-        return count
-
-    # -- the pending entries ------------------------------------------------------------------
+    # -- looking ------------------------------------------------------------------------------
 
     @property
-    def pending_count(self) -> int:
+    def count(self) -> int:
         """All pending entries, released ones included."""
         count = 0
-        for pending in self.pending.values():
+        for pending in self.lists.values():
             count += len(pending.entries)
         return count
 
     def find(self, entry_id: int) -> PendingEntry | None:
         """The pending entry with this ID, or None."""
-        for pending in self.pending.values():
+        for pending in self.lists.values():
             entry = pending.entries.get(entry_id)
             if entry is not None:
                 return entry
         return None
 
-    def pending_of(self, entry_id: int) -> list[tuple[int, PendingEntry]]:
+    def with_id(self, entry_id: int) -> list[tuple[int, PendingEntry]]:
         """``(replica_id, pending entry)`` of all with this ID: concurrent writers may share one."""
         return [
             (replica_id, entry)
-            for replica_id, pending in self.pending.items()
+            for replica_id, pending in self.lists.items()
             if (entry := pending.entries.get(entry_id)) is not None
         ]
 
-    def pending_among(self, ids: Sequence[int]) -> list[int]:
+    def among(self, ids: Sequence[int]) -> list[int]:
         """Those of these IDs that are pending, each once, in the given order."""
         if len(ids) == 1:
             return list(ids) if self.find(ids[0]) is not None else []
         distinct = dict.fromkeys(ids)
-        for pending in self.pending.values():
+        for pending in self.lists.values():
             if distinct.keys() <= pending.entries.keys():  # nearly always
                 return list(distinct)
-        lists = list(self.pending.values())
+        lists = list(self.lists.values())
         return [
             entry_id for entry_id in distinct if any(entry_id in each.entries for each in lists)
         ]
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Pending entries by ID, released ones included."""
-        return walk(self.pending, start, end)
+        return walk(self.lists, start, end)
 
-    def first_pending(self) -> PendingEntry | None:
+    def first(self) -> PendingEntry | None:
         """The pending entry with the smallest ID."""
-        found = [entry for entry in (p.first() for p in self.pending.values()) if entry]
+        found = [entry for each in self.lists.values() if (entry := each.first())]
         return min(found, key=lambda entry: entry.entry_id, default=None)
 
-    def last_pending(self) -> PendingEntry | None:
+    def last(self) -> PendingEntry | None:
         """The pending entry with the greatest ID."""
-        found = [entry for entry in (p.last() for p in self.pending.values()) if entry]
+        found = [entry for each in self.lists.values() if (entry := each.last())]
         return max(found, key=lambda entry: entry.entry_id, default=None)
 
-    def deliver(self, region: int, ids: Sequence[int], consumer: Consumer, now_ms: int) -> None:
+    # -- changes ------------------------------------------------------------------------------
+
+    def deliver(
+        self,
+        region: int,
+        ids: Sequence[int],
+        consumer: Consumer,
+        now_ms: int,
+        numbers: Sequence[int] = (),
+    ) -> None:
         """Make entries pending for a consumer, delivered once, now.
 
         An entry that was pending already (after SETID backwards) goes to this consumer, with one
-        delivery.
+        delivery. ``numbers`` are those of the entries, none in a region alone.
         """
-        pending = self.pending.get(region)
+        pending = self.lists.get(region)
         if pending is None:
-            pending = self.pending[region] = PendingList()
+            pending = self.lists[region] = PendingList()
         if ids and not pending.is_below(ids[0]):
             known = pending.entries
-            self._acknowledge_of(region, [entry_id for entry_id in ids if entry_id in known])
+            self._remove(region, [entry_id for entry_id in ids if entry_id in known])
         own = consumer.pending.get(region)
         if own is None:
             own = consumer.pending[region] = PendingList()
@@ -167,6 +151,9 @@ class GroupPending:
             by_id = dict(zip(ids, fresh, strict=True))
             pending.extend(by_id)
             own.extend(by_id)
+        if numbers:
+            for entry, number in zip(fresh, numbers, strict=True):
+                entry.number = number
         if self.by_age is not None:
             self.by_age.update([(now_ms, entry.stamp, entry) for entry in fresh])
             self._rewind(now_ms)
@@ -174,14 +161,14 @@ class GroupPending:
     def acknowledge(self, ids: Sequence[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
         count = 0
-        for region in self.pending:
-            count += self._acknowledge_of(region, ids)
+        for region in self.lists:
+            count += self._remove(region, ids)
         self.acknowledgements += count
         return count
 
-    def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
-        """Do the same for entries of one region."""
-        pending = self.pending[region]
+    def _remove(self, region: int, ids: Sequence[int]) -> int:
+        """Remove those of these entries that are pending for a replica ID; returns their count."""
+        pending = self.lists[region]
         if len(ids) == 1:
             entry = pending.pop(ids[0])
             if entry is None:
@@ -207,7 +194,7 @@ class GroupPending:
 
         The entry is created if necessary.
         """
-        pending = self.pending[region]
+        pending = self.lists[region]
         entry = pending.get(entry_id)
         stamp = self.stamp
         self.stamp = stamp + 1
@@ -246,7 +233,7 @@ class GroupPending:
                 self._rewind(delivery_ms)
         return entry
 
-    def adopt_pending(
+    def adopt(
         self, rows: Sequence[tuple[int, int, int, int, int, int]], owners: list[Consumer | None]
     ) -> None:
         """Continue with the pending entries of another stream's group; none is pending here.
@@ -265,7 +252,7 @@ class GroupPending:
             fresh.append((region, entry))
         fresh.sort(key=_id_of_row)
         for region, entry in fresh:
-            self.pending[region].add(entry)
+            self.lists[region].add(entry)
             consumer = cast("Consumer | None", entry.consumer)
             if consumer is not None:
                 own = consumer.pending.get(region)
@@ -273,6 +260,27 @@ class GroupPending:
                     own = consumer.pending[region] = PendingList()
                 own.add(entry)
         self.by_age = self.released_living = None  # made again when somebody claims
+
+    def remove_owned(self, consumer: Consumer) -> int:
+        """Remove all entries of a consumer; returns their count."""
+        # By region: where several write, another consumer may hold an entry with the same ID.
+        count = 0
+        for region, own in consumer.pending.items():
+            gone = self.lists[region].pop_all(own.entries)
+            count += len(gone)
+            if self.by_age is not None:
+                for entry in gone:
+                    self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
+        consumer.pending.clear()
+        return count
+
+    def remove_numbered(self, replica_id: int, numbers: Ranges) -> None:
+        """Remove the entries of a replica ID that have these numbers."""
+        pending = self.lists.get(replica_id)
+        if pending is not None and pending.entries:
+            gone = pending.numbered(numbers)
+            for entry in pending.pop_all([entry.entry_id for entry in gone]):
+                self._detach(replica_id, entry)
 
     def _detach(self, region: int, entry: PendingEntry) -> None:
         """Remove an entry from everything but the list of the group."""
@@ -287,9 +295,11 @@ class GroupPending:
             self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
 
     def _rewind(self, delivery_ms: int) -> None:
-        """Call this behind each addition to ``by_age``: the clock and XCLAIM may go back."""
+        """Call this after each addition to ``by_age``: the clock and XCLAIM may go back."""
         if self.ghosts is not None and delivery_ms < self.ghosts[0]:
             self.ghosts = None
+
+    # -- in other orders ----------------------------------------------------------------------
 
     def oldest_first(self) -> Iterator[Aged]:
         """Pending entries that have a consumer, the oldest first, without known ghosts."""
@@ -315,31 +325,50 @@ class GroupPending:
     def region_of(self, entry: PendingEntry) -> int:
         """The region in whose list an entry is pending."""
         entry_id = entry.entry_id
-        for region, pending in self.pending.items():
+        for region, pending in self.lists.items():
             if pending.entries.get(entry_id) is entry:
                 return region
         raise AssertionError("the entry is pending")
 
-    def check(self) -> None:
-        """Assert every invariant of the pending entries."""
-        for pending in self.pending.values():
+    def copied(self, consumers: dict[bytes, Consumer]) -> GroupPending:
+        """An independent copy, whose entries go to consumers of the same names."""
+        other = GroupPending()
+        for region, pending in self.lists.items():
+            copies = {each.entry_id: each.copy() for each in pending.between(MIN_ID, MAX_ID)}
+            other.lists[region].extend(copies)
+            own: dict[bytes, dict[int, PendingEntry]] = defaultdict(dict)
+            for entry_id, entry in copies.items():
+                if entry.consumer is not None:
+                    own[entry.consumer.name][entry_id] = entry
+                    entry.consumer = consumers[entry.consumer.name]
+            for name, entries in own.items():
+                consumers[name].pending.setdefault(region, PendingList()).extend(entries)
+        other.released = {
+            other.lists[self.region_of(each)].entries[each.entry_id]: None for each in self.released
+        }
+        other.stamp = self.stamp
+        return other
+
+    def check(self, consumers: dict[bytes, Consumer]) -> None:
+        """Assert every invariant of the pending entries and of the lists of the consumers."""
+        for pending in self.lists.values():
             pending.check()
-        owned: dict[bytes, set[PendingEntry]] = {name: set() for name in self.consumers}
+        owned: dict[bytes, set[PendingEntry]] = {name: set() for name in consumers}
         released = set()
         for entry in self.between(MIN_ID, MAX_ID):
             if entry.consumer is None:
                 released.add(entry)
             else:
-                assert self.consumers[entry.consumer.name] is entry.consumer
+                assert consumers[entry.consumer.name] is entry.consumer
                 owned[entry.consumer.name].add(entry)
         assert released == set(self.released)
         assert released.issuperset(self.released_living or ())
-        for name, consumer in self.consumers.items():
+        for name, consumer in consumers.items():
             for own in consumer.pending.values():
                 own.check()
             assert set(consumer.between(MIN_ID, MAX_ID)) == owned[name]
         if self.by_age is not None:
-            assert len(self.by_age) == self.pending_count - len(self.released)
+            assert len(self.by_age) == self.count - len(self.released)
 
 
 def _id_of_row(row: tuple[int, PendingEntry]) -> int:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Holder(Protocol):
-    """Who was given an entry: a :class:`~anabranch.stream.pending.Consumer`."""
+    """Who was given an entry: a :class:`~anabranch.stream.groups.pending_list.Consumer`."""
 
     name: bytes
     seen_ms: int

@@ -1,0 +1,273 @@
+"""A consumer group of one stream: its consumers, and parts that the package lists.
+
+Methods here concern several parts at once. What concerns one of them is asked of the part itself,
+as in ``group.pending.find(entry_id)`` or ``group.progress.lag(stream)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from anabranch.stream import by_number
+from anabranch.stream.counters import Counted
+from anabranch.stream.groups.lone_progress import LoneProgress
+from anabranch.stream.groups.pending import GroupPending
+from anabranch.stream.groups.pending_list import Consumer
+from anabranch.stream.groups.progress import GroupProgress, Logs, Vector
+from anabranch.stream.groups.runs import Runs
+from anabranch.stream.groups.shared_progress import NOTHING_SHARED_OF_GROUP, SharedProgress
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.shared import Dot
+
+LOCAL_REGION = 0
+"""Region number of a server without Active-Active."""
+
+NO_REPLICA_ID: Final = 0
+"""The replica ID of pending entries that were deleted before their stream was copied here. RESTORE
+and COPY bring such entries along, and number them for this group alone."""
+
+
+class Group:
+    """One consumer group; :func:`group_alone` and :func:`group_of_regions` make it.
+
+    ``shared`` is the progress itself where several regions write, otherwise empty.
+    """
+
+    __slots__ = ("consumers", "pending", "progress", "runs", "shared")
+
+    def __init__(self, progress: GroupProgress, shared: SharedProgress) -> None:
+        self.progress = progress
+        self.shared = shared
+        self.consumers: dict[bytes, Consumer] = {}
+        self.pending = GroupPending()
+        self.runs = Runs()
+
+    # -- consumers ----------------------------------------------------------------------------
+
+    def consumer(self, name: bytes, now_ms: int) -> Consumer:
+        """The consumer of this name; it is created if necessary."""
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            consumer = self.consumers[name] = Consumer(name, now_ms)
+        return consumer
+
+    def remove_consumer(self, name: bytes) -> int:
+        """Remove a consumer and its pending entries; returns the count of these entries."""
+        consumer = self.consumers.pop(name, None)
+        return 0 if consumer is None else self.pending.remove_owned(consumer)
+
+    def discard_consumer(self, name: bytes, logs: Logs) -> None:
+        """Delete a consumer. Its pending entries stay for other regions to deliver.
+
+        Not so those that were acknowledged before, and are pending again after SETID or XCLAIM
+        FORCE: no other region would deliver them. Nor those that do not exist any more.
+        """
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            return
+        for replica_id, pending in consumer.pending.items():
+            log = logs.get(replica_id)
+            numbers = sorted([each.number for each in pending.entries.values() if each.number])
+            if log is not None and numbers:
+                done = self.shared.acknowledged_of(replica_id)
+                live = by_number.live_among(log, numbers)
+                self.runs.give_up(
+                    replica_id, [each for each in live if not any(each in some for some in done)]
+                )
+                self.runs.forget_below(replica_id, by_number.oldest_number(log))
+        self.remove_consumer(name)
+
+    # -- deliveries ---------------------------------------------------------------------------
+
+    def hand_out(
+        self,
+        log: RegionLog,
+        replica_id: int,
+        ids: Sequence[int],
+        numbers: list[int],
+        consumer: Consumer,
+        now_ms: int,
+        entries_read: int | None,
+        *,
+        pending: bool,
+    ) -> None:
+        """Record that entries of a replica ID, ascending, were delivered here.
+
+        ``pending`` is False for NOACK. In a region alone the entries have no numbers, and
+        ``entries_read`` is the new counter of the group.
+        """
+        self.progress.hand_out(log, replica_id, ids[-1], numbers, entries_read)
+        if numbers:
+            self.runs.add(replica_id, numbers)
+        if pending:
+            self.pending.deliver(replica_id, ids, consumer, now_ms, numbers)
+
+    def claim(
+        self,
+        logs: Logs,
+        replica_id: int,
+        entry_id: int,
+        owner: Consumer | None,
+        delivery_ms: int,
+        count: int,
+    ) -> None:
+        """Assign a pending entry to a consumer (None releases it), with time and count.
+
+        An entry that was not pending exists (XCLAIM FORCE).
+        """
+        entry = self.pending.assign(replica_id, entry_id, owner, delivery_ms, count)
+        if not entry.number:
+            entry.number = self.progress.number_of(logs, replica_id, entry_id)
+
+    def restart(
+        self, stream: Counted, seen: Vector, last_id: int | None, entries_read: int | None
+    ) -> None:
+        """XGROUP SETID: deliver what is above an ID, or (None) what was not seen here yet."""
+        self.runs.close()
+        self.progress.restart(stream, seen, last_id, entries_read)
+
+    def advance(self, logs: Logs, last_id: int) -> None:
+        """XCLAIM LASTID: entries up to an ID count as delivered here; entries-read stays."""
+        self.runs.close()
+        self.progress.advance(logs, last_id)
+
+    # -- acknowledgements of regions --------------------------------------------------------------
+
+    def acknowledge_runs(
+        self,
+        creations: list[Dot],
+        ranges: list[tuple[int, int, int]],
+        greatest_id: int,
+        *,
+        ours: bool,
+    ) -> None:
+        """Record acknowledged entries, under creations of which some may be removed.
+
+        ``ours``: this region acknowledged them, and does not send them again.
+        """
+        shared = self.shared
+        alive = [dot for dot in creations if dot in shared.creations]
+        if not alive:
+            return
+        acknowledged: dict[int, Ranges] = {}
+        for replica_id, low, high in ranges:
+            acknowledged.setdefault(replica_id, Ranges()).add(low, high)
+        for replica_id, numbers in acknowledged.items():
+            shared.acknowledge(alive, replica_id, numbers)
+            self.drop_numbers(replica_id, numbers)
+        shared.see(greatest_id)
+        if ours:
+            self.runs.record_sent(ranges)
+
+    def drop_acknowledged(self, replica_id: int, numbers: Ranges) -> None:
+        """Drop acknowledged entries from pending lists; do not deliver them, even after SETID."""
+        self.shared.unhide(replica_id, numbers)
+        self.drop_numbers(replica_id, numbers)
+
+    def drop_numbers(self, replica_id: int, numbers: Ranges) -> None:
+        """Drop the entries with these numbers from pending and given up entries."""
+        self.pending.remove_numbered(replica_id, numbers)
+        self.runs.drop_given_up(replica_id, numbers)
+
+    def drop_between(self, replica_id: int, low: int, high: int) -> None:
+        """Drop the entries with numbers in ``(low, high]`` from pending and given up entries."""
+        self.drop_numbers(replica_id, Ranges([(low, high)]))
+
+    def drop_dots(self, dots: list[tuple[int, int]]) -> None:
+        """Drop single pending entries, named by replica ID and number."""
+        gone: dict[int, Ranges] = {}
+        for replica_id, number in dots:
+            gone.setdefault(replica_id, Ranges()).add(number - 1, number)
+        for replica_id, numbers in gone.items():
+            self.drop_numbers(replica_id, numbers)
+
+    def has_processed(self, replica_id: int, number: int) -> bool:
+        """Whether this region has delivered an entry and no consumer has it pending any more.
+
+        False for entries that were skipped or given up.
+        """
+        delivered = self.shared.delivered.get(replica_id)
+        if delivered is None or number not in delivered:
+            return False
+        if self.runs.is_given_up(replica_id, number):
+            return False
+        if not self.runs.contains(replica_id, number) and (
+            not self.shared.is_acknowledged(replica_id, number)
+        ):
+            return False
+        pending = self.pending.lists.get(replica_id)
+        return pending is None or not pending.numbered(Ranges([(number - 1, number)]))
+
+    # -- where a copy of the stream goes on -------------------------------------------------------
+
+    def passed_over(self, logs: Logs) -> Iterator[tuple[int, Span]]:
+        """``(replica ID, span)`` of live entries that only other regions still deliver.
+
+        No consumer has processed them, but this region will not deliver them: their consumer was
+        deleted, or SETID or LASTID skipped them.
+        """
+        for replica_id, delivered in self.shared.delivered.items():
+            log = logs.get(replica_id)
+            if log is None:
+                continue
+            done = self.runs.in_runs(replica_id)
+            for ranges in self.shared.acknowledged_of(replica_id):
+                done.update(ranges)
+            done = done.without(Ranges.of_numbers(self.runs.discarded.get(replica_id, ())))
+            begin = self.shared.begin_of(replica_id, log)
+            for low, high in delivered.without(done):
+                for span in by_number.spans(log, max(low, begin), high):
+                    yield replica_id, span
+
+    def adopt(
+        self,
+        last_id: int,
+        delivered: list[tuple[int, list[int]]],
+        given_up: Iterable[tuple[int, int]],
+    ) -> None:
+        """Continue with the progress of another stream's group: the entries delivered to it.
+
+        ``given_up`` are those of them that other regions must deliver, as ``(replica_id, number)``.
+        """
+        self.shared.adopt(last_id, delivered)
+        self.runs.adopt(delivered)
+        for replica_id, number in given_up:
+            self.runs.give_up(replica_id, [number])
+
+    def copy(self) -> Group:
+        """An independent copy with consumers and pending entries, for a region alone.
+
+        Where several regions write, effects copy a group (effects/adopting.py).
+        """
+        other = group_alone(self.progress.last_delivered_id, self.progress.entries_read)
+        for name, consumer in self.consumers.items():
+            other.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
+        other.pending = self.pending.copied(other.consumers)
+        return other
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self.pending.check(self.consumers)
+        shared = self.shared
+        if self.progress is shared:
+            shared.check()
+        else:
+            assert shared.is_blank
+            assert self.runs.is_blank
+        for replica_id, pending in self.pending.lists.items():
+            for entry in pending.entries.values():
+                assert bool(entry.number) == (self.progress is shared)
+                assert not entry.number or not shared.is_acknowledged(replica_id, entry.number)
+
+
+def group_alone(last_delivered_id: int, entries_read: int | None = None) -> Group:
+    """A group of a stream that only this server writes."""
+    return Group(LoneProgress(last_delivered_id, entries_read), NOTHING_SHARED_OF_GROUP)
+
+
+def group_of_regions(last_delivered_id: int, entries_read: int | None = None) -> Group:
+    """A group of a stream that several regions write."""
+    progress = SharedProgress(last_delivered_id, entries_read)
+    return Group(progress, progress)

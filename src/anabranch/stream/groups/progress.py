@@ -1,0 +1,146 @@
+"""The progress of a consumer group: what must still be delivered, and what the group has passed.
+
+In a region alone one ID says it (:mod:`anabranch.stream.groups.lone_progress`), among several
+regions it takes numbers (:mod:`anabranch.stream.groups.shared_progress`). This is what both do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from anabranch.compiling import mypyc_attr
+from anabranch.stream import by_number
+from anabranch.stream.counters import Counted
+from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.shared import Dot
+
+Logs = Mapping[int, RegionLog]
+"""The logs of a stream, by replica ID."""
+
+Vector = Mapping[int, int]
+"""By replica ID, the number up to which its effects were applied."""
+
+
+class Creation(NamedTuple):
+    """One XGROUP CREATE."""
+
+    context: Vector
+    """The version vector of the region that created the group, at that moment."""
+    start: int | None
+    """The group delivers the entries above this ID; None: those outside of the context (``$``)."""
+    offset: int = 0
+    """The difference between ENTRIESREAD and the count."""
+
+
+@mypyc_attr(acyclic=True)
+class GroupProgress:
+    """The face of a group's progress; reads logs and changes nothing but itself."""
+
+    __slots__ = ("entries_read", "last_delivered_id")
+
+    def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
+        self.last_delivered_id = last_delivered_id
+        self.entries_read = entries_read
+        """As Redis counts it in a region alone, None if unknown; None among several regions."""
+
+    def see(self, entry_id: int) -> None:
+        """Raise last-delivered-id: an entry was delivered here, or acknowledged by some region."""
+        self.last_delivered_id = max(self.last_delivered_id, entry_id)
+
+    # -- changes ------------------------------------------------------------------------------
+
+    def begin(
+        self, stream: Counted, dot: Dot, creation: Creation, entries_read: int | None
+    ) -> None:
+        """Record that the group was created, or created again by another region.
+
+        ``entries_read`` is the ENTRIESREAD of the command; the creation contains its difference to
+        the count.
+        """
+        raise NotImplementedError
+
+    def hand_out(
+        self,
+        log: RegionLog,
+        replica_id: int,
+        newest_id: int,
+        numbers: list[int],
+        entries_read: int | None,
+    ) -> None:
+        """Record that entries of a replica ID, ascending up to an ID, were delivered here.
+
+        In a region alone they have no numbers, and ``entries_read`` is what it is from now on.
+        """
+        raise NotImplementedError
+
+    def restart(
+        self, stream: Counted, seen: Vector, last_id: int | None, entries_read: int | None
+    ) -> None:
+        """XGROUP SETID: deliver what is above an ID, or (None) what was not seen here yet."""
+        raise NotImplementedError
+
+    def advance(self, logs: Logs, last_id: int) -> None:
+        """XCLAIM LASTID: entries up to an ID count as delivered here; entries-read stays."""
+        raise NotImplementedError
+
+    # -- what is left to deliver --------------------------------------------------------------
+
+    def gaps(self, replica_id: int, log: RegionLog) -> Iterable[tuple[int, int]]:
+        """Intervals of numbers ``(low, high]`` of a replica ID that this region may deliver."""
+        raise NotImplementedError
+
+    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:
+        """Live entries of a replica ID to deliver, ascending, at most ``limit`` (-1: all)."""
+        raise NotImplementedError
+
+    def has(self, replica_id: int, log: RegionLog) -> bool:
+        """Whether a log has an entry to deliver."""
+        raise NotImplementedError
+
+    def is_undelivered(self, logs: Logs, entry_id: int) -> bool:
+        """Whether a live entry with this ID must still be delivered."""
+        raise NotImplementedError
+
+    @property
+    def delivered_end(self) -> int:
+        """Nothing above this ID was delivered; what is below it may be missing."""
+        raise NotImplementedError
+
+    def number_of(self, logs: Logs, replica_id: int, entry_id: int) -> int:
+        """The number by which the progress knows a live entry; 0: by its ID alone."""
+        raise NotImplementedError
+
+    def count(self, replica_id: int, log: RegionLog) -> int:
+        """The count of live entries of a replica ID to deliver; O(intervals x log n)."""
+        return sum([by_number.count(log, low, high) for low, high in self.gaps(replica_id, log)])
+
+    def exact_lag(self, logs: Logs) -> dict[int, int]:
+        """By replica ID, the count of live entries that were not delivered to the group."""
+        return {replica_id: self.count(replica_id, log) for replica_id, log in logs.items()}
+
+    def late(self, logs: Logs) -> Iterator[tuple[int, Span]]:
+        """``(replica ID, span)`` of live entries to deliver that are not above last-delivered-id.
+
+        They are not sorted by ID.
+        """
+        last_id = self.last_delivered_id
+        for replica_id, log in logs.items():
+            top = by_number.number_upto(log, last_id)
+            for low, high in self.gaps(replica_id, log):
+                for span in by_number.spans(log, low, min(high, top)):
+                    yield replica_id, span
+
+    # -- entries-read and lag -----------------------------------------------------------------
+
+    def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
+        """``entries_read`` after a delivery of these entries."""
+        raise NotImplementedError
+
+    def read_count(self, stream: Counted) -> int | None:
+        """The entries-read of the group as clients see it; None where Redis answers null."""
+        raise NotImplementedError
+
+    def lag(self, stream: Counted) -> int | None:
+        """Entries not yet delivered to the group, None where Redis answers null."""
+        raise NotImplementedError
