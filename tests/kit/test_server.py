@@ -368,9 +368,11 @@ def test_an_address_has_the_password(password: str) -> None:
 
 def test_a_process_that_was_forked_leaves_the_server_alone() -> None:
     program = """
-import os, signal, sys
+import os, signal, sys, warnings
 from anabranch.testing import Cluster, Server
 
+# Python 3.12 and later warn of a fork beside threads, which is what this is about.
+warnings.simplefilter("ignore", DeprecationWarning)
 with Server(persist=True) as server, Cluster("eu", "us", persist=True) as cluster:
     child = os.fork()
     if not child:

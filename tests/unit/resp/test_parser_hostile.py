@@ -59,11 +59,11 @@ def test_a_request_is_not_parsed_again_for_every_byte_that_comes() -> None:
 
 
 def timed(chunks: list[bytes]) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     requests, error = parsed(chunks)
     assert error is None
     assert len(requests) == 1
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def test_arguments_of_an_unfinished_request_count_as_buffered() -> None:
