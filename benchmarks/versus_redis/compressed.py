@@ -23,7 +23,10 @@ from .workloads import (
 ENTRIES = 400_000
 READS = 1_600
 DEPTH = 16
-OPTIONS = ("--stream-compression-age", "0", "--stream-compression-cache", "64kb")
+OPTIONS = (
+    *("--stream-memory-hot", "1", "--stream-compression-age", "0"),
+    *("--stream-compression-cache", "64kb"),
+)
 """Options of Anabranch, in seconds and bytes."""
 
 
