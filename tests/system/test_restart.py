@@ -418,7 +418,7 @@ async def test_a_long_recovery_reports_its_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from anabranch.config.settings import Settings
-    from anabranch.server.app import Server
+    from anabranch.server.app import Server, Surroundings
     from anabranch.simulator.disk import MemoryPlace, MemoryStorage
     from tests.support.logged_server import LoggedServer
 
@@ -428,7 +428,11 @@ async def test_a_long_recovery_reports_its_progress(
     monkeypatch.setattr(persistence, "PROGRESS_S", 0.0)
     caplog.set_level("INFO", "anabranch")
     assert isinstance(life.storage, MemoryStorage)
-    server = Server(Settings(port=0, dir=str(tmp_path)), WINGS, place=MemoryPlace(life.storage))
+    server = Server(
+        Settings(port=0, dir=str(tmp_path)),
+        WINGS,
+        surroundings=Surroundings(place=MemoryPlace(life.storage)),
+    )
     server.persistence.start()
     server.persistence.close()
     reports = [
