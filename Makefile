@@ -92,7 +92,7 @@ run: $(RUNNING) ## a server on 127.0.0.1:6379, data in data/
 demo: $(PAGE) ## see three regions diverge and converge, with live traffic
 	$(INSTALLED)/bin/anabranch demo $(ARGS)
 
-test: announced setup redis onlookers $(REWRITTEN) ## all tests, fast ones first
+test: announced setup redis onlookers $(REWRITTEN) compile ## all tests, fast ones first
 	@$(BIN)/python -m compileall -q src tests benchmarks
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 

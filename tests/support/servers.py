@@ -18,13 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from anabranch.testing import Server
 from tests.support.inspection import number, wait_until
 from tests.support.wire import RespClient
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCES = REPOSITORY / "src"
+COMPILED = REPOSITORY / "build" / "compiled"
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 PORTS = range(10_100, 16_300)
@@ -39,6 +41,15 @@ class ServerFailed(AssertionError):
 def redis_server_path() -> str | None:
     """The redis-server program, if this machine has one."""
     return shutil.which("redis-server")
+
+
+def compiled_core() -> Path | None:
+    """The directory of the core that `make compile` built; None unless it is of these sources."""
+    built = COMPILED / ".built"
+    if not built.exists():
+        return None
+    newest = max(path.stat().st_mtime for path in SOURCES.rglob("*.py"))
+    return COMPILED / "core" if newest <= built.stat().st_mtime else None
 
 
 def _ports() -> Iterator[int]:
@@ -124,7 +135,7 @@ class ServerProcess:
         while time.monotonic() < deadline:
             try:
                 with RespClient(self.port, timeout=2.0) as client:
-                    if client.call("PING") == ("+", b"PONG"):
+                    if self._answers(client, process.pid):
                         return
             except OSError:
                 pass
@@ -134,6 +145,13 @@ class ServerProcess:
                 continue
             raise ServerFailed(f"{self.name} ended with status {status}\n{self.log_tail()}")
         raise ServerFailed(f"{self.name} did not answer in {READY_SECONDS} s\n{self.log_tail()}")
+
+    @staticmethod
+    def _answers(client: RespClient, pid: int) -> bool:
+        """Whether it is this process that answers, not another one that got the port first."""
+        if client.call("PING") != ("+", b"PONG"):
+            return False
+        return b"process_id:%d\r\n" % pid in client.call("INFO", "server")[1]
 
     def log_text(self) -> str:
         """All that the process has written so far."""
@@ -222,6 +240,8 @@ class AnabranchServer(ServerProcess):
     """Our server, started from the sources of this repository."""
 
     name = "anabranch"
+    core: ClassVar[Path] = SOURCES
+    """Where the modules are: the sources, or the compiled core (`compiled_form`)."""
 
     def __init__(self, directory: Path | None = None, extra: Sequence[str] = ()) -> None:
         """`extra`: further arguments of `anabranch serve`."""
@@ -238,7 +258,7 @@ class AnabranchServer(ServerProcess):
 
     def environment(self) -> Mapping[str, str]:
         """The sources first, and no settings from outside."""
-        paths = [str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]
+        paths = [str(self.core), os.environ.get("PYTHONPATH", "")]
         outside = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
         return {**outside, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 

@@ -16,6 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from anabranch.replication import frames
 from benchmarks.versus_redis.canary import Sighting
@@ -24,6 +25,8 @@ from tests.support.known_peer import KnownPeer
 from tests.support.servers import AnabranchServer, regions_in
 from tests.support.wire import RespClient, encode_command
 from tests.system.test_fairness import TRIES, WAIT_MS, best, canary_of, waited_ms
+
+pytestmark = pytest.mark.usefixtures("compiled_form")
 
 SECRET = "not to be guessed by anybody"
 KEYS = 1000

@@ -19,6 +19,8 @@ from tests.support.servers import AnabranchServer, regions_in
 from tests.support.wire import Argument, encode_command
 from tests.system.test_fairness import WAIT_MS, best, canary_of
 
+pytestmark = pytest.mark.usefixtures("compiled_form")
+
 ENTRIES = 100_000
 REGIONAL_ENTRIES = 60_000
 PIPELINE = 1000

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.support import servers
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import ConnectionLost, RespClient, encode_command
@@ -720,3 +721,14 @@ def test_blocked_clients_time_out_on_time() -> None:
         started = time.monotonic()
         assert client.call("XREAD", "BLOCK", "150", "STREAMS", "s", "$") == ("*", None)
         assert 0.149 <= time.monotonic() - started < 1
+
+
+def test_a_server_on_the_same_port_is_not_mistaken_for_the_one_that_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What starts servers for tests: another run of the tests may have got the port first."""
+    with serving() as first:
+        ports = iter([first.port, free_port()])
+        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
+        with serving() as second:
+            assert second.port != first.port
