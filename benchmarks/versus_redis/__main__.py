@@ -23,12 +23,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks import plot
 
 from . import (
-    compressed,
     crowds,
     floods,
     longest,
     machine,
     memory,
+    old_entries,
     profile,
     regional,
     report,
@@ -95,7 +95,10 @@ def main(
         policy: [one for one in durable_catalogue(policy) if _is_wanted(one.name, only)]
         for policy in POLICIES
     }
-    opened = [one for one in compressed.compressed_catalogue() if _is_wanted(one.name, only)]
+    old = {
+        form: [one for one in old_entries.old_entries_catalogue(form) if _is_wanted(one.name, only)]
+        for form in old_entries.FORMS
+    }
     restarts = _is_wanted(targets.RESTART, only)
     commands = [one for one in long_commands() if _is_wanted(f"longest wait: {one.name}", only)]
     pours = [one for one in floods.floods() if _is_wanted(_flood_name(one), only)]
@@ -112,7 +115,7 @@ def main(
     if list_names:
         names = [one.name for one in workloads]
         names += [one.name for policy in POLICIES for one in durable[policy]]
-        names += [one.name for one in opened]
+        names += [one.name for form in old_entries.FORMS for one in old[form]]
         names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
         names += [f"longest wait: {one.name}" for one in commands]
         names += map(_flood_name, pours)
@@ -124,7 +127,7 @@ def main(
     wanted = Wanted(
         workloads,
         durable,
-        opened,
+        old,
         shapes,
         commands,
         pours,
@@ -176,7 +179,7 @@ class Wanted:
     workloads: list[Workload]
     durable: dict[str, list[Workload]]
     """By what ``appendfsync`` is to be."""
-    compressed: list[Workload]
+    old: dict[str, list[Workload]]
     shapes: list[memory.Shape]
     commands: list[LongCommand]
     """While they run, a canary measures how long others wait."""
@@ -193,7 +196,7 @@ class Wanted:
     @property
     def count(self) -> int:
         """Return how many rows that makes."""
-        played = sum(map(len, [self.workloads, self.compressed, *self.durable.values()]))
+        played = sum(map(len, [self.workloads, *self.old.values(), *self.durable.values()]))
         played += sum(map(len, self.large.values()))
         others = len(self.shapes) + len(self.commands) + len(self.floods) + self.restarts
         return played + others + len(self.crowds) + len(self.regional)
@@ -228,7 +231,10 @@ def _run(
         named: list[report.Contestant] = []
         groups = [(contestants(), wanted.workloads)]
         groups += [(contestants(policy), plays) for policy, plays in wanted.durable.items()]
-        groups.append((contestants(None, compressed.OPTIONS), wanted.compressed))
+        groups += [
+            (contestants(None, options), wanted.old[form])
+            for form, options in old_entries.FORMS.items()
+        ]
         for (their_recipe, our_recipe), workloads in groups:
             if named and not workloads:
                 continue

@@ -39,6 +39,9 @@ _COLUMNS: Final = b"C"
 _GAIN_MIN = 1.2
 """A block stays as it is if it does not get smaller by this factor. Tests change it."""
 
+_PLAIN_GAIN_MIN = 1.6
+"""The same for a plain frame: each read of columns has to write again what they leave out."""
+
 _NO_ENDS: Final = array("H")
 
 _Contents = tuple[PackedIds, "array[int]", bytes]
@@ -118,7 +121,7 @@ def compressed(
     whole = b"".join((head, *planes, *contents))
     held = len(data) + count * (WORD_BYTES + ends.itemsize)
     if compressor is None:
-        is_smaller = len(whole) * _GAIN_MIN < held and len(whole) <= _PLAIN_MAX
+        is_smaller = len(whole) * _PLAIN_GAIN_MIN < held and len(whole) <= _PLAIN_MAX
         return plain_frame(whole) if is_smaller else None
     smaller: bytes = compressor.compress(whole)
     if if_smaller and len(smaller) * _GAIN_MIN >= held:
