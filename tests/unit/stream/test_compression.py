@@ -178,3 +178,25 @@ def test_what_hardly_gets_smaller_stays_as_it_is() -> None:
     assert not Block(make(MS, 0), 0).compress(BlockCache()), "it is open"
     with pytest.raises(AttributeError):
         block.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("pairs", "is_packed"),
+    [
+        ([(b"sensor", b"s%03d"), (b"temp", b"21.%02d"), (b"hum", b"47.%d")], True),
+        ([(b"data", b'{"id":%d,"pad":"' + b"x" * 120 + b'"}')], False),
+    ],
+    ids=["three sensor fields", "one field of JSON"],
+)
+def test_what_columns_hardly_make_smaller_stays_as_it_is(
+    pairs: list[tuple[bytes, bytes]], is_packed: bool
+) -> None:
+    """Reads of columns write names and framing again, which is worth it for small fields only."""
+    fragments = [
+        fragment(MS, at, [(name, value % at) for name, value in pairs]) for at in range(40)
+    ]
+    ids = [make(MS, at) for at in range(40)]
+    ends = list(accumulate(map(len, fragments)))
+    block = full_block(ids, b"".join(fragments), ends, 400)
+    assert block.compress(BlockCache(), plainly=True) == is_packed
+    assert block.compress(BlockCache())
