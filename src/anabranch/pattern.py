@@ -175,7 +175,7 @@ class _Beginning:
         self._text = text
 
     def matches(self, data: bytes) -> bool:
-        """See :data:`Matcher`."""
+        """Whether the text begins with these bytes."""
         return data.startswith(self._text)
 
 
@@ -209,7 +209,7 @@ class _Pieces:
         self._size = sum(map(len, pieces))
 
     def matches(self, data: bytes) -> bool:
-        """See :data:`Matcher`."""
+        """Whether the text has the pieces in this order."""
         if self._last is None:
             return len(data) == self._size and self._first.stands_at(data, 0)
         at = self._first.size

@@ -71,6 +71,29 @@ def test_no_function_above_60_lines_is_added_and_none_grows() -> None:
     assert {name: n for name, n in found.items() if n > LONG_FUNCTIONS.get(name, 60)} == {}
 
 
+def docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    """Give the docstring of each class and function below `node`, with its name."""
+    for child in ast.iter_child_nodes(node):
+        inner = name
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = f"{name}{'' if name.endswith(':') else '.'}{child.name}"
+            yield inner, ast.get_docstring(child) or ""
+        yield from docstrings(child, inner)
+
+
+def test_no_docstring_sends_the_reader_elsewhere_before_it_says_anything() -> None:
+    source = REPOSITORY / "src"
+    found = [
+        name
+        for path in sorted(source.rglob("*.py"))
+        for name, text in docstrings(
+            ast.parse(path.read_text("utf-8")), f"{path.relative_to(source)}:"
+        )
+        if text.startswith("See ")
+    ]
+    assert found == []
+
+
 FORKS_MAX = 3
 """Places that ask whether they are compiled: the parser of requests, and what reports it."""
 

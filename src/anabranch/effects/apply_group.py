@@ -32,7 +32,7 @@ def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
 
 
 def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
-    """See :class:`kinds.CreateGroup`."""
+    """Make a consumer group, unless it exists; it replaces the creations in its context."""
     if is_beaten(keyspace, effect):
         return
     replica = keyspace.replica
@@ -48,20 +48,20 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
 
 
 def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
-    """See :class:`kinds.SetGroup`."""
+    """Set the last-delivered-id and entries-read of a group (XGROUP SETID)."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
     group.restart(stream, keyspace.replica.vector, effect.last_id, effect.entries_read)
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
-    """See :class:`kinds.AdvanceGroup`."""
+    """Raise the last-delivered-id of a group and leave entries-read (XCLAIM LASTID)."""
     stream = stream_of(keyspace, effect.db, effect.key)
     stream.groups[effect.group].advance(stream.logs, effect.last_id)
 
 
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
-    """See :class:`kinds.DestroyGroup`. Its blocked readers get an error."""
+    """Remove a group and what it holds; its blocked readers get an error."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     database = keyspace.databases[effect.db]
     # Causal delivery: a creation with this removal in its context arrives after the removal. So no
@@ -77,7 +77,7 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
 
 
 def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
-    """See :class:`kinds.CreateConsumer`."""
+    """Make a consumer of a group, unless it exists."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
     group.consumer(effect.consumer, effect.now_ms)
 
@@ -89,14 +89,14 @@ def _see(consumer: Consumer, now_ms: int, active: bool) -> None:
 
 
 def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
-    """See :class:`kinds.DeleteConsumer`."""
+    """Remove a consumer and its pending entries."""
     stream = stream_of(keyspace, effect.db, effect.key)
     stream.groups[effect.group].discard_consumer(effect.consumer, stream.logs)
     keyspace.databases[effect.db].review(effect.key)  # a blocked reader makes it again
 
 
 def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
-    """See :class:`kinds.Deliver`."""
+    """Note that a consumer has got new entries, as pending ones or with NOACK without."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
     consumer = group.consumers[effect.consumer]
@@ -118,7 +118,7 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
 
 
 def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
-    """See :class:`kinds.Assign`. Releasing may serve readers that claim."""
+    """Give pending entries to a consumer, or release them, which may serve readers that claim."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
     owner = None if effect.consumer is None else group.consumers[effect.consumer]
@@ -131,7 +131,7 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
 
 
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
-    """See :class:`kinds.Acknowledge`."""
+    """Remove entries from the pending list of a group."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
     conflicts = keyspace.replica.conflicts
     if conflicts.held:
@@ -145,7 +145,7 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
 
 
 def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
-    """See :class:`kinds.AcknowledgeRuns`. A group that was removed or made again is left alone."""
+    """Note what other regions have acknowledged; a group that was made again is left alone."""
     replica = keyspace.replica
     stream = known_stream(keyspace, effect.db, effect.key)
     group = None if stream is None else stream.groups.get(effect.group)
@@ -159,7 +159,7 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
-    """See :class:`kinds.AdoptGroup`."""
+    """Take over the progress that a group had in its former stream (RESTORE, COPY)."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
     group.adopt(effect.last_id, effect.delivered, effect.open)
     owners: list[Consumer | None] = []

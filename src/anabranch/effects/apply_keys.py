@@ -26,7 +26,7 @@ from anabranch.stream.stream import Stream
 
 
 def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
-    """See :class:`kinds.Delete`: removes everything that is in its context.
+    """Remove everything of a key that is in the context of the effect.
 
     Where several regions write, nothing else is removed, except for concurrent groups: DEL removes
     them. Expiry does not, because any region may repeat it.
@@ -64,14 +64,14 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
 
 
 def delete_keys(keyspace: Keyspace, effect: kinds.DeleteKeys) -> None:
-    """See :class:`kinds.DeleteKeys`."""
+    """Remove those of several keys that exist, at one moment."""
     database = keyspace.databases[effect.db]
     keyspace.deferred_free.defer(database.discard_all(effect.keys))
     keyspace.deferred_free.settle(database.order)
 
 
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
-    """See :class:`kinds.Expire`. It replaces the deadlines in its context."""
+    """Set the deadline of a key, or none; it replaces the deadlines in its context."""
     replica = keyspace.replica
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key) or begun_stream(keyspace, effect.db, effect.key)
@@ -87,7 +87,7 @@ def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
 
 
 def rename(keyspace: Keyspace, effect: kinds.Rename) -> None:
-    """See :class:`kinds.Rename`."""
+    """Move a value and its deadline to another key, maybe of another database."""
     source = keyspace.databases[effect.db]
     deadline = source.deadlines.get(effect.key)
     value = source.discard(effect.key)
@@ -96,7 +96,7 @@ def rename(keyspace: Keyspace, effect: kinds.Rename) -> None:
 
 
 def copy(keyspace: Keyspace, effect: kinds.Copy) -> None:
-    """See :class:`kinds.Copy`."""
+    """Bind another key to an independent copy of a value and its deadline."""
     source = keyspace.databases[effect.db]
     value = copy_value(source.values[effect.key])
     deadline = source.deadlines.get(effect.key)
@@ -135,7 +135,7 @@ def copy_value(value: Value) -> Value:
 
 
 def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
-    """See :class:`kinds.Restore`. The command has decoded the payload before, so it is sound."""
+    """Bind a key to the value of a payload, which the command has decoded before: it is sound."""
     value = keyspace.prepared
     if value is None:
         value = in_one_go(value_of(effect))
@@ -143,7 +143,7 @@ def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
 
 
 def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
-    """See :class:`kinds.Flush`."""
+    """Empty a database, or all of them."""
     emptied = [each for each in keyspace.databases if effect.db in (None, each.index)]
     if keyspace.replica.is_regional:  # each key in its context was deleted before
         _destroy_unseen_groups(keyspace, emptied, effect.db)
@@ -171,29 +171,29 @@ def _destroy_unseen_groups(
 
 
 def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:
-    """See :class:`kinds.Swap`."""
+    """Exchange the contents of two databases."""
     keyspace.swap(effect.db, effect.other)
 
 
 def synced(keyspace: Keyspace, effect: kinds.Synced) -> None:
-    """See :class:`kinds.Synced`: it concerns the log; no key changes."""
+    """Do nothing: that the log was on the disk concerns the log, no key changes."""
 
 
 def set_user(keyspace: Keyspace, effect: kinds.SetUser) -> None:
-    """See :class:`kinds.SetUser`."""
+    """Note the line of an ACL user, new or changed."""
     keyspace.users[effect.name] = effect.line
 
 
 def drop_user(keyspace: Keyspace, effect: kinds.DropUser) -> None:
-    """See :class:`kinds.DropUser`."""
+    """Remove an ACL user."""
     keyspace.users.pop(effect.name, None)
 
 
 def set_library(keyspace: Keyspace, effect: kinds.SetLibrary) -> None:
-    """See :class:`kinds.SetLibrary`."""
+    """Note a library of functions, new or replaced."""
     keyspace.libraries[effect.name] = Library(effect.name, effect.code, effect.functions)
 
 
 def drop_library(keyspace: Keyspace, effect: kinds.DropLibrary) -> None:
-    """See :class:`kinds.DropLibrary`."""
+    """Remove a library of functions."""
     keyspace.libraries.pop(effect.name, None)

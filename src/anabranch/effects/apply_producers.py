@@ -18,7 +18,7 @@ from anabranch.stream.stream import Stream
 
 
 def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
-    """See :class:`kinds.Remember`. Retries are answered with the smallest ID of several entries.
+    """Let an idempotent ID stand for an entry; retries get the smallest ID of several entries.
 
     It replaces the tags for the same idempotent ID that it knew of. With those that it did not know
     of there is a conflict, which is noted.
@@ -66,14 +66,14 @@ def _held_tag(replica: Replica, stream: Stream, effect: kinds.Remember) -> HeldT
 
 
 def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
-    """See :class:`kinds.CountDuplicate`."""
+    """Count retries of a producer, for which nothing was added."""
     producers = begun_stream(keyspace, effect.db, effect.key).producers
     producers.duplicates += effect.count
     producers.iids_added += effect.accepted
 
 
 def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
-    """See :class:`kinds.ConfigureProducers`. It drops the pairs in its context."""
+    """Set the limits of idempotence and drop the pairs in its context."""
     replica = keyspace.replica
     replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
     stream = begun_stream(keyspace, effect.db, effect.key)
@@ -87,7 +87,7 @@ def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) ->
 
 
 def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
-    """See :class:`kinds.ForgetProducers`."""
+    """Forget the oldest idempotent IDs of a producer, which have expired."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     stream.producers.drop_oldest(effect.pid, effect.count)
     stream.drop_tags(effect.pid)
@@ -95,7 +95,7 @@ def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
 
 
 def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
-    """See :class:`kinds.Accept`. Of concurrent records the one with the highest batch counts."""
+    """Note a batch of a bulk producer; of concurrent records the highest batch counts."""
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
     record = Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms)
@@ -105,7 +105,7 @@ def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
 
 
 def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
-    """See :class:`kinds.DropRecords`. Records that were accepted concurrently stay."""
+    """Remove records of bulk producers; records that were accepted concurrently stay."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     for pid in effect.pids:
         left = stream.shared.drop_accepted(pid, keyspace.replica.knows)
@@ -129,7 +129,7 @@ def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:
 
 
 def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
-    """See :class:`kinds.ResolveConflict`. Several regions make the same one."""
+    """Keep one entry of an idempotent ID that had several. Several regions make the same effect."""
     replica = keyspace.replica
     conflicts = replica.conflicts
     dot = effect.replica_id, effect.number

@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 
 def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
-    """See :class:`kinds.AddRegion`."""
+    """Admit a region to the cluster, with its address."""
     replica = keyspace.replica
     dots = replica.admissions.setdefault(effect.region, {})
     drop_covered(dots, replica.knows)
@@ -20,7 +20,7 @@ def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
 
 
 def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
-    """See :class:`kinds.RemoveRegion`. A concurrent admission stays."""
+    """Remove a region from the cluster. A concurrent admission stays."""
     replica = keyspace.replica
     if (member := replica.members.get(effect.region)) is not None:
         replica.former_names[effect.region] = member.name
@@ -30,7 +30,7 @@ def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
 
 
 def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
-    """See :class:`kinds.EnterCluster`."""
+    """Note the members of the cluster that this region belongs to from now on."""
     replica = keyspace.replica
     replica.cluster_id = effect.cluster_id
     for region, name, host, port in effect.members:
@@ -42,15 +42,15 @@ def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
 
 
 def join_full_sync(keyspace: Keyspace, effect: kinds.JoinFullSync) -> None:
-    """See :class:`kinds.JoinFullSync`. The caller has the file and joins it (``join.py``)."""
+    """Do nothing: the caller has the file of the full sync and joins it (``join.py``)."""
 
 
 def take_key(keyspace: Keyspace, effect: kinds.TakeKey) -> None:
-    """See :class:`kinds.TakeKey`. As for a full sync, the caller takes over the key."""
+    """Do nothing: the caller takes over the key from its file, as for a full sync."""
 
 
 def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
-    """See :class:`kinds.OpenEpoch`. If we are that region we go on under the new name.
+    """Begin a new epoch of a region. If we are that region we go on under the new name.
 
     What we did in a former epoch, and get back from others, changes nothing.
     """

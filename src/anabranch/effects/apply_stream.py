@@ -26,7 +26,7 @@ LONG_BYTES: Final = 2048
 
 
 def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
-    """See :class:`kinds.CreateStream`."""
+    """Bind a key to a new, empty stream."""
     stream = Stream(effect.idmp_duration_s, effect.idmp_maxsize)
     database = keyspace.databases[effect.db]
     database.put(effect.key, stream)
@@ -113,7 +113,7 @@ def _count_duplicates(replica: Replica, stream: Stream, ids: Sequence[int]) -> N
 
 
 def add(keyspace: Keyspace, effect: kinds.Add) -> None:
-    """See :class:`kinds.Add`."""
+    """Append an entry to the log of the region that has added it."""
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
     entry_id = effect.entry_id
@@ -165,7 +165,7 @@ def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[in
 
 
 def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
-    """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
+    """Append many entries, as their additions one by one would, a node's share at a time."""
     replica = keyspace.replica
     stream = begun_stream(keyspace, effect.db, effect.key)
     log, shift = log_at(stream, replica, effect.position)
@@ -178,7 +178,7 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
 
 
 def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
-    """See :class:`kinds.Trim`."""
+    """Remove the entries below a position of each region."""
     stream = stream_of(keyspace, effect.db, effect.key)
     for region, position in effect.below:
         keyspace.deferred_free.defer(stream.trim(region, position))
@@ -186,7 +186,7 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
 
 
 def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
-    """See :class:`kinds.Remove`."""
+    """Remove single entries of one region."""
     stream = stream_of(keyspace, effect.db, effect.key)
     gone: Sequence[int] = effect.ids
     if effect.located is None:
@@ -202,7 +202,7 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
 
 
 def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
-    """See :class:`kinds.RemoveNumbers`. What is gone already is left alone."""
+    """Remove entries by the numbers of their effects. What is gone already is left alone."""
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is None:  # deleted, and forgotten by all
         return
@@ -224,14 +224,14 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
 
 
 def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
-    """See :class:`kinds.Dereference`. An entry that still exists here keeps its references."""
+    """Drop pending entries of entries that are gone. One that still exists here keeps them."""
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is not None:
         stream.drop_references([each for each in effect.ids if stream.find(each) is None])
 
 
 def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
-    """See :class:`kinds.SetLastId`."""
+    """Set the last ID, entries-added and max-deleted-entry-id as far as they are given."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     stream.shared.set_ids(
         stream,

@@ -9,7 +9,7 @@ from anabranch.keyspace.values import PLAIN, RAW, TEXT, ListValue, SetValue, Str
 
 
 def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
-    """See :class:`kinds.SetString`."""
+    """Bind a key to a string."""
     deadlines = keyspace.databases[effect.db].deadlines
     deadline = deadlines.get(effect.key) if effect.keeps_deadline else None
     # Redis looks for an integer in every new string, but not in the sum of INCRBYFLOAT.
@@ -18,14 +18,14 @@ def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
 
 
 def set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> None:
-    """See :class:`kinds.SetStrings`. Of equal keys the last one counts."""
+    """Bind several keys to strings at one moment. Of equal keys the last one counts."""
     database = keyspace.databases[effect.db]
     keyspace.deferred_free.defer(database.put_strings(effect.keys, effect.data))
     keyspace.deferred_free.settle(database.order)
 
 
 def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:
-    """See :class:`kinds.Overwrite`."""
+    """Replace bytes of a string from a position on; zeros fill a gap before it."""
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key)
     if value is None:
@@ -40,7 +40,7 @@ def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:
 
 
 def push(keyspace: Keyspace, effect: kinds.Push) -> None:
-    """See :class:`kinds.Push`."""
+    """Put items at a list's head or tail; a new list is made if there is none."""
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key)
     if value is None:
@@ -56,7 +56,7 @@ def push(keyspace: Keyspace, effect: kinds.Push) -> None:
 
 
 def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
-    """See :class:`kinds.Pop`."""
+    """Take items off a list's head or tail; the key of an empty list is removed."""
     items = _list(keyspace, effect.db, effect.key).items
     take = items.pop if effect.tail else items.popleft
     for _ in range(effect.count):
@@ -65,7 +65,7 @@ def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
 
 
 def splice(keyspace: Keyspace, effect: kinds.Splice) -> None:
-    """See :class:`kinds.Splice`."""
+    """Replace neighbouring items of a list; the key of an empty list is removed."""
     items = _list(keyspace, effect.db, effect.key).items
     items.rotate(-effect.index)
     for _ in range(effect.removed):
@@ -76,7 +76,7 @@ def splice(keyspace: Keyspace, effect: kinds.Splice) -> None:
 
 
 def remove_items(keyspace: Keyspace, effect: kinds.RemoveItems) -> None:
-    """See :class:`kinds.RemoveItems`."""
+    """Take equal items out of a list, from its head or from its tail."""
     value = _list(keyspace, effect.db, effect.key)
     items = value.items
     left = abs(effect.count)
@@ -94,7 +94,7 @@ def remove_items(keyspace: Keyspace, effect: kinds.RemoveItems) -> None:
 
 
 def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
-    """See :class:`kinds.AddMembers`."""
+    """Add members to a set; a new set is made if there is none."""
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key)
     if value is None:
@@ -109,7 +109,7 @@ def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
 
 
 def remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> None:
-    """See :class:`kinds.RemoveMembers`."""
+    """Remove members of a set; the key of an empty set is removed."""
     value = keyspace.databases[effect.db].values[effect.key]
     assert isinstance(value, SetValue)
     if value.order is not None:

@@ -195,7 +195,10 @@ class LogIndex:
         return self._read_log(log, known, replica_id, after, max_bytes, visible)
 
     def fingerprint(self, log: OpLog, replica_id: int, number: int) -> bytes | None:
-        """See :meth:`anabranch.replication.interface.Local.fingerprint`."""
+        """The fingerprint of the batch of a replica ID that ends with a number.
+
+        Empty if none ends there; None if the log does not reach back that far.
+        """
         known = self._indexes.get(replica_id)
         if known is None or not known.begin < number <= known.last:
             return None

@@ -46,60 +46,63 @@ class Overlay:
 
     @property
     def boot(self) -> str:
-        """See :class:`Storage`."""
+        """The boot ID of the machine; empty if unknown.
+
+        With the same boot ID everything written still exists, with another one what was synced.
+        """
         return self._below.boot
 
     def is_there(self) -> bool:
-        """See :class:`Storage`."""
+        """Whether the directory is still the one that was opened, neither deleted nor replaced."""
         return True
 
     def names(self) -> list[str]:
-        """See :class:`Storage`."""
+        """All files in it."""
         return sorted({*self._below.names(), *self._changed} - self._gone)
 
     def size(self, name: str) -> int:
-        """See :class:`Storage`."""
+        """Bytes in a file."""
         self._refuse_gone(name)
         changed = self._changed.get(name)
         return self._below.size(name) if changed is None else len(changed)
 
     def open(self, name: str) -> StoredFile:
-        """See :class:`Storage`."""
+        """Read a file."""
         self._refuse_gone(name)
         changed = self._changed.get(name)
         return self._below.open(name) if changed is None else BytesIO(bytes(changed))
 
     def create(self, name: str) -> _File:
-        """See :class:`Storage`."""
+        """A new, empty file; one of that name is replaced."""
         self._gone.discard(name)
         self._changed[name] = bytearray()
         return _File(self._changed[name])
 
     def append(self, name: str) -> _File:
-        """See :class:`Storage`; what the file holds is read into memory."""
+        """Open an existing file for writing at its end."""
         return _File(self._own(name))
 
     def patch(self, name: str) -> _File:
-        """See :class:`Storage`; what the file holds is read into memory."""
+        """Open an existing file for overwriting parts of it."""
         return _File(self._own(name))
 
     def rename(self, name: str, target: str) -> None:
-        """See :class:`Storage`; what the file holds is read into memory."""
+        """Rename a file; replaces a file of the new name."""
         self._changed[target] = self._own(name)
         self._gone.discard(target)
         self.remove(name)
 
     def remove(self, name: str) -> None:
-        """See :class:`Storage`."""
+        """Delete a file."""
         self.size(name)  # raises if the file does not exist
         self._changed.pop(name, None)
         self._gone.add(name)
 
     def sync(self) -> None:
-        """See :class:`Storage`."""
+        """Return when all changes of names are on the disk; does not sync contents of files."""
 
     def shown(self, name: str) -> str:
-        """See :class:`Storage`."""
+        """The name for messages: the whole path."""
         return self._below.shown(name)
 
     def _own(self, name: str) -> bytearray:

@@ -38,7 +38,7 @@ class PatchFile(Protocol):
         """Return when everything before is on the disk."""
 
     def is_there(self) -> bool:
-        """See :class:`LogFile`."""
+        """Whether the name still leads to this file: it was neither deleted nor replaced."""
 
     def close(self) -> None:
         """Let go of the file, synced or not."""

@@ -317,7 +317,7 @@ class CarefulParser:
 
     @property
     def awaited(self) -> int:
-        """See :attr:`RequestParser.awaited`."""
+        """Bytes that can be fed at once: no request ends in them, and parsing them is short."""
         if self._bulk < 0:
             missing = self._missing * _SHORTEST_ARGUMENT - len(self._buffer)
             return max(min(missing, ARGUMENTS_PIECE_BYTES), 0)

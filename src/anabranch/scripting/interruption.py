@@ -138,7 +138,10 @@ class Interruption:
     # -- stacks -------------------------------------------------------------------------------
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
-        """See :meth:`anabranch.engine.script_machine.Machine.steps`."""
+        """Call ``work`` in steps: scripts that take long yield in between.
+
+        Closing the generator kills the script.
+        """
         assert not self._is_busy(), "one script at a time"
         worker = self._worker
         if worker is None:

@@ -31,7 +31,7 @@ COMPILED_MAX: Final = 500
 
 
 class LuaMachine:
-    """See :class:`anabranch.engine.script_machine.Machine`."""
+    """Runs scripts in LuaJIT or Lua, one at a time, within a limit of memory."""
 
     def __init__(self, memory_bytes: int) -> None:
         """``memory_bytes`` is what all of its scripts may take together."""
@@ -50,7 +50,7 @@ class LuaMachine:
         return self._world.used_bytes
 
     def compile(self, source: bytes, name: bytes) -> Any:
-        """See :class:`Machine`."""
+        """The argument of :meth:`run`; ``name`` is for error texts. Raises :class:`ScriptError`."""
         key = name, sha1_of(source)  # not the source, which would then stay as long
         known = self._compiled.get(key)
         if known is not None:
@@ -83,7 +83,7 @@ class LuaMachine:
         resp3: bool,
         is_function: bool = False,
     ) -> bytes:
-        """See :class:`Machine`."""
+        """The reply of a script, or of a function of a library. Raises :class:`ScriptError`."""
         world = self._world
         size = sum(map(len, keys)) + sum(map(len, argv)) + 64 * (len(keys) + len(argv))
         if world.used_bytes + size + 2 * ROOM_BYTES > self._memory_bytes:
@@ -111,7 +111,10 @@ class LuaMachine:
         return reply
 
     def load_library(self, body: bytes) -> Registered:
-        """See :class:`Machine`."""
+        """Run the code of a library without its first line.
+
+        Raises :class:`ScriptError` with the whole text of the reply.
+        """
         try:
             chunk = self.compile(body, b"@user_function")
         except ScriptError as problem:
@@ -153,24 +156,27 @@ class LuaMachine:
                 collect()
 
     def collect(self) -> None:
-        """See :class:`Machine`."""
+        """Free what scripts have left behind; no script may be under way."""
         self._world.inside["collect"]()
 
     def forget(self) -> None:
-        """See :class:`Machine`."""
+        """Forget what was compiled, and free its memory; no script may be under way."""
         self._compiled.clear()
         self.collect()
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
-        """See :class:`Machine`."""
+        """Call ``work`` in steps: scripts that take long yield in between.
+
+        Only what is called so can be interrupted. Closing the generator kills the script.
+        """
         return self._interruption.steps(work)
 
     def kill(self) -> None:
-        """See :class:`Machine`."""
+        """End the running script with an error at its next step."""
         self._interruption.kill()
 
     def close(self) -> None:
-        """See :class:`Machine`."""
+        """Free its memory. It cannot be used any more; no script may be under way."""
         self._interruption.close()
         self._compiled.clear()
         self.loaded.clear()

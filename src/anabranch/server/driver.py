@@ -37,7 +37,7 @@ class LoopDriver:
 
 
 class _Thread:
-    """See :class:`anabranch.node.driver.Worker`."""
+    """A thread that does work in the given order; its results come in turns of the event loop."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, name)

@@ -320,7 +320,7 @@ def bound(bind: str, port: int) -> list[socket.socket]:
 
 
 class Gossip:
-    """See :class:`anabranch.replication.interface.Transport`."""
+    """Connections to other regions as sockets of the event loop, each known by a number."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class _Reported:
 
 
 class SimulatedClient:
-    """See :class:`anabranch.node.driver.ReplyWriter`. This client reads all replies at once."""
+    """A connection without a socket, which reads all replies at once."""
 
     has_more = False
 
@@ -115,16 +115,16 @@ class SimulatedClient:
 
     @property
     def waits_for_older(self) -> bool:
-        """See :class:`Client`."""
+        """Whether replies of the session are held until the log is safe."""
         return bool(self._held)
 
     @property
     def unsent_bytes(self) -> int:
-        """See :class:`Client`."""
+        """The bytes of replies that were taken from the outbox, and that the socket has not."""
         return 0  # replies are numbers of effects here
 
     def flush(self) -> None:
-        """See :class:`Client`."""
+        """Write the outbox of the session, or pass it to :class:`HeldReplies`."""
         self._parse()
         outbox = self.session.outbox
         if not outbox:
@@ -141,16 +141,16 @@ class SimulatedClient:
             self._held.append(reported)
 
     def release(self, parts: list[bytes]) -> None:
-        """See :class:`Client`."""
+        """Write the oldest held replies."""
         del parts
         self._got(self._held.popleft())
 
     def cut_off(self) -> None:
-        """See :class:`Client`. Another client comes in its place."""
+        """Disconnect without writing anything more. Another client comes in its place."""
         self._held.clear()
 
     def go_on_later(self) -> None:
-        """See :class:`Client`: no request waits here."""
+        """Do nothing: no request waits here."""
 
     def _got(self, reported: _Reported) -> None:
         self._process.was_reported(reported.upto, is_write=reported.is_write)

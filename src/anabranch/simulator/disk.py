@@ -85,7 +85,7 @@ class _Contents:
 
 
 class _Handle:
-    """See :class:`anabranch.oplog.storage.LogFile`."""
+    """A file in memory that is written at its end."""
 
     def __init__(self, storage: MemoryStorage, name: str, contents: _Contents) -> None:
         self._storage = storage
@@ -138,7 +138,7 @@ class _Handle:
 
 
 class MemoryStorage:
-    """See :class:`anabranch.oplog.storage.Storage`."""
+    """A directory in memory, which loses what a crash would lose."""
 
     def __init__(self, files: dict[str, bytes] | None = None, boot: str = "") -> None:
         """``files`` exist and are synced."""
@@ -212,24 +212,24 @@ class MemoryStorage:
     # -- storage ------------------------------------------------------------------------------
 
     def is_there(self) -> bool:
-        """See :class:`Storage`."""
+        """Whether the directory is still the one that was opened, neither deleted nor replaced."""
         return True
 
     def names(self) -> list[str]:
-        """See :class:`Storage`."""
+        """All files in it."""
         return list(self._names)
 
     def size(self, name: str) -> int:
-        """See :class:`Storage`."""
+        """Bytes in a file."""
         return len(self._file(name).now)
 
     def open(self, name: str) -> io.BytesIO:
-        """See :class:`Storage`."""
+        """Read a file."""
         self.check("open", name)
         return io.BytesIO(bytes(self._file(name).now))
 
     def create(self, name: str) -> _Handle:
-        """See :class:`Storage`."""
+        """A new, empty file; one of that name is replaced."""
         self.check("create", name)
         contents = self._names.get(name)
         if contents is None:
@@ -240,12 +240,12 @@ class MemoryStorage:
         return _Handle(self, name, contents)
 
     def append(self, name: str) -> _Handle:
-        """See :class:`Storage`."""
+        """Open an existing file for writing at its end."""
         self.check("append", name)
         return _Handle(self, name, self._file(name))
 
     def patch(self, name: str) -> _Handle:
-        """See :class:`Storage`."""
+        """Open an existing file for overwriting parts of it."""
         self.check("patch", name)
         return _Handle(self, name, self._file(name))
 
@@ -254,14 +254,14 @@ class MemoryStorage:
         return self._names.get(name) is contents
 
     def rename(self, name: str, target: str) -> None:
-        """See :class:`Storage`."""
+        """Rename a file; replaces a file of the new name."""
         self.check("rename", name)
         self._names[target] = self._file(name)
         del self._names[name]
         self._renamed()
 
     def remove(self, name: str) -> None:
-        """See :class:`Storage`."""
+        """Delete a file."""
         self.check("remove", name)
         contents = self._file(name)
         if self.free is not None:
@@ -270,7 +270,7 @@ class MemoryStorage:
         self._renamed()
 
     def sync(self) -> None:
-        """See :class:`Storage`."""
+        """Return when all changes of names are on the disk; does not sync contents of files."""
         names, changes = dict(self._names), len(self._name_changes)
         self.check("sync directory", ".")
         self._durable_names = names
@@ -278,7 +278,7 @@ class MemoryStorage:
         self.synced.append(".")
 
     def shown(self, name: str) -> str:
-        """See :class:`Storage`."""
+        """The name for messages: the whole path."""
         return f"disk/{name}"
 
     def _file(self, name: str) -> _Contents:
@@ -312,7 +312,7 @@ class MemoryStorage:
 
 
 class MemoryPlace:
-    """See :class:`anabranch.node.driver.ProcessDirectory`: a disk in memory."""
+    """The data directory of a simulated process, on a disk in memory."""
 
     shown = "disk"
 
@@ -320,12 +320,15 @@ class MemoryPlace:
         self._storage = storage
 
     def is_there(self) -> bool:
-        """See :class:`Place`."""
+        """Whether the directory was used before."""
         return True
 
     def open(self) -> MemoryStorage:
-        """See :class:`Place`."""
+        """Create the directory if necessary, and lock it for this process.
+
+        Raises :class:`ConfigError` if that is impossible.
+        """
         return self._storage
 
     def close(self) -> None:
-        """See :class:`Place`."""
+        """Unlock the directory; another process may use it now."""

@@ -30,24 +30,24 @@ class Later:
         self._is_done = True
 
     def done(self) -> bool:
-        """See :class:`Job`."""
+        """Whether the work has ended."""
         return self._is_done
 
     def result(self) -> Any:
-        """See :class:`Job`."""
+        """Block until the work has ended, and return its result; raises what it raised."""
         problem = self.exception()
         if problem is not None:
             raise problem
         return self._result
 
     def exception(self) -> BaseException | None:
-        """See :class:`Job`."""
+        """Block until the work has ended, and return what it raised; None if nothing."""
         self._worker.do_until(self)
         return self._problem
 
 
 class SimulatedWorker:
-    """See :class:`anabranch.node.driver.Worker`. Its work takes some time."""
+    """A worker whose work takes some virtual time."""
 
     def __init__(self, after: Callable[[Callable[[], None]], None]) -> None:
         """``after`` calls a function when the work has taken its time."""
@@ -55,12 +55,12 @@ class SimulatedWorker:
         self._queue: deque[Later] = deque()
 
     def start(self) -> None:
-        """See :class:`Worker`."""
+        """Become ready. Raises :class:`OSError` if the system cannot start a thread."""
 
     def submit(
         self, work: Callable[[], object], then: Callable[[Job], object] | None = None
     ) -> Job:
-        """See :class:`Worker`."""
+        """Do ``work``; when it has ended, ``then`` is called in a turn of the process."""
         later = Later(self, work)
         self._queue.append(later)
 
@@ -78,7 +78,7 @@ class SimulatedWorker:
             self._queue.popleft().do()
 
     def close(self) -> None:
-        """See :class:`Worker`."""
+        """Finish all work, then end."""
         while self._queue:
             self._queue.popleft().do()
 
@@ -96,7 +96,7 @@ class _Timer:
 
 
 class SimulatedDriver:
-    """See :class:`anabranch.node.driver.Driver`."""
+    """Virtual time, timers and workers of one process."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class SimulatedDriver:
         self._soon: deque[Callable[[], object]] = deque()
 
     def now_s(self) -> float:
-        """See :class:`Driver`."""
+        """A monotonic clock, in seconds."""
         return self._timeline.now_ms / 1000
 
     def call_soon(self, action: Callable[[], object]) -> object:
-        """See :class:`Driver`."""
+        """Call ``action`` when the present turn is over, before anything else happens."""
         self._soon.append(action)
         return None
 
@@ -134,14 +134,14 @@ class SimulatedDriver:
             self._soon.popleft()()
 
     def call_later(self, delay_s: float, action: Callable[[], object]) -> _Timer:
-        """See :class:`Driver`."""
+        """Call ``action`` after a delay."""
         timer = _Timer(action)
         late_ms = self._chance.choice(self._late_ms)
         self._timeline.after(delay_s * 1000 + late_ms, lambda: self._happen(timer.fire))
         return timer
 
     def worker(self, name: str) -> SimulatedWorker:
-        """See :class:`Driver`."""
+        """Make a new worker; the name is shown in lists of threads."""
         del name
         return SimulatedWorker(self._work)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedHost:
-    """See :class:`anabranch.engine.host.Host`. A mistake of a command ends the run."""
+    """What commands need of a simulated process. A mistake of a command ends the run."""
 
     def __init__(self, chance: random.Random) -> None:
         self.persistence: HostPersistence
@@ -21,11 +21,11 @@ class SimulatedHost:
         self._chance = chance
 
     def random_bytes(self, count: int) -> bytes:
-        """See :class:`Host`."""
+        """Unpredictable bytes (ACL GENPASS, run IDs)."""
         return self._chance.randbytes(count)
 
     def random_below(self, bound: int) -> int:
-        """See :class:`Host`."""
+        """A uniform choice (RANDOMKEY)."""
         return self._chance.randrange(bound)
 
     def script_machine(self) -> Machine:
@@ -36,20 +36,20 @@ class SimulatedHost:
         """Time does not pass within an event."""
 
     def log(self, level: str, event: str, **fields: object) -> None:
-        """See :class:`Host`."""
+        """Write an operator's log line."""
         mistake = fields.get("exc")
         if isinstance(mistake, Exception):
             raise mistake
 
     def close(self, session: Session) -> None:
-        """See :class:`Host`."""
+        """Close a connection once its outbox is written."""
         session.closing = True
 
     def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
         """Processes end when a fault ends them."""
 
     def process_info(self) -> dict[str, object]:
-        """See :class:`Host`."""
+        """Facts for INFO: pid, memory, CPU times, versions, paths (see server/process.py)."""
         return {}
 
     def give_back_memory(self) -> None:

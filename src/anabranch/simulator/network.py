@@ -80,7 +80,7 @@ class End:
 
 
 class Wire:
-    """See :class:`anabranch.replication.interface.Transport`: the connections of one process."""
+    """The simulated connections of one process."""
 
     def __init__(self, network: Network, region: int, peer: Peer) -> None:
         self._network = network
@@ -90,24 +90,24 @@ class Wire:
         self.ends: dict[int, End] = {}
 
     def send(self, link: int, frame: bytes) -> None:
-        """See :class:`Transport`."""
+        """Send a whole frame, behind all earlier ones; nothing happens if the link is gone."""
         end = self.ends.get(link)
         if end is not None and end.is_open:
             self._network.send(end, frame)
 
     def close(self, link: int) -> None:
-        """See :class:`Transport`."""
+        """Close the link after all frames sent before; ``link_down`` may follow or not."""
         end = self.ends.pop(link, None)
         if end is not None and end.is_open:
             end.is_open = False
             self._network.carry(end, None)
 
     def dial(self, host: str, port: int) -> None:
-        """See :class:`Transport`."""
+        """Connect; the answer is ``link_up`` with this address, or ``dial_failed``."""
         self._network.dial(self, host, port)
 
     def cut_ms(self, region: int) -> float | None:
-        """See :class:`Transport`: faults of a run are not those of an operator."""
+        """None: faults of a run are not pauses by an operator."""
         return None
 
 

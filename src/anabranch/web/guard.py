@@ -85,7 +85,7 @@ class Guard:
         self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Answer a request that is not let in; pass on the others (ASGI)."""
         assert scope["type"] == "http", "nothing else is spoken here"
 
         async def send_with_headers(message: Message) -> None:
@@ -162,7 +162,7 @@ class OnlyHealth:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Answer requests for health alone (ASGI)."""
 
         async def send_last(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -130,13 +130,13 @@ class HttpConnection(H11Protocol):
         self._drops = False  # the request is answered, and its body has not ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See :class:`asyncio.Protocol`."""
+        """Take the connection in, or end it if there are too many."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self.flow = _Flow(self.transport, self._go_on_later)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """See :class:`asyncio.Protocol`."""
+        """Pass on bytes of requests, within the limits."""
         if self._drops:
             return
         self._unset_keepalive_if_required()
@@ -187,7 +187,7 @@ class HttpConnection(H11Protocol):
         return bool(self._unread) and not self.flow.read_paused
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See :class:`asyncio.Protocol`."""
+        """Give back what the connection held."""
         self._scheduler.remove(self._go_on)
         self._forget_deadline()
         self._left()

@@ -34,7 +34,7 @@ class Streamed(Response):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See :class:`starlette.responses.Response`."""
+        """Send the pieces as they come, until the client has gone (ASGI)."""
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
         if scope["method"] == "HEAD":

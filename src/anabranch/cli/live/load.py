@@ -204,7 +204,7 @@ class _Thread(threading.Thread, ABC):
         self.problem: Exception | None = None
 
     def run(self) -> None:
-        """See :attr:`problem`."""
+        """Work until it is told to end; what fails is the :attr:`problem`."""
         try:
             while not self.ends.is_set():
                 self.work()

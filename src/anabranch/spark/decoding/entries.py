@@ -65,17 +65,17 @@ class ParsedEntries:
 
     @property
     def nbytes(self) -> int:
-        """See `Entries`."""
+        """About how many bytes the entries have."""
         return sum(sum(map(len, row)) for row in self._rows)
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
-        """See `Entries`."""
+        """For each name a binary array: the first value of that field, null without one."""
         # Of a field that is there twice the first one stays, as the last one in this order.
         rows = [dict(zip(row[-2::-2], row[::-2], strict=True)) for row in self._rows]
         return [pa.array([row.get(name) for row in rows], pa.binary()) for name in names]
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
-        """See `Entries`."""
+        """All fields in their order: where each entry's begin (and the end), names, values."""
         offsets = np.zeros(len(self._rows) + 1, np.int64)
         np.cumsum([len(row) // 2 for row in self._rows], out=offsets[1:])
         return (

@@ -150,11 +150,11 @@ class WireEntries:
 
     @property
     def nbytes(self) -> int:
-        """See `Entries`."""
+        """About how many bytes the entries have."""
         return len(self._data)
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
-        """See `Entries`."""
+        """For each name a binary array: the first value of that field, null without one."""
         wanted = {name: number for number, name in enumerate(dict.fromkeys(names))}
         found = _FirstValues(wanted, len(self))
         for table in self._tables:
@@ -170,7 +170,7 @@ class WireEntries:
         return [columns[wanted[name]] for name in names]
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
-        """See `Entries`."""
+        """All fields in their order: where each entry's begin (and the end), names, values."""
         some: Iterable[_Fields] = self._walk() if self._walked is None else self._walked
         every = [fields for table in self._tables for fields in _of_table(table)]
         every += some

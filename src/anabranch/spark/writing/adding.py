@@ -233,7 +233,7 @@ class Adder:
 
     @property
     def contents(self) -> bytes:
-        """See `ByContent`; empty where rows are recognised otherwise."""
+        """The hashes of `ByContent`; empty where rows are recognised otherwise."""
         return self._marks.contents if isinstance(self._marks, ByContent) else b""
 
     def append(self, key: bytes, rows: EncodedRows) -> None:
