@@ -142,7 +142,7 @@ def _compile_short(pattern: bytes, ignore_case: bool) -> Matcher:
 
 
 def matcher_bytes(matcher: Matcher) -> int:
-    """The memory of a matcher."""
+    """The memory that a matcher takes, in bytes."""
     parts: list[Any] = [matcher, getattr(matcher, "__self__", None)]
     for cell in getattr(matcher, "__closure__", None) or ():
         fullmatch = cell.cell_contents
@@ -197,7 +197,7 @@ def _regex(members: int) -> bytes:
 
 
 class _Pieces:
-    """A long pattern."""
+    """A long pattern: the pieces between its stars are looked for one after the other."""
 
     __slots__ = ("_first", "_last", "_middle", "_size")
 

@@ -190,4 +190,4 @@ def in_one_go(steps: Steps[_T]) -> _T:
 
 
 def _nothing() -> None:
-    """No driver runs turns."""
+    """Do nothing when work is scheduled: no driver runs turns."""

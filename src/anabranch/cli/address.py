@@ -112,7 +112,7 @@ class Address:
         return address if url is None else address.at_url(url, "-u")
 
     def at_url(self, url: str, what: str) -> Address:
-        """The same with all that the URL says; ``what`` names the URL in errors."""
+        """This address with all that a URL says; ``what`` names the URL in errors."""
         try:
             parts = urlsplit(url)
             port = parts.port

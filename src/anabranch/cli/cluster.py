@@ -72,7 +72,7 @@ def _as_json(command: _Command) -> _Command:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """One line and exit code 1."""
+    """Turn a failure of a server into one line on standard error and exit code 1."""
     try:
         yield
     except ClusterFailed as problem:

@@ -39,7 +39,7 @@ class RegionView:
         return self.state in {"up", "waiting"}
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """What ``--json`` prints of the region."""
         member = self.member
         return {
             "name": member.name,
@@ -73,14 +73,14 @@ class LinkView:
     fault: str
 
     def __str__(self) -> str:
-        """The state in words."""
+        """The state of the link in words, as tables show it."""
         text = self.state
         if self.age_ms is not None:
             text += f" for {duration(self.age_ms)}"
         return f"{text} ({self.fault})" if self.fault not in {"", "pause"} else text
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """What ``--json`` prints of the link."""
         return {
             "between": [self.one, self.other],
             "state": self.state,
@@ -137,7 +137,7 @@ class ClusterView:
         }
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """What ``--json`` prints of all regions and links."""
         return {
             "regions": [each.facts() for each in self.regions],
             "links": [each.facts() for each in self.links()],
@@ -145,7 +145,7 @@ class ClusterView:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The tables of regions and of links, line by line."""
         rows = [["region", "number", "port", "pid", "state"]]
         for region in self.regions:
             member = region.member

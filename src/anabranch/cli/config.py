@@ -27,7 +27,7 @@ environment; nothing is started. Passwords are not shown.
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Load and print."""
+    """Load the settings as the server would, and print them."""
     own = {"--json", "--changed"}
     options = own.intersection(ctx.args)
     try:

@@ -65,7 +65,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Connect both ends."""
+    """Connect to the target, and copy all keys of the source to it."""
     here = Address.of_options(**options)
     if here.db is not None:
         raise click.UsageError("-u: keys keep their databases; leave the number out")

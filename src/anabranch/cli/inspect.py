@@ -119,7 +119,7 @@ def _options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Dump:
-    """What to print, and how."""
+    """What a dump prints, in which form, and from where on."""
 
     start: int
     end: int | None
@@ -182,7 +182,7 @@ Examples:
 @click.option("--yes", is_flag=True, help="With --write: do not ask.")
 @click.pass_context
 def log(ctx: click.Context, /, path: Path, *, write: bool, yes: bool, **options: Any) -> None:
-    """Report, dump or repair."""
+    """Report what the log holds, dump it, or repair it."""
     dump = _Dump.of(**options)
     if yes and not write:
         raise click.UsageError("--yes is an answer to --write")
@@ -207,7 +207,7 @@ UTF-8; other bytes are \\xHH and a backslash is doubled.""",
 @_options(_DUMP_OPTIONS, _FORM_OPTIONS)
 @click.pass_context
 def snapshot(ctx: click.Context, /, path: Path, **options: Any) -> None:
-    """Report or dump."""
+    """Report what a snapshot holds, or dump it."""
     dump = _Dump.of(**options)
     with lines_of_failure(ctx):
         directory, only = locate(path)

@@ -109,7 +109,7 @@ def _group(stream: Stream, name: bytes, group: Group, limit: int) -> Figures:
 
 
 def stream_lines(figures: Figures, *, full: bool) -> Iterator[str]:
-    """The same for people."""
+    """The figures of a stream as lines that people read."""
     width = max(map(len, figures))
     for name, value in figures.items():
         if name != "groups":

@@ -37,7 +37,7 @@ ITEMS_SHOWN: Final = 8
 
 
 def as_text(value: Any, *, full: bool) -> str:
-    """One value on one line."""
+    """A value on one line; long ones are shortened unless ``full``."""
     if isinstance(value, bytes):
         if full or len(value) <= BYTES_SHOWN:
             return quoted(value).decode("ascii")
@@ -90,7 +90,7 @@ def when(ms: int | None) -> str | None:
 
 
 def id_text(entry_id: int) -> str:
-    """``ms-seq``."""
+    """An entry ID as ``ms-seq``."""
     return ids.text(entry_id).decode("ascii")
 
 

@@ -14,7 +14,7 @@ class FiniteRange(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number."""
+        """The number within the range; infinity and NaN are refused."""
         number: float = super().convert(value, param, ctx)
         if not isfinite(number):
             self.fail(f"{value!r} is no finite number", param, ctx)

@@ -41,11 +41,11 @@ class Progress:
             self._next = float("inf") if quiet else 0.0
 
     def __enter__(self) -> Self:
-        """Before the first line."""
+        """Begin: nothing is shown before the first line."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the line of the bar."""
+        """End the line of the bar, if there is one."""
         if self._bar is not None:
             self._bar.update(self._done - self._shown)
             self._bar.__exit__(None, None, None)

@@ -69,7 +69,7 @@ def salvage(
     as_json: bool,
     directives: tuple[str, ...],
 ) -> None:
-    """Look, and bring back."""
+    """Look for effects that only this directory has, and bring them back to the cluster."""
     address = None
     if url is not None:
         address = Address(cacert=cacert, timeout=timeout).at_url(url, "--to")

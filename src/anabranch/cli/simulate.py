@@ -194,7 +194,7 @@ class _Progress:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Remove the line."""
+        """Remove the line of progress from the terminal."""
         if self._shown:
             print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
             self._shown = 0

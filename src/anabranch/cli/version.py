@@ -15,7 +15,7 @@ from anabranch.version import REDIS_VERSION, __version__
 @click.command(help="Show versions: the package, the Redis it follows, Python, the event loop.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool) -> None:
-    """Print them."""
+    """Print the versions of the server, of Redis and of what it runs on."""
     try:
         loop = f"uvloop {version('uvloop')}"
     except PackageNotFoundError:

@@ -56,7 +56,7 @@ class Kind(ABC):
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """In words."""
+        """What values are allowed, in words, for error texts and docs."""
 
 
 def _one(words: Sequence[str]) -> str:
@@ -82,7 +82,7 @@ class Integer(Kind):
 
     @property
     def allowed(self) -> str:
-        """The bounds."""
+        """The bounds, as error texts and docs name them."""
         if self.high == LONG_MAX:
             return f"a whole number from {self.low}"
         return f"a whole number from {self.low} to {self.high}"
@@ -114,12 +114,12 @@ class Memory(Kind):
         return _bounded(int(match[1]) * _UNITS[(match[2] or "").lower()], self.low, self.high)
 
     def format(self, value: Any) -> str:
-        """Plain bytes."""
+        """The value in plain bytes, without a unit."""
         return f"{-value}%" if value < 0 else str(value)
 
     @property
     def allowed(self) -> str:
-        """The form."""
+        """The units that a size may have."""
         form = "bytes, or a number with k, kb, m, mb, g or gb"
         if self.percent:
             form += ", or a percentage"
@@ -127,7 +127,7 @@ class Memory(Kind):
 
 
 class Octal(Kind):
-    """File permissions."""
+    """The permissions of a file, in octal digits."""
 
     def parse(self, words: Sequence[str]) -> int:
         """0 leaves the permissions to the umask."""
@@ -137,7 +137,7 @@ class Octal(Kind):
         return _bounded(int(text, 8), 0, 0o777)
 
     def format(self, value: Any) -> str:
-        """Octal digits."""
+        """The permissions in octal digits."""
         return f"{value:o}"
 
     @property
@@ -147,7 +147,7 @@ class Octal(Kind):
 
 
 class YesNo(Kind):
-    """A switch."""
+    """A switch, ``yes`` or ``no``."""
 
     alone = "yes"
 
@@ -159,12 +159,12 @@ class YesNo(Kind):
         return text == "yes"
 
     def format(self, value: Any) -> str:
-        """The word."""
+        """``yes`` or ``no``."""
         return "yes" if value else "no"
 
     @property
     def allowed(self) -> str:
-        """The words."""
+        """The two words of a switch."""
         return "yes or no"
 
 
@@ -186,20 +186,20 @@ class Choice(Kind):
 
     @property
     def allowed(self) -> str:
-        """The words."""
+        """The words of which one is chosen."""
         return "one of " + ", ".join(self.words)
 
 
 class Text(Kind):
-    """Anything."""
+    """A text that may be anything, also empty."""
 
     def parse(self, words: Sequence[str]) -> str:
-        """As given."""
+        """The text as it was given; raises ValueError for several words."""
         return _one(words)
 
     @property
     def allowed(self) -> str:
-        """Anything."""
+        """That any text is allowed."""
         return "text"
 
 
@@ -207,7 +207,7 @@ class Name(Text):
     """A text that people can read."""
 
     def parse(self, words: Sequence[str]) -> str:
-        """As given."""
+        """The name as it was given; raises ValueError if it cannot be printed."""
         value = super().parse(words)
         if value and (not value.isprintable() or value.isspace()):
             raise ValueError("argument must be a name that can be read, or empty")
@@ -215,7 +215,7 @@ class Name(Text):
 
     @property
     def allowed(self) -> str:
-        """In words."""
+        """Which characters a name may have."""
         return "a name that can be read"
 
 
@@ -223,7 +223,7 @@ class FolderName(Text):
     """The name of a directory within another one."""
 
     def parse(self, words: Sequence[str]) -> str:
-        """As given."""
+        """The name as it was given; raises ValueError for a path."""
         value = super().parse(words)
         if not value:
             raise ValueError("appenddirname can't be empty")
@@ -233,7 +233,7 @@ class FolderName(Text):
 
     @property
     def allowed(self) -> str:
-        """In words."""
+        """What a name of a directory may be."""
         return "a name that is no path"
 
 
@@ -244,7 +244,7 @@ class Secret(Text):
         self.least = least
 
     def parse(self, words: Sequence[str]) -> str:
-        """As given."""
+        """The secret as it was given; raises ValueError if it is too short."""
         value = super().parse(words)
         if 0 < len(value) < self.least:
             raise ValueError(
@@ -255,7 +255,7 @@ class Secret(Text):
 
     @property
     def allowed(self) -> str:
-        """Text of some length."""
+        """How long a secret has to be."""
         return f"text of {self.least} characters or more, or none"
 
 
@@ -275,20 +275,20 @@ class Words(Kind):
         return " ".join(flat)
 
     def lines(self, value: Any) -> list[list[str]]:
-        """One line with all words."""
+        """One line of the file with all words."""
         return [split_blanks(value) or [""]]
 
     @property
     def allowed(self) -> str:
-        """How many."""
+        """How many words are allowed."""
         return f"up to {self.at_most} words"
 
 
 class Addresses(Words):
-    """Hosts and ports."""
+    """Several addresses, each a host and a port."""
 
     def parse(self, words: Sequence[str]) -> str:
-        """Each has a port."""
+        """The addresses; raises ValueError if one has no port."""
         text = super().parse(words)
         for word in split_blanks(text):
             found = re.fullmatch(r".+:([0-9]{1,5})", word)
@@ -298,7 +298,7 @@ class Addresses(Words):
 
     @property
     def allowed(self) -> str:
-        """The form."""
+        """The form of an address."""
         return f"up to {self.at_most} times host:port"
 
 
@@ -320,13 +320,13 @@ class SavePoints(Words):
         return " ".join(str(int(word)) for word in flat)
 
     def lines(self, value: Any) -> list[list[str]]:
-        """A line for each pair."""
+        """A line of the file for each pair of seconds and changes."""
         flat = split_blanks(value)
         return [flat[at : at + 2] for at in range(0, len(flat), 2)] or [[""]]
 
     @property
     def allowed(self) -> str:
-        """The form."""
+        """The form of a pair."""
         return 'pairs of seconds and changes, or ""'
 
 
@@ -337,20 +337,20 @@ class Lines(Kind):
     repeats = True
 
     def parse(self, words: Sequence[str]) -> list[list[str]]:
-        """One line."""
+        """The words of one line of the file."""
         return [list(words)] if words else []
 
     def format(self, value: Any) -> str:
-        """All lines."""
+        """All lines, joined as CONFIG GET shows them."""
         return "\n".join(" ".join(words) for words in value)
 
     def lines(self, value: Any) -> list[list[str]]:
-        """Each as it is."""
+        """The lines of the file, as they were read."""
         return list(value)
 
     @property
     def allowed(self) -> str:
-        """The form."""
+        """The form of a line."""
         return "a user's name followed by its ACL rules"
 
 
@@ -392,12 +392,12 @@ class OutputLimits(Kind):
         return " ".join(" ".join(line) for line in self.lines(value))
 
     def lines(self, value: Any) -> list[list[str]]:
-        """A line for each class."""
+        """A line of the file for each class of clients."""
         return [[name, *map(str, value[name])] for name in self._classes]
 
     @property
     def allowed(self) -> str:
-        """The form."""
+        """The form of a limit."""
         return "normal, replica or pubsub, then hard limit, soft limit and seconds"
 
 
@@ -429,5 +429,5 @@ class EventClasses(Kind):
 
     @property
     def allowed(self) -> str:
-        """The letters."""
+        """The letters of the classes of events."""
         return "letters out of Ag$lshzxeKEtmdnocaSTIV"

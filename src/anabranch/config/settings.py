@@ -455,7 +455,7 @@ class Settings(RegionSettings, HttpSettings):
         return self.__dict__[ROWS[name].attribute]
 
     def text(self, name: str) -> str:
-        """The same in the form of CONFIG GET."""
+        """The value of a setting in the form of CONFIG GET."""
         each = ROWS[name]
         return each.kind.format(self.__dict__[each.attribute])
 

@@ -439,7 +439,7 @@ def _start(writer: Writer, effect: kinds.CreateGroup) -> Iterable[kinds.Effect]:
 
 
 def _restart(writer: Writer, effect: kinds.SetGroup) -> Iterable[kinds.Effect]:
-    """The same."""
+    """Replace ``$`` by the last ID, as for a new group."""
     if effect.last_id is None:
         effect.last_id = stream_of(writer.keyspace, effect.db, effect.key).last_id
     return (effect,)

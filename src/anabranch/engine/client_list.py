@@ -50,7 +50,7 @@ def describe(sessions: Iterable[Session], asking: Session, command: str, now_ms:
 
 
 def describe_briefly(session: Session, command: str, now_ms: int) -> str:
-    """The same for a log: without the end of line, and no name has more than 128 characters."""
+    """A client for the log: without the end of line, no name longer than 128 characters."""
     return _Lines(now_ms, _LOGGED_MAX).line(session, command)[:-1]
 
 

@@ -126,7 +126,7 @@ class Database:
         return value
 
     def unbind(self, key: bytes) -> Value | None:
-        """The same, if more is remembered of a stream than where it ended."""
+        """Unbind a key, if the caller remembers more of its stream than where its logs ended."""
         value = self.values.pop(key, None)
         if value is not None:
             self.account.unbind(key, value)

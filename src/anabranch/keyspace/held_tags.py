@@ -57,7 +57,7 @@ class HeldTag(NamedTuple):
 
     @property
     def dot(self) -> Dot:
-        """The dot of the tag."""
+        """Replica ID and number of the effect that made the tag."""
         return self.replica_id, self.number
 
     @property

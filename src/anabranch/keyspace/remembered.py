@@ -43,7 +43,7 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class Home(Protocol):
-    """The keyspace."""
+    """The keyspace, as far as remembered streams need it."""
 
     replica: Replica
 

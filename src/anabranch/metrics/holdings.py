@@ -55,7 +55,7 @@ def bytes_of(args: list[bytes]) -> int:
 
 
 class Holdings:
-    """The sums of one server."""
+    """The bytes that clients make one server hold, by holder."""
 
     __slots__ = ("_total", "by_holder", "measured", "replies")
 
@@ -69,7 +69,7 @@ class Holdings:
 
     @property
     def used_bytes(self) -> int:
-        """The sum of all holders."""
+        """The bytes of all holders together."""
         return self._total + self.replies
 
     @property

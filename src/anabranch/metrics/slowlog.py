@@ -20,7 +20,7 @@ _ARGUMENT_BYTES_MAX: Final = 128
 
 
 class Named(Protocol):
-    """Who sent a request."""
+    """Who has sent a request, as SLOWLOG shows it."""
 
     address: str
     name: bytes

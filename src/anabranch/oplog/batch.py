@@ -201,7 +201,7 @@ def body_of(effects: list[kinds.Effect], dependencies: Sequence[int]) -> bytes:
 
 
 def body_parts(effects: list[kinds.Effect], dependencies: Sequence[int]) -> list[bytes]:
-    """The same in parts: a long field of a lonely effect is a part, so that it is not copied."""
+    """The body of a batch in parts: a long field of a lonely effect is one, so it is not copied."""
     arrays = plain_effects(effects)
     if len(arrays) == 1:
         array = arrays[0]

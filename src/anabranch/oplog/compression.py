@@ -62,7 +62,7 @@ class Compressor:
         return smaller if len(smaller) < len(body) else None
 
     def shorter_in_parts(self, body: list[bytes]) -> bytes | None:
-        """The same for a body in parts, which are not joined."""
+        """The compressed body, given in parts that are not joined; None if it is not shorter."""
         if len(body) == 1:
             return self.shorter(body[0])
         size = sum(map(len, body))

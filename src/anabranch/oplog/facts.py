@@ -113,7 +113,7 @@ class SegmentFacts(Struct):
 
     @property
     def fate(self) -> Fate:
-        """What the next start does."""
+        """What the next start of a server does with the segment."""
         if self.problem is None:
             return Fate.SOUND
         if self.is_superseded:
@@ -154,7 +154,7 @@ class SnapshotFacts(Struct):
 
     @property
     def keys(self) -> int:
-        """All of them."""
+        """The count of keys in all databases."""
         return sum(self.kinds.values())
 
     @property
@@ -164,7 +164,7 @@ class SnapshotFacts(Struct):
 
     @property
     def fate(self) -> Fate:
-        """What the next start does."""
+        """What the next start of a server does with the snapshot."""
         if self.damage is None:
             return Fate.SOUND
         return Fate.UNREAD if self.is_superseded else Fate.REFUSED

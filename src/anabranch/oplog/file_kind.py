@@ -40,7 +40,7 @@ def glance(data: bytes) -> FileHeader:
 
 
 class FileKind:
-    """Log files, or snapshots."""
+    """A kind of files in a data directory: log files, or snapshots."""
 
     def __init__(
         self,

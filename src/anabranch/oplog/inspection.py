@@ -183,7 +183,7 @@ class Survey:
             self.bytes_done = before
 
     def _later(self, facts: SegmentFacts) -> list[str]:
-        """The segments behind one."""
+        """The names of the segments behind one."""
         at = self.segments.index(facts) + 1
         return [each.name for each in self.segments[at:] if each.first > facts.first]
 

@@ -195,7 +195,7 @@ class OpLog:
         self.manifest.record(newest=newest, written=self.end, synced=self.synced, tail=self._tail)
 
     def record_stop(self) -> None:
-        """The same before a stop, and sync the manifest: nothing is written any more."""
+        """Note an orderly stop, and sync the manifest: nothing is written any more."""
         self.record_end()
         self.manifest.sync()
 
@@ -259,7 +259,7 @@ class OpLog:
         return Sync(self.storage, self.end, files, names=names)
 
     def finish_sync(self, sync: Sync) -> None:
-        """A sync has succeeded."""
+        """Note what is on the disk, after a sync has succeeded."""
         self._running = None
         self._sync_done(sync)
 
@@ -316,7 +316,7 @@ class OpLog:
 
 
 def _pieces(data: Sequence[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of moderate size: new memory for megabytes takes milliseconds."""
+    """The bytes in pieces of moderate size: new memory for megabytes takes milliseconds."""
     low = size = 0
     for at, each in enumerate(data):
         if len(each) >= _PIECE_BYTES and low < at:  # it is not copied

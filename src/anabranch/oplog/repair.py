@@ -23,7 +23,7 @@ class RepairImpossible(AnabranchError):
 
 
 class Repair(Struct, frozen=True):
-    """A plan of what to change."""
+    """What a repair would change, and what would be lost by it."""
 
     position: int
     """The new end of the log: everything before it is kept."""
@@ -42,13 +42,13 @@ class Repair(Struct, frozen=True):
 
     @property
     def lost_turns(self) -> int:
-        """Sound ones."""
+        """How many sound turns would be cut off."""
         cut = self.cut.turns_behind if self.cut is not None else 0
         return cut + sum(facts.turns + facts.turns_behind for facts in self.aside)
 
     @property
     def lost_effects(self) -> int:
-        """Sound ones."""
+        """How many sound effects would be cut off."""
         cut = self.cut.effects_behind if self.cut is not None else 0
         return cut + sum(facts.effects + facts.effects_behind for facts in self.aside)
 

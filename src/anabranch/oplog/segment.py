@@ -125,7 +125,7 @@ def is_noted(position: int, later: Iterable[bytes]) -> bool:
 
 
 def _is_noted(position: int, data: bytes, offset: int) -> bool:
-    """The same for what is behind an offset of one segment."""
+    """Whether something behind an offset of the segment notes a sync beyond a position."""
     for _, batch in batches_behind(data, offset):
         if batch is None:
             return True

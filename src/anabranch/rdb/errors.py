@@ -6,7 +6,7 @@ from anabranch.errors import AnabranchError
 
 
 class PayloadError(AnabranchError):
-    """Base of the two."""
+    """A payload cannot be taken: the base of both reasons."""
 
 
 class PayloadChecksumError(PayloadError):

@@ -48,7 +48,7 @@ _SHOWN_BYTES: Final = 60
 
 
 class FileKey(Struct, frozen=True):
-    """One key of a file."""
+    """One key of a file, with its value still encoded."""
 
     db: int
     key: bytes

@@ -121,7 +121,7 @@ class Cursor:
         return lzf.decompress(*self._packed())
 
     def string_steps(self) -> Steps[bytes]:
-        """The same in short steps."""
+        """Read a string in short steps: a long one may be compressed."""
         position = self.position
         if position < self.end and self.data[position] == _SPECIAL_LZF:
             self.position = position + 1

@@ -44,7 +44,7 @@ def decode(data: bytes) -> list[Element]:
 
 
 def pieces(data: bytes) -> Iterator[list[Element]]:
-    """The same in lists, each of which takes about a millisecond to decode."""
+    """The elements in lists, each of which takes about a millisecond to decode."""
     if len(data) <= _HEADER or int.from_bytes(data[:4], "little") != len(data):
         raise PayloadFormatError("listpack: wrong size")
     count = 0

@@ -27,7 +27,7 @@ def decompress(data: bytes, length: int) -> bytes:
 
 
 def decompress_steps(data: bytes, length: int) -> Steps[bytes]:
-    """The same in short steps."""
+    """Decompress in short steps; raises :class:`PayloadFormatError`."""
     if length > len(data) * EXPANSION_MAX:
         raise PayloadFormatError("LZF: impossible length")
     out = bytearray()

@@ -90,7 +90,7 @@ def frame(body: bytes, rdb_version: int) -> bytes:
 
 
 def _framed(parts: list[bytes], rdb_version: int) -> Steps[list[bytes]]:
-    """The same for a body in pieces, which come back in larger ones; ``parts`` is used up."""
+    """A body in pieces with its footer, in larger pieces; ``parts`` is used up."""
     parts.append(rdb_version.to_bytes(2, "little"))
     parts.reverse()
     pieces: list[bytes] = []

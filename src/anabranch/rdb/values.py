@@ -53,7 +53,7 @@ def decode_value(cursor: Cursor, type_byte: int) -> Value:
 def decode_value_steps(
     cursor: Cursor, type_byte: int, take: Callable[[NodeImage], None]
 ) -> Steps[Value]:
-    """The same in short steps; ``take`` gets the nodes of a stream, which its image then lacks."""
+    """Decode a value in short steps; ``take`` gets the nodes of a stream, which its image lacks."""
     if type_byte in _STREAM_TYPES:
         return (yield from decode_steps(cursor, StreamType(type_byte), take))
     if type_byte == _STRING:

@@ -44,12 +44,12 @@ def write_integer(out: BytesWriter, value: int) -> None:
 
 
 def bulk(data: bytes) -> bytes:
-    """A bulk string."""
+    """A bulk string of RESP, with its length."""
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 def integer(value: int) -> bytes:
-    """An integer."""
+    """An integer of RESP; clients know 64 bits with a sign."""
     return b":%d\r\n" % value
 
 

@@ -29,7 +29,7 @@ class Drand48:
         return ()
 
     def next(self) -> float:
-        """At least 0 and below 1."""
+        """The next random number, at least 0 and below 1."""
         self._state = (self._state * _FACTOR + 0xB) & _MASK
         return (self._state >> 17) % _BOUND / _BOUND
 

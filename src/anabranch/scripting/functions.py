@@ -66,7 +66,7 @@ class HostFunctions:
         }
 
     def _located(self, name: bytes, function: Callable[..., object]) -> Callable[..., object]:
-        """The same function; errors name the place in the script, as those of Lua do."""
+        """A function whose errors name the place in the script, as those of Lua do."""
 
         def call(*args: object) -> object:
             try:

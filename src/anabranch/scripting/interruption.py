@@ -55,7 +55,7 @@ class Interruption:
         self._ticked_ns = self._switched_ns = 0
 
     def begin(self) -> None:
-        """Prepare for a new script."""
+        """Prepare for a new script: nothing is due to be killed."""
         self._kill = None
         self._instructions = INSTRUCTIONS_MAX
         self._load_until_ns = 0
@@ -87,7 +87,7 @@ class Interruption:
             raise Failure(b"ERR " + OUT_OF_MEMORY)
 
     def roomy(self, function: Callable[..., object]) -> Callable[..., object]:
-        """The same function, but it first calls :meth:`make_room` for its result."""
+        """A function that first calls :meth:`make_room` for its result."""
 
         def call(*args: object) -> object:
             self.make_room(sum(8 * len(each) for each in args if isinstance(each, bytes)))
@@ -164,7 +164,7 @@ class Interruption:
         return self._work is not None
 
     def _end_work(self) -> None:
-        """Kill what is under way."""
+        """Kill what is under way, and forget it."""
         worker = self._worker
         assert worker is not None
         with suppress(greenlet.error):  # the thread of the script has ended

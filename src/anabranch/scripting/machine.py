@@ -46,7 +46,7 @@ class LuaMachine:
 
     @property
     def used_bytes(self) -> int:
-        """What the world takes."""
+        """The memory that compiled scripts and their values take."""
         return self._world.used_bytes
 
     def compile(self, source: bytes, name: bytes) -> Any:

@@ -163,7 +163,7 @@ def unpack(*args: object) -> tuple[object, ...]:
 
 
 def _size(*args: object) -> int:
-    """struct.size(format)."""
+    """``struct.size(format)``: the bytes that a format takes."""
     total = 0
     for letter, size, _, align in _options(text_in(args, 1), skips=True):
         if letter == "s" or (letter == "c" and size == 0):

@@ -161,13 +161,13 @@ class Admission:
     # -- for places ---------------------------------------------------------------------------
 
     def take_place(self, kind: Kind, address: str) -> None:
-        """A place is taken."""
+        """Count a new connection of this kind and address."""
         self.held[kind] += 1
         if kind is not _CLIENT:
             self._by_address[kind, address] += 1
 
     def free_place(self, kind: Kind, address: str) -> None:
-        """A place is free again."""
+        """Count a connection of this kind and address as gone."""
         self.held[kind] -= 1
         if kind is not _CLIENT:
             left = self._by_address[kind, address] - 1

@@ -75,7 +75,7 @@ class _Seen:
 
 
 class Checks:
-    """All checkers of a run."""
+    """All checkers of a run: each looks at every moment that concerns it."""
 
     def __init__(self, machines: Sequence[Machine], record: Record, work: Workload) -> None:
         self._nodes = machines

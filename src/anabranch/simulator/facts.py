@@ -30,7 +30,7 @@ class Fact:
 
     @property
     def dot(self) -> Dot:
-        """The dot of the effect."""
+        """Replica ID and number of the effect."""
         return self.replica_id, self.number
 
     def knew(self, other: Fact) -> bool:
@@ -40,7 +40,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Added(Fact):
-    """XADD: an entry."""
+    """An entry was added (XADD)."""
 
     entry_id: int
     payload: object
@@ -65,7 +65,7 @@ class Cleared(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Created(Fact):
-    """XGROUP CREATE."""
+    """A group was created (XGROUP CREATE)."""
 
     group: bytes
     start: int | None
@@ -82,7 +82,7 @@ class Created(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Destroyed(Fact):
-    """XGROUP DESTROY."""
+    """A group was destroyed (XGROUP DESTROY)."""
 
     group: bytes
 
@@ -99,7 +99,7 @@ class Acknowledged(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Raised(Fact):
-    """XSETID: counters."""
+    """Counters of a stream were raised (XSETID)."""
 
     last_id: int
     surplus: int
@@ -108,7 +108,7 @@ class Raised(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Deadline(Fact):
-    """EXPIRE and PERSIST."""
+    """The deadline of a key was set or removed (EXPIRE, PERSIST)."""
 
     at_ms: float
     """``NEVER`` for none."""

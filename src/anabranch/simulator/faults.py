@@ -136,7 +136,7 @@ def _loss(run: Simulation, chance: random.Random) -> None:
 
 
 def _duplicate(run: Simulation, chance: random.Random) -> None:
-    """Batches arrive twice."""
+    """Deliver batches twice for some time."""
     for one in run.machines:
         for other in run.machines:
             run.network.line(one.number, other.number).twice = chance.choice([0, 0.01, 0.2, 1])
@@ -466,7 +466,7 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
 
 
 def heal(run: Simulation) -> None:
-    """End all faults."""
+    """End all faults: links, disks and processes are sound again."""
     for pair, line in list(run.network.lines.items()):
         if line.cut:
             run.network.mend(*pair)

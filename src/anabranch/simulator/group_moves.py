@@ -20,7 +20,7 @@ _Row = tuple[bytes, bytes, int]  # ID, consumer, delivery count
 
 @dataclass(frozen=True)
 class _Standing:
-    """The progress of a group."""
+    """The progress of a group, as COPY and RENAME must preserve it."""
 
     last_id: bytes
     lag: int
@@ -40,7 +40,7 @@ class MoveChecks:
         self._dumped: dict[bytes, _Standings | None] = {}
 
     def copy(self, process: Process, words: list[bytes]) -> Any:
-        """COPY."""
+        """Run a COPY, and compare the progress of both groups."""
         before = self._standings(process, words[1])
         reply = process.do(words)
         if reply == 1:

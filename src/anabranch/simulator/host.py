@@ -56,14 +56,14 @@ class SimulatedHost:
         """There is no process of its own."""
 
     def rewrite_config(self, users: list[list[bytes]]) -> None:
-        """There is no file."""
+        """Do nothing: a simulated process has no configuration file."""
 
     def read_acl_file(self) -> str:
-        """There is no file."""
+        """Nothing: a simulated process has no ACL file."""
         return ""
 
     def write_acl_file(self, text: str) -> None:
-        """There is no file."""
+        """Do nothing: a simulated process has no ACL file."""
 
     def apply_setting(self, name: str) -> None:
         """Nothing outside the core has settings."""

@@ -60,7 +60,7 @@ def token_of(fragment: bytes) -> bytes:
 
 
 def groups(stream: Stream) -> Iterator[tuple[bytes, Group]]:
-    """By name."""
+    """The groups of a stream, in the order of their names."""
     for name in sorted(stream.groups):
         yield name, stream.groups[name]
 
@@ -80,7 +80,7 @@ def visible(keyspace: Keyspace) -> dict[bytes, Any]:
 
 
 def visible_stream(stream: Stream) -> dict[str, Any]:
-    """The same of one key."""
+    """What clients can see of one stream, as plain values."""
     live = entries(stream)
     shown: dict[str, Any] = {
         "entries": sorted(live),

@@ -29,7 +29,7 @@ RESTART_MS: Final = 500.0
 
 
 class Machine:
-    """A machine."""
+    """A machine: a disk that outlives processes, and the process that runs, if any."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Machine:
         self.disk.boot = f"boot {self.boots}"
 
     def stop(self) -> None:
-        """An orderly stop."""
+        """Stop the process in an orderly way."""
         self._wanted = False
         process = self.process
         if process is None:
@@ -218,7 +218,7 @@ class Machine:
         self.record.reached["pause"] += 1
 
     def wake(self) -> None:
-        """The pause is over."""
+        """End the pause of the process."""
         self.paused_until = self.timeline.now_ms
         if self.process is not None:
             self.process.wake()

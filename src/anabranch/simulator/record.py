@@ -136,7 +136,7 @@ class Record:
                 )
 
     def leaves(self, replica_id: int, last: int) -> None:
-        """An effect was sent."""
+        """Note that effects up to a number were sent to another region."""
         self.left[replica_id] = max(last, self.left.get(replica_id, 0))
 
     def replica_ids(self) -> list[int]:

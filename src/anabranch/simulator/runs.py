@@ -23,7 +23,7 @@ def simulate(
     faults: Iterable[str] = FAULTS,
     on_progress: Callable[[Simulation], None] | None = None,
 ) -> Outcome:
-    """The run of a seed."""
+    """Run a cluster from a seed; the result says whether all checks held."""
     run = prepared(seed, regions=regions, minutes=minutes, faults=faults)
     if on_progress is not None:
         run.on_progress = on_progress

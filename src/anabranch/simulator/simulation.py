@@ -54,7 +54,7 @@ CALM_MS: Final = 12_000.0
 
 @dataclass
 class Outcome:
-    """How a run ended."""
+    """How a run ended: what it counted, and the violation that ended it, if any."""
 
     seed: int
     faults: tuple[str, ...]
@@ -102,7 +102,7 @@ class FaultPlan:
 
 
 class Simulation:
-    """One run."""
+    """One run: machines, network, clients and faults under one virtual clock."""
 
     def __init__(self, seed: int, *, regions: int = 3, minutes: float = 5, plan: FaultPlan) -> None:
         self.seed = seed
@@ -178,7 +178,7 @@ class Simulation:
     # -- the run ------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """Do the whole run."""
+        """Do the whole run, and look at everything once more at its end."""
         problem: Exception | None = None
         try:
             self._begin()

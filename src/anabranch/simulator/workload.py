@@ -46,7 +46,7 @@ def _words(*parts: object) -> Words:
 
 
 class Workload:
-    """The clients of a run."""
+    """The clients of a run, and what they ask for."""
 
     def __init__(self, chance: random.Random, moving: random.Random) -> None:
         """``moving`` are the streams that are copied elsewhere; few runs have any."""

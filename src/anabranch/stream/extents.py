@@ -14,7 +14,7 @@ UNIT: Final = 256
 
 
 class Extents:
-    """The parts of one file."""
+    """The used and the free parts of one file."""
 
     __slots__ = ("_by_end", "_by_size", "_by_start", "_end", "taken")
 

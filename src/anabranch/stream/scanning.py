@@ -25,7 +25,7 @@ _WORD: Final = 8
 
 
 class ScanError(ValueError):
-    """Other bytes are there."""
+    """The bytes are not what the scan expects."""
 
 
 def behind(data: bytes, at: i64, expected: bytes) -> i64:

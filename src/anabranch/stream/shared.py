@@ -80,7 +80,7 @@ class Bearer(Protocol):
 
 
 class Dots(Protocol):
-    """A collection of dots."""
+    """What takes dots, whatever it does with them."""
 
     def add(self, dot: Dot) -> None:
         """Remember a dot."""

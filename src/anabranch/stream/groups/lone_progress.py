@@ -82,7 +82,7 @@ class LoneProgress(GroupProgress):
     # -- entries-read and lag -----------------------------------------------------------------
 
     def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
-        """By Redis's rules."""
+        """The entries-read after a delivery, by the rules of Redis; None if unknown."""
         return entries_read_after(stream, self.entries_read, self.last_delivered_id, ids)
 
     def read_count(self, stream: Counted) -> int | None:

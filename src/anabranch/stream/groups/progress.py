@@ -23,7 +23,7 @@ Vector = Mapping[int, int]
 
 
 class Creation(NamedTuple):
-    """One XGROUP CREATE."""
+    """What XGROUP CREATE has said of a group, and what its region had seen then."""
 
     context: Vector
     """The version vector of the region that created the group, at that moment."""

@@ -238,7 +238,7 @@ class SharedProgress(GroupProgress):
         return min(max(read, 0), stream.entries_added)
 
     def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
-        """None: it is not stored."""
+        """None: among several regions entries-read is counted, not stored."""
         return None
 
     def counted_read(self, stream: Counted) -> int:
