@@ -15,12 +15,12 @@ from typing import Any, cast
 import pytest
 
 from anabranch.config.settings import Settings
-from anabranch.server.admission import Kind
+from anabranch.server.admission import ConnectionKind
 from anabranch.server.app import Server, Surroundings
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.driver import LoopDriver
-from anabranch.server.gossip import Gossip
+from anabranch.server.gossip import SocketTransport
 from anabranch.server.region_links import RegionLinks
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedWorker
@@ -163,14 +163,14 @@ class World:
         server.listeners.open = lambda: None  # type: ignore[method-assign]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RegionLinks, "bind", lambda _: None)
-            patch.setattr(Gossip, "open", lambda *_: None)
+            patch.setattr(SocketTransport, "open", lambda *_: None)
             await server.start()
 
     def connect(self, told: Callable[[bytes], None]) -> Wire:
         """A client comes."""
         self._connected += 1
         wire = Wire(self, self._connected, told)
-        place = self.server.admission.admit(Kind.CLIENT, "127.0.0.1")
+        place = self.server.admission.admit(ConnectionKind.CLIENT, "127.0.0.1")
         assert place is not None
         wire.protocol = ClientConnection(self.server.clients, self.server.node, place)
         wire.protocol.connection_made(wire)

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from functools import partial
 from typing import Any
 
-from anabranch.simulator.disk import Fault, MemoryStorage
+from anabranch.simulator.disk import DiskFault, MemoryStorage
 from tests.crashes.clients import KEYS, STREAMS, Client, Cursor, Writing, a_read
 from tests.crashes.harness import VirtualLoop, World
 from tests.crashes.model import Group, Request, State, Stream, plain
@@ -236,7 +236,7 @@ class Lives:
                 code = chance.choice((errno.EIO, errno.EIO, errno.ENOENT))
             times = chance.choice((1, 3, FULL, FULL))
             keep = chance.choice((0, 0, 3, 40))
-            disk.faults = [Fault(operation, code, times, chance.randrange(3), keep, "log-")]
+            disk.faults = [DiskFault(operation, code, times, chance.randrange(3), keep, "log-")]
             self.reached[f"fault: {operation}"] += 1
 
     def _look(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ClassName", "Definition", "classes_of", "methods_of"]
+__all__ = ["ClassName", "Definition", "class_names", "classes_of", "methods_of"]
 
 ClassName = tuple[str, str]
 """Module and name."""
@@ -24,8 +24,7 @@ def classes_of(root: Path) -> dict[ClassName, Definition]:
     """All classes at the top of the modules below a folder."""
     found = {}
     for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        module = _module(path, root)
         tree = ast.parse(path.read_text("utf-8"))
         origins = {
             each.asname or each.name: (node.module, each.name)
@@ -41,6 +40,21 @@ def classes_of(root: Path) -> dict[ClassName, Definition]:
                     {each.name for each in node.body if isinstance(each, _FUNCTIONS)},
                 )
     return found
+
+
+def class_names(root: Path) -> list[ClassName]:
+    """Every class below a folder, those inside of classes and functions included."""
+    return [
+        (_module(path, root), node.name)
+        for path in sorted(root.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def _module(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anabranch.commands.table import COMMANDS
-from anabranch.config.rows import Row
+from anabranch.config.rows import Directive
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.engine.absent import ABSENT
 from anabranch.engine.spec import Command
@@ -151,7 +151,7 @@ def settings_page() -> str:
     return "".join(parts)
 
 
-def _rows(rows: Iterable[Row]) -> Iterator[str]:
+def _rows(rows: Iterable[Directive]) -> Iterator[str]:
     yield "| Directive | Default | Allowed | Changes | |\n|---|---|---|---|---|\n"
     for row in rows:
         changes = "start" if row.immutable else "protected" if row.protected else "running"

@@ -13,7 +13,7 @@ import msgspec
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
-from anabranch.server.gossip import Gossip, bound
+from anabranch.server.gossip import SocketTransport, bound
 from tests.support.counted_region import CountedRegion
 from tests.support.replication_world import World
 from tests.support.servers import free_port
@@ -41,7 +41,7 @@ class KnownPeer:
         self._local = CountedRegion(World(), number)
 
     async def __aenter__(self) -> Self:
-        self._gossip = Gossip(asyncio.get_running_loop())
+        self._gossip = SocketTransport(asyncio.get_running_loop())
         self._replicator = Replicator(
             self._local, self._gossip, self._config, random.SystemRandom()
         )

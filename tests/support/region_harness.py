@@ -11,7 +11,7 @@ import hiredis
 from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.engine.host import HostRegions
-from anabranch.engine.script_machine import Machine
+from anabranch.engine.script_machine import ScriptMachine
 from anabranch.engine.session import Session
 from anabranch.keyspace.inquiry import Inquiry
 from anabranch.keyspace.keyspace import Keyspace
@@ -100,7 +100,7 @@ class FakeHost:
         self.acl_text = ""
         self.rewritten: list[list[bytes]] | None = None
         self.applied: list[str] = []
-        self.machine: Machine | None = None
+        self.machine: ScriptMachine | None = None
 
     def random_bytes(self, count: int) -> bytes:
         return self.random.randbytes(count)
@@ -108,7 +108,7 @@ class FakeHost:
     def random_below(self, bound: int) -> int:
         return self.random.randrange(bound)
 
-    def script_machine(self) -> Machine:
+    def script_machine(self) -> ScriptMachine:
         if self.machine is None:
             self.machine = new_machine(64 << 20)
         return self.machine

@@ -10,7 +10,7 @@ from anabranch.config.settings import Settings
 from anabranch.metrics.peers import PeerFigures
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.process import HOST, Process
-from anabranch.simulator.record import Record
+from anabranch.simulator.record import RunRecord
 from anabranch.stream.stream import Stream
 from tests.support.linked_world import LinkedWorld
 
@@ -22,7 +22,7 @@ class SimulatedCluster(LinkedWorld):
 
     def __init__(self, count: int = 2, **settings: Any) -> None:
         super().__init__(1)
-        self.record = Record(self.timeline)
+        self.record = RunRecord(self.timeline)
         self.network.reached = self.record.reached
         self.alarms: list[tuple[int, Mapping[str, object]]] = []
         """Regions that reported that another one differs, and what they reported."""

@@ -28,7 +28,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-class Refused(Exception):
+class RefusedByServer(Exception):
     """The server answered with an error, or unexpectedly; the text is its answer, on one line."""
 
 
@@ -132,7 +132,7 @@ class Address:
         )
 
     def open(self) -> socket.socket:
-        """A connection, authenticated; raises :class:`OSError` or :class:`Refused`."""
+        """A connection, authenticated; raises :class:`OSError` or :class:`RefusedByServer`."""
         patience = min(self.timeout, CONNECT_SECONDS_MAX)
         if self.path is None:
             sock = socket.create_connection((self.host, self.port), patience)
@@ -167,7 +167,7 @@ class Address:
             answer = ask(sock, replies, words)
         # A server without a password can be used as well.
         if answer.startswith("-") and "without any password" not in answer:
-            raise Refused(answer[1:])
+            raise RefusedByServer(answer[1:])
 
 
 def ask(sock: socket.socket, replies: socket.SocketIO, words: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.address import Address, Refused, ask, server_options
+from anabranch.cli.address import Address, RefusedByServer, ask, server_options
 from anabranch.cli.remedies import message
 
 
@@ -38,7 +38,7 @@ def command(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     started = time.perf_counter()
     try:
         reply = _ping(address)
-    except (OSError, Refused) as problem:
+    except (OSError, RefusedByServer) as problem:
         reason = message(problem, address)
         if as_json:
             print(json.dumps({"healthy": False, "reason": reason}))
@@ -55,12 +55,12 @@ def _ping(address: Address) -> str:
         answer = ask(sock, replies, ["PING"])
         if answer.startswith("-LOADING"):
             done = _field(sock, replies, "persistence", "loading_loaded_perc")
-            raise Refused(f"{_meaning(answer)}{f' ({done} %)' if done else ''}")
+            raise RefusedByServer(f"{_meaning(answer)}{f' ({done} %)' if done else ''}")
         if answer != "+PONG":
-            raise Refused(_meaning(answer))
+            raise RefusedByServer(_meaning(answer))
         awaited = _field(sock, replies, "replication", "newcomer_waits_for")
     if awaited:
-        raise Refused(f"this region is new to its cluster and waits for {awaited}")
+        raise RefusedByServer(f"this region is new to its cluster and waits for {awaited}")
     return "PONG"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.address import Address, Refused, is_url, server_options
+from anabranch.cli.address import Address, RefusedByServer, is_url, server_options
 from anabranch.cli.remedies import message
 from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
 from anabranch.cli.transfer.client import require_databases
@@ -110,7 +110,7 @@ def _live(address: Address, selection: Selection, *, scan: bool) -> Source:
     if not scan:
         try:
             return sync_source(address)
-        except Refused as problem:
+        except RefusedByServer as problem:
             print(
                 f"anabranch: {address} refuses SYNC ({problem}); reading with SCAN and DUMP",
                 file=sys.stderr,

@@ -15,7 +15,7 @@ from anabranch.cli.progress import Progress
 from anabranch.errors import ConfigError
 from anabranch.node.epoch_file import forget_epoch
 from anabranch.oplog.inspection import Survey
-from anabranch.oplog.repair import Repair, carry_out, plan_repair
+from anabranch.oplog.repair import RepairPlan, carry_out, plan_repair
 from anabranch.server.disk import Directory, lock_directory
 
 
@@ -66,7 +66,7 @@ def write_log(
     print(f"The log ends at position {repair.position} now: the server can be started.")
 
 
-def _only_what_was_named(directory: Directory, only: str | None, repair: Repair) -> None:
+def _only_what_was_named(directory: Directory, only: str | None, repair: RepairPlan) -> None:
     """Refuse to cut at another place than the user has looked at."""
     if repair.absence is not None:
         return
@@ -79,7 +79,7 @@ def _only_what_was_named(directory: Directory, only: str | None, repair: Repair)
     )
 
 
-def _intention(directory: Directory, repair: Repair) -> Iterator[str]:
+def _intention(directory: Directory, repair: RepairPlan) -> Iterator[str]:
     if repair.absence is not None:
         yield f"{directory.shown(repair.absence.name)} {repair.absence.what}"
         yield f"To be done without it: kept is what is here, up to position {repair.position}."

@@ -13,7 +13,7 @@ import redis
 from anabranch.cli.address import Address
 from anabranch.cli.inspect_files import Failed, lines_of_failure
 from anabranch.cli.remedies import message
-from anabranch.cli.salvage import Cluster, Lost, bring_back, lost_in, noted, remember_done
+from anabranch.cli.salvage import Lost, RemainingRegions, bring_back, lost_in, noted, remember_done
 from anabranch.errors import AnabranchError
 
 
@@ -81,7 +81,7 @@ def salvage(
             if salvaged is not None:
                 _show({"salvaged": salvaged, "added": 0}, as_json=as_json)
                 return
-            cluster = None if address is None else Cluster(address)
+            cluster = None if address is None else RemainingRegions(address)
             lost = lost_in(directory, cluster)
             report = _found(lost)
             if cluster is not None and not dry_run:

@@ -69,7 +69,7 @@ class Lost:
     """Live entries by key, ascending by ID."""
 
 
-class Cluster:
+class RemainingRegions:
     """The remaining regions, as one of them reports them. Raises :class:`redis.RedisError`."""
 
     def __init__(self, address: Address) -> None:
@@ -120,7 +120,7 @@ def remember_done(path: Path) -> None:
     (directory.path / _NOTE).write_text(time.strftime("%Y-%m-%d %H:%M:%S UTC\n", time.gmtime()))
 
 
-def lost_in(path: Path, cluster: Cluster | None) -> Lost:
+def lost_in(path: Path, cluster: RemainingRegions | None) -> Lost:
     """Effects that the directory has and the cluster lacks; without one, unconfirmed effects."""
     directory, name = locate(path)
     if name is not None:
@@ -167,7 +167,9 @@ def _behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[Entry]:
 # -- bringing it back ---------------------------------------------------------------------------
 
 
-def bring_back(lost: Lost, cluster: Cluster, directives: Sequence[str], patience_s: float) -> int:
+def bring_back(
+    lost: Lost, cluster: RemainingRegions, directives: Sequence[str], patience_s: float
+) -> int:
     """Add the entries whose IDs do not exist there; returns how many."""
     if not lost.entries:
         return 0
@@ -202,7 +204,7 @@ def _free_port() -> int:
         return port
 
 
-async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float) -> int:
+async def _live(server: Server, lost: Lost, cluster: RemainingRegions, patience_s: float) -> int:
     """Join, catch up, add the entries, wait until they are on a disk, leave."""
     assert server.links is not None
     local = server.links.exchange.local

@@ -20,7 +20,7 @@ from anabranch.version import REDIS_VERSION, __version__
 from anabranch.web import new_web
 
 if TYPE_CHECKING:
-    from anabranch.config.rows import Row
+    from anabranch.config.rows import Directive
 
 SERVER = "anabranch-server"
 """The program that takes the arguments of redis-server, and whose version has the same form."""
@@ -70,7 +70,7 @@ class Directives(click.Command):
                     formatter.write_dl([(f"--{row.name}", described(row)) for row in rows])
 
 
-def described(row: Row) -> str:
+def described(row: Directive) -> str:
     """Sentence, allowed values, default."""
     default = row.default_text or '""'
     return f"{row.sentence} ({row.allowed}; default {default})"

@@ -80,7 +80,7 @@ def command(
     reached: Counter[str] = Counter()
     outcomes: list[Outcome] = []
     failed: Outcome | None = None
-    progress = _Progress(minutes)
+    progress = _RunProgress(minutes)
     for each in seeds if seeds is not None else [seed or 0]:
         outcome = simulate(
             each, regions=regions, minutes=minutes, faults=faults, on_progress=progress
@@ -168,7 +168,7 @@ def _facts(
     return facts
 
 
-class _Progress:
+class _RunProgress:
     """The progress of a run: one line on a terminal, elsewhere a line every few seconds."""
 
     def __init__(self, minutes: float) -> None:

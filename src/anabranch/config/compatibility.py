@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.config.kinds import Choice, Integer, Kind, Memory, Text, Words, YesNo
-from anabranch.config.rows import Row
+from anabranch.config.kinds import Choice, Integer, Kind, Memory, Text, WordList, YesNo
+from anabranch.config.rows import Directive
 
 _NUMBER = Integer()
 _SIGNED = Integer(-(1 << 63))
@@ -178,7 +178,7 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("max-new-connections-per-cycle", Integer(1, 1000), "10", ""),
             ("max-new-tls-connections-per-cycle", Integer(1, 1000), "1", ""),
             ("oom-score-adj", Choice("no", "yes", "relative", "absolute"), "no", ""),
-            ("oom-score-adj-values", Words(3), "0 200 800", ""),
+            ("oom-score-adj-values", WordList(3), "0 200 800", ""),
             ("proc-title-template", _TEXT, "{title} {listen-addr} {server-mode}", ""),
             ("set-proc-title", _SWITCH, "yes", ""),
             ("socket-mark-id", _NUMBER, "0", ""),
@@ -201,28 +201,28 @@ _REFUSED: list[tuple[str, Kind, str, Mapping[str, str], str]] = [
     ),
     (
         "replicaof",
-        Words(2),
+        WordList(2),
         "",
         {"*": "there are no read-only replicas; remove the line and run one server"},
         "Not available: there are no read-only replicas.",
     ),
     (
         "loadmodule",
-        Words(1 << 10),
+        WordList(1 << 10),
         "",
         {"*": "modules cannot be loaded; remove the line, streams need none"},
         "Not available: modules cannot be loaded.",
     ),
     (
         "sentinel",
-        Words(1 << 10),
+        WordList(1 << 10),
         "",
         {"*": "there is no sentinel mode; use 'anabranch serve' for a server"},
         "Not available: there is no sentinel mode.",
     ),
     (
         "rename-command",
-        Words(2),
+        WordList(2),
         "",
         {"*": "commands cannot be renamed; use ACL rules (user default -flushall) instead"},
         "Not available: use ACL rules.",
@@ -230,11 +230,11 @@ _REFUSED: list[tuple[str, Kind, str, Mapping[str, str], str]] = [
 ]
 
 
-def _rows() -> dict[str, Row]:
-    rows: dict[str, Row] = {}
+def _rows() -> dict[str, Directive]:
+    rows: dict[str, Directive] = {}
     for reason, members in _EFFECTLESS:
         for name, kind, default, more in members:
-            rows[name] = Row(
+            rows[name] = Directive(
                 kind,
                 default,
                 f"No effect: {reason}.",
@@ -246,7 +246,7 @@ def _rows() -> dict[str, Row]:
                 aliases=tuple(filter(None, [more.strip("!%")])),
             )
     for name, kind, default, refused, sentence in _REFUSED:
-        rows[name] = Row(
+        rows[name] = Directive(
             kind,
             default,
             sentence,
@@ -260,5 +260,5 @@ def _rows() -> dict[str, Row]:
     return rows
 
 
-COMPATIBILITY: dict[str, Row] = _rows()
+COMPATIBILITY: dict[str, Directive] = _rows()
 """Those rows by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.config.kinds import Integer, Secret, Words, YesNo
+from anabranch.config.kinds import Integer, Secret, WordList, YesNo
 from anabranch.config.rows import row
 
 
@@ -16,11 +16,11 @@ class HttpSettings:
         "anabranch[web].",
     )
     http_bind: str = row(
-        Words(), "127.0.0.1 -::1", group="http",
+        WordList(), "127.0.0.1 -::1", group="http",
         sentence="Addresses to listen on for HTTP, as in bind.",
     )
     http_hosts: str = row(
-        Words(64), "", group="http",
+        WordList(64), "", group="http",
         sentence="Names of this machine that a browser may use; * is all of them. localhost and "
         "IP addresses always work.",
     )

@@ -259,7 +259,7 @@ class Secret(Text):
         return f"text of {self.least} characters or more, or none"
 
 
-class Words(Kind):
+class WordList(Kind):
     """A list of words, with blanks between them."""
 
     many_words = True
@@ -284,7 +284,7 @@ class Words(Kind):
         return f"up to {self.at_most} words"
 
 
-class Addresses(Words):
+class Addresses(WordList):
     """Several addresses, each a host and a port."""
 
     def parse(self, words: Sequence[str]) -> str:
@@ -302,7 +302,7 @@ class Addresses(Words):
         return f"up to {self.at_most} times host:port"
 
 
-class SavePoints(Words):
+class SavePoints(WordList):
     """Pairs of seconds and changes; an empty text means none."""
 
     repeats = True

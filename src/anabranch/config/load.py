@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from anabranch.config.kinds import Lines
-from anabranch.config.rows import Row
+from anabranch.config.rows import Directive
 from anabranch.config.runtime import find, merged, nearest
 from anabranch.config.settings import ALIASES, ROWS, Settings
 from anabranch.config.words import BLANKS, split_lines
@@ -100,7 +100,7 @@ class Loaded:
 def load(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Loaded:
     """Load all settings of a start; ``arguments`` as behind ``anabranch serve``."""
     path, given = split_arguments(arguments)
-    reader = _Reader()
+    reader = _Loader()
     if path is not None:
         reader.read_file(path)
     reader.read_environment(environment or {})
@@ -136,7 +136,7 @@ class _CannotRead(ConfigError):
     """A file cannot be read; the code that includes it adds the line."""
 
 
-class _Reader:
+class _Loader:
     """Applies one source after the other."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ class _Reader:
                 raise ConfigError(f'{place}: "{line}"\n  {problem}') from None
 
     def _set(
-        self, row: Row, words: list[str], source: str, line: str, place: str | None = None
+        self, row: Directive, words: list[str], source: str, line: str, place: str | None = None
     ) -> None:
         settings = self.loaded.settings
         shown = f"{row.name} ..." if row.secret else line
@@ -280,7 +280,7 @@ def _unknown(place: str, line: str, name: str) -> str:
     return f"{place}: \"{line}\"\n  unknown directive '{name}'{advice}"
 
 
-def _bad(place: str, line: str, objection: str, row: Row) -> str:
+def _bad(place: str, line: str, objection: str, row: Directive) -> str:
     text = f'{place}: "{line}"\n  {row.name}: {objection}'
     if objection in row.refused.values():
         return text

@@ -12,7 +12,7 @@ from anabranch.config.kinds import (
     Name,
     Secret,
     Text,
-    Words,
+    WordList,
     YesNo,
 )
 from anabranch.config.rows import row
@@ -47,7 +47,7 @@ class RegionSettings:
         sentence="TCP port for other regions; 0 is the port for clients plus 10000.",
     )
     gossip_bind: str = row(
-        Words(), "127.0.0.1", group="regions",
+        WordList(), "127.0.0.1", group="regions",
         sentence="Addresses to listen on for other regions.",
     )
     gossip_announce: str = row(

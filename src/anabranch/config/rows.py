@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.config.kinds import Integer, Kind
 
 
-class Row:
+class Directive:
     """One directive.
 
     ``effect`` is False for what is accepted so that files and tools of Redis keep working, but
@@ -81,4 +81,4 @@ class Row:
 
 def row(kind: Kind, default: str, sentence: str, **details: Any) -> Any:
     """A row standing where the attribute of the same name is declared (see ``settings``)."""
-    return Row(kind, default, sentence, **details)
+    return Directive(kind, default, sentence, **details)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from anabranch.config.rows import Row
+from anabranch.config.rows import Directive
 from anabranch.config.settings import ALIASES, ROWS, Settings
 
-NAMES: Final[dict[str, Row]] = {
+NAMES: Final[dict[str, Directive]] = {
     name: ROWS[ALIASES.get(name, name)]
     for name in (*ROWS, *ALIASES)
     if not ROWS[ALIASES.get(name, name)].hidden
@@ -30,7 +30,7 @@ class Refused(ValueError):
         self.known = known
 
 
-def find(name: str) -> Row | None:
+def find(name: str) -> Directive | None:
     """The row of a name or alias in any case."""
     name = name.lower()
     return ROWS.get(ALIASES.get(name, name))
@@ -51,7 +51,7 @@ def change(
 
     Raises :class:`Refused` with Redis's sentence; then nothing has changed.
     """
-    rows: list[Row] = []
+    rows: list[Directive] = []
     for name, _ in pairs:
         row = NAMES.get(name.lower())
         if row is None:
@@ -79,6 +79,6 @@ def change(
     return before
 
 
-def merged(settings: Settings, row: Row, value: Any) -> Any:
+def merged(settings: Settings, row: Directive, value: Any) -> Any:
     """Complete a value that names some classes of clients only by the present values."""
     return {**settings.value(row.name), **value} if isinstance(value, dict) else value

@@ -26,11 +26,11 @@ from anabranch.config.kinds import (
     OutputLimits,
     SavePoints,
     Text,
-    Words,
+    WordList,
     YesNo,
 )
 from anabranch.config.region_settings import RegionSettings
-from anabranch.config.rows import Row, row
+from anabranch.config.rows import Directive, row
 from anabranch.config.words import split_blanks
 
 GROUPS = {
@@ -70,7 +70,7 @@ class Settings(RegionSettings, HttpSettings):
     # fmt: off
     # -- network ------------------------------------------------------------------------------
     bind: str = row(
-        Words(), "127.0.0.1 -::1", group="network",
+        WordList(), "127.0.0.1 -::1", group="network",
         sentence="Addresses to listen on; * is all of them, a leading - allows an address to be "
         "missing.",
     )
@@ -142,7 +142,7 @@ class Settings(RegionSettings, HttpSettings):
         sentence="Whether a client must present a certificate.",
     )
     tls_protocols: str = row(
-        Words(), "", group="tls",
+        WordList(), "", group="tls",
         sentence="Allowed versions, TLSv1.2 and TLSv1.3; empty means both.",
     )
     tls_ciphers: str = row(
@@ -436,7 +436,7 @@ class Settings(RegionSettings, HttpSettings):
         sentence="Report percentiles in INFO latencystats.",
     )
     latency_tracking_info_percentiles: str = row(
-        Words(), "50 99 99.9", group="watching", check=check_percentiles,
+        WordList(), "50 99 99.9", group="watching", check=check_percentiles,
         sentence="Which percentiles INFO reports.",
     )
 
@@ -460,12 +460,12 @@ class Settings(RegionSettings, HttpSettings):
         return each.kind.format(self.__dict__[each.attribute])
 
 
-def _collect() -> dict[str, Row]:
+def _collect() -> dict[str, Directive]:
     """Remove the declarations from the class, so that attributes are the values only."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, Directive] = {}
     for declared in (Settings, RegionSettings, HttpSettings):
         for attribute, each in list(vars(declared).items()):
-            if isinstance(each, Row):
+            if isinstance(each, Directive):
                 each.name = attribute.replace("_", "-")
                 rows[each.name] = each
                 delattr(declared, attribute)
@@ -476,7 +476,7 @@ def _collect() -> dict[str, Row]:
     return rows
 
 
-ROWS: dict[str, Row] = _collect()
+ROWS: dict[str, Directive] = _collect()
 """Every directive by its name."""
 
 ALIASES: dict[str, str] = {alias: name for name, each in ROWS.items() for alias in each.aliases}

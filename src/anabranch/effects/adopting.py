@@ -36,10 +36,10 @@ def groups_again(
 ) -> Iterator[kinds.Effect]:
     """Effects that give all groups of ``source`` to ``target``, which has the entries."""
     for name, group in list(source.groups.items()):
-        yield from _group_again(db, key, name, _Standing(source, group, target, renumbering))
+        yield from _group_again(db, key, name, _AdoptedGroup(source, group, target, renumbering))
 
 
-def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[kinds.Effect]:
+def _group_again(db: int, key: bytes, name: bytes, was: _AdoptedGroup) -> Iterator[kinds.Effect]:
     yield kinds.CreateGroup(db, key, name, was.start, None)
     replica_id = was.replica_id
     yield kinds.AdoptGroup(
@@ -61,7 +61,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
         yield kinds.AcknowledgeRuns(db, key, name, was.creations(name), some, greatest)
 
 
-class _Standing:
+class _AdoptedGroup:
     """The progress of a group, in the new numbers of its entries."""
 
     def __init__(

@@ -22,7 +22,7 @@ from anabranch.effects import (
 from anabranch.keyspace.keyspace import Keyspace
 
 
-class Row(NamedTuple):
+class EffectRow(NamedTuple):
     """The function that applies one kind of effect, and where the kind occurs."""
 
     apply: Callable[[Keyspace, Any], None]
@@ -33,48 +33,48 @@ class Row(NamedTuple):
     (:mod:`anabranch.effects.prepare`), or the command is refused."""
 
 
-def _alone(function: Callable[[Keyspace, Any], None]) -> Row:
-    return Row(function, regional=False)
+def _alone(function: Callable[[Keyspace, Any], None]) -> EffectRow:
+    return EffectRow(function, regional=False)
 
 
-def _regional(function: Callable[[Keyspace, Any], None]) -> Row:
-    return Row(function, alone=False)
+def _regional(function: Callable[[Keyspace, Any], None]) -> EffectRow:
+    return EffectRow(function, alone=False)
 
 
-EFFECTS: dict[type[kinds.Effect], Row] = {
+EFFECTS: dict[type[kinds.Effect], EffectRow] = {
     kinds.CreateStream: _alone(apply_stream.create_stream),
-    kinds.Add: Row(apply_stream.add),
-    kinds.AddRun: Row(apply_stream.add_run),
+    kinds.Add: EffectRow(apply_stream.add),
+    kinds.AddRun: EffectRow(apply_stream.add_run),
     kinds.Trim: _alone(apply_stream.trim),
     kinds.Remove: _alone(apply_stream.remove),
     kinds.RemoveNumbers: _regional(apply_stream.remove_numbers),
-    kinds.Dereference: Row(apply_stream.dereference),
-    kinds.SetLastId: Row(apply_stream.set_last_id),
-    kinds.Remember: Row(apply_producers.remember),
-    kinds.CountDuplicate: Row(apply_producers.count_duplicate),
-    kinds.ConfigureProducers: Row(apply_producers.configure_producers),
-    kinds.ForgetProducers: Row(apply_producers.forget_producers),
-    kinds.Accept: Row(apply_producers.accept),
-    kinds.DropRecords: Row(apply_producers.drop_records),
+    kinds.Dereference: EffectRow(apply_stream.dereference),
+    kinds.SetLastId: EffectRow(apply_stream.set_last_id),
+    kinds.Remember: EffectRow(apply_producers.remember),
+    kinds.CountDuplicate: EffectRow(apply_producers.count_duplicate),
+    kinds.ConfigureProducers: EffectRow(apply_producers.configure_producers),
+    kinds.ForgetProducers: EffectRow(apply_producers.forget_producers),
+    kinds.Accept: EffectRow(apply_producers.accept),
+    kinds.DropRecords: EffectRow(apply_producers.drop_records),
     kinds.ResolveConflict: _regional(apply_producers.resolve_conflict),
-    kinds.CreateGroup: Row(apply_group.create_group),
-    kinds.SetGroup: Row(apply_group.set_group),
-    kinds.AdvanceGroup: Row(apply_group.advance_group),
-    kinds.DestroyGroup: Row(apply_group.destroy_group),
-    kinds.CreateConsumer: Row(apply_group.create_consumer),
-    kinds.DeleteConsumer: Row(apply_group.delete_consumer),
-    kinds.Deliver: Row(apply_group.deliver),
-    kinds.Assign: Row(apply_group.assign),
-    kinds.Acknowledge: Row(apply_group.acknowledge),
+    kinds.CreateGroup: EffectRow(apply_group.create_group),
+    kinds.SetGroup: EffectRow(apply_group.set_group),
+    kinds.AdvanceGroup: EffectRow(apply_group.advance_group),
+    kinds.DestroyGroup: EffectRow(apply_group.destroy_group),
+    kinds.CreateConsumer: EffectRow(apply_group.create_consumer),
+    kinds.DeleteConsumer: EffectRow(apply_group.delete_consumer),
+    kinds.Deliver: EffectRow(apply_group.deliver),
+    kinds.Assign: EffectRow(apply_group.assign),
+    kinds.Acknowledge: EffectRow(apply_group.acknowledge),
     kinds.AdoptGroup: _regional(apply_group.adopt_group),
     kinds.AcknowledgeRuns: _regional(apply_group.acknowledge_runs),
-    kinds.Delete: Row(apply_keys.delete),
+    kinds.Delete: EffectRow(apply_keys.delete),
     kinds.DeleteKeys: _alone(apply_keys.delete_keys),
-    kinds.Expire: Row(apply_keys.expire),
+    kinds.Expire: EffectRow(apply_keys.expire),
     kinds.Rename: _alone(apply_keys.rename),
     kinds.Copy: _alone(apply_keys.copy),
     kinds.Restore: _alone(apply_keys.restore),
-    kinds.Flush: Row(apply_keys.flush),
+    kinds.Flush: EffectRow(apply_keys.flush),
     kinds.Swap: _alone(apply_keys.swap),
     kinds.SetString: _alone(apply_values.set_string),
     kinds.SetStrings: _alone(apply_values.set_strings),
@@ -85,11 +85,11 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
     kinds.RemoveItems: _alone(apply_values.remove_items),
     kinds.AddMembers: _alone(apply_values.add_members),
     kinds.RemoveMembers: _alone(apply_values.remove_members),
-    kinds.SetUser: Row(apply_keys.set_user),
-    kinds.DropUser: Row(apply_keys.drop_user),
-    kinds.SetLibrary: Row(apply_keys.set_library),
-    kinds.DropLibrary: Row(apply_keys.drop_library),
-    kinds.Synced: Row(apply_keys.synced),
+    kinds.SetUser: EffectRow(apply_keys.set_user),
+    kinds.DropUser: EffectRow(apply_keys.drop_user),
+    kinds.SetLibrary: EffectRow(apply_keys.set_library),
+    kinds.DropLibrary: EffectRow(apply_keys.drop_library),
+    kinds.Synced: EffectRow(apply_keys.synced),
     kinds.AddRegion: _regional(apply_regions.add_region),
     kinds.RemoveRegion: _regional(apply_regions.remove_region),
     kinds.EnterCluster: _regional(apply_regions.enter_cluster),

@@ -74,7 +74,7 @@ class Rewriting:
         writer = self._writer
         for _ in range(ROUNDS_MAX):
             segments = self._segments()
-            if sum(self._count(each) for each in segments if isinstance(each, _Gap)) <= LITTLE:
+            if sum(self._count(each) for each in segments if isinstance(each, _IdRange)) <= LITTLE:
                 return
             if self._target is None:
                 self._target = begun_stream(writer.keyspace, self._db, self._key)
@@ -94,25 +94,25 @@ class Rewriting:
         if target is not None and target.is_blank and remembered.get(self._key) is target:
             remembered.forget(self._key, target)
 
-    def _count(self, gap: _Gap) -> int:
+    def _count(self, gap: _IdRange) -> int:
         """The count of live entries in an interval."""
         return sum(log.count(gap.low + 1, gap.high) for log in self.source.logs.values())
 
-    def _segments(self) -> list[_Prepared | _Gap]:
+    def _segments(self) -> list[_Prepared | _IdRange]:
         """The valid effects, ascending, and the intervals of IDs without a valid effect."""
         views = _views(self.source)
-        segments: list[_Prepared | _Gap] = []
+        segments: list[_Prepared | _IdRange] = []
         low = 0
         for each in self._prepared:
             if each.counts(views):
                 if each.low > low:
-                    segments.append(_Gap(low, each.low))
+                    segments.append(_IdRange(low, each.low))
                 segments.append(each)
                 low = each.high
-        segments.append(_Gap(low, MAX_ID))
+        segments.append(_IdRange(low, MAX_ID))
         return segments
 
-    def _fill(self, segments: list[_Prepared | _Gap]) -> Steps[None]:
+    def _fill(self, segments: list[_Prepared | _IdRange]) -> Steps[None]:
         before, self._frozen = self._frozen, []
         self._prepared = []
         position = self._begin(segments, self._most())
@@ -120,7 +120,7 @@ class Rewriting:
         for replica_id in self.source.ranked():
             frozen = FrozenLog(self.source.logs[replica_id])
             self._frozen.append(frozen)
-            views[replica_id] = _View(frozen.blocks, [block.first_id for block in frozen.blocks])
+            views[replica_id] = _LogView(frozen.blocks, [block.first_id for block in frozen.blocks])
         for each in before:
             self._writer.keyspace.deferred_free.defer(each.releasing())
         renumbering = Renumbering()
@@ -177,7 +177,7 @@ class Rewriting:
                 last.nodes[-1].reopen()  # each other effect begins with a node of its own
             yield last
 
-    def _all(self, segments: list[_Prepared | _Gap], views: _Views) -> Iterator[kinds.AddRun]:
+    def _all(self, segments: list[_Prepared | _IdRange], views: _Views) -> Iterator[kinds.AddRun]:
         renumbering = self.renumbering
         for segment in segments:
             if isinstance(segment, _Prepared) and segment.fits(renumbering.last):
@@ -202,11 +202,11 @@ class Rewriting:
             return target.local.next_position
         return self._floor if target is self._target and target is not None else self._most()
 
-    def _begin(self, segments: Sequence[_Prepared | _Gap], otherwise: int) -> int:
+    def _begin(self, segments: Sequence[_Prepared | _IdRange], otherwise: int) -> int:
         """The first position: that of the effect which was encoded first, if the key allows it."""
         for each in segments:
             if isinstance(each, _Prepared) and each.effect.encoded is not None:
-                before = self._count(_Gap(0, each.low))
+                before = self._count(_IdRange(0, each.low))
                 if self._least() <= each.effect.position - before <= self._most():
                     return each.effect.position - before
                 break
@@ -216,14 +216,14 @@ class Rewriting:
 # -- views of a stream ------------------------------------------------------------------------
 
 
-class _Gap(NamedTuple):
+class _IdRange(NamedTuple):
     """IDs above ``low`` and up to ``high``."""
 
     low: int
     high: int
 
 
-class _View(NamedTuple):
+class _LogView(NamedTuple):
     """The blocks of a region log at one moment."""
 
     blocks: list[Block]
@@ -241,7 +241,7 @@ class _View(NamedTuple):
                 yield block, first, stop
 
 
-_Views = dict[int, _View]
+_Views = dict[int, _LogView]
 
 
 def _views(source: Stream) -> _Views:
@@ -249,7 +249,7 @@ def _views(source: Stream) -> _Views:
     views = {}
     for replica_id in source.ranked():
         log = source.logs[replica_id]
-        views[replica_id] = _View(log.blocks, log.first_ids)
+        views[replica_id] = _LogView(log.blocks, log.first_ids)
     return views
 
 
@@ -270,7 +270,7 @@ class _Prepared:
 
     __slots__ = ("_blocks", "_last", "_oldest", "effect", "high", "low", "renumbering")
 
-    def __init__(self, run: _Run, low: int, views: _Views, db: int, key: bytes) -> None:
+    def __init__(self, run: _RewrittenRun, low: int, views: _Views, db: int, key: bytes) -> None:
         self.low = low
         self.high = run.newest
         self._oldest = run.oldest
@@ -330,16 +330,18 @@ def _nodes(effect: kinds.AddRun) -> Iterator[Block]:
         yield full_block(effect.ids[low:high], data, ends, weight)
 
 
-def _runs(views: _Views, gap: _Prepared | _Gap, renumbering: Renumbering) -> Iterator[_Run]:
+def _runs(
+    views: _Views, gap: _Prepared | _IdRange, renumbering: Renumbering
+) -> Iterator[_RewrittenRun]:
     """The entries of an interval, ascending; entries with equal IDs are in one run."""
-    run = _Run(renumbering.last)
+    run = _RewrittenRun(renumbering.last)
     sources = {replica_id: view.spans(gap.low, gap.high) for replica_id, view in views.items()}
     for replica_id, span in merge_labelled(sources):
         for block, low, high in _pieces(span):
             if run.is_full and block.ids[low] > run.newest:
                 renumbering.follow(run.renumbering)
                 yield run
-                run = _Run(renumbering.last)
+                run = _RewrittenRun(renumbering.last)
             run.add_run(replica_id, block, low, high)
     if run.ids:
         renumbering.follow(run.renumbering)
@@ -356,7 +358,7 @@ def _pieces(span: Span) -> Iterator[Span]:
         yield block, index, index + 1
 
 
-class _Run:
+class _RewrittenRun:
     """Entries that are written again with one effect, as columns."""
 
     __slots__ = (

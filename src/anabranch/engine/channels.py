@@ -13,7 +13,7 @@ from anabranch.metrics.holdings import (
 )
 from anabranch.pattern import Matcher, compile_glob, matcher_bytes
 from anabranch.resp.encode import encode
-from anabranch.resp.values import Push
+from anabranch.resp.values import PushMessage
 
 if TYPE_CHECKING:
     from anabranch.engine.session import Session
@@ -62,7 +62,7 @@ class Channels:
         for session in sessions:
             frame = frames[session.resp3]
             if frame is None:
-                frame = frames[session.resp3] = encode(Push(message), session.resp3)
+                frame = frames[session.resp3] = encode(PushMessage(message), session.resp3)
             session.outbox.append(frame)
             self.pending[session] = None
             count += 1

@@ -42,7 +42,7 @@ def client_type(session: Session) -> str:
 
 def describe(sessions: Iterable[Session], asking: Session, command: str, now_ms: int) -> bytes:
     """A line about each connection; ``command`` is what the asking one runs now."""
-    lines = _Lines(now_ms, None)
+    lines = _ClientLines(now_ms, None)
     written = [
         lines.line(each, command if each is asking else each.last_command) for each in sessions
     ]
@@ -51,7 +51,7 @@ def describe(sessions: Iterable[Session], asking: Session, command: str, now_ms:
 
 def describe_briefly(session: Session, command: str, now_ms: int) -> str:
     """A client for the log: without the end of line, no name longer than 128 characters."""
-    return _Lines(now_ms, _LOGGED_MAX).line(session, command)[:-1]
+    return _ClientLines(now_ms, _LOGGED_MAX).line(session, command)[:-1]
 
 
 _Buffers = tuple[int, int, int, int, int, int]
@@ -59,7 +59,7 @@ _Counts = tuple[int, int, int, int, int, int]
 _Traffic = tuple[int, int, int, int]
 
 
-class _Lines:
+class _ClientLines:
     """Writes lines about connections, all of one moment.
 
     Most clients are idle, and do not differ in most fields: these parts of a line are kept for the

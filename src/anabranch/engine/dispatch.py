@@ -1,6 +1,6 @@
 """Runs requests: find the command, check, call, account.
 
-``find`` maps the raw name to a :class:`CommandEntry`. While a session is *plain* and the server
+``find`` maps the raw name to a :class:`ServedCommand`. While a session is *plain* and the server
 *unguarded* (no MONITOR, no pause, no memory limit) a request goes directly to its
 function; otherwise :meth:`Dispatcher.guarded` makes the checks in Redis's order: authentication,
 ACL, memory, subscriber mode, pause, MULTI queueing.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.engine import texts
-from anabranch.engine.command_entry import CommandEntry
 from anabranch.engine.queueing import end_transaction, queue
+from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.unknown import unknown_command
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
@@ -93,7 +93,7 @@ class Dispatcher:
         self._keyspace = keyspace
         self._settings = settings
         self._stats = stats
-        self.entries: dict[bytes, CommandEntry] = {}
+        self.entries: dict[bytes, ServedCommand] = {}
         self.guarded_by: set[str] = set()  # reasons why no session may skip the checks
         self.monitors: dict[Session, Callable[[Session, list[bytes]], None] | None] = {}
         self.pause_until_ms = 0
@@ -114,14 +114,14 @@ class Dispatcher:
             self._add(command)
 
     def _add(self, command: Command) -> None:
-        entry = CommandEntry(command)
+        entry = ServedCommand(command)
         for sub in command.subcommands.values():
-            entry.subcommands[sub.name.encode()] = CommandEntry(sub)
+            entry.subcommands[sub.name.encode()] = ServedCommand(sub)
         name = command.name.encode()
         assert name not in self.entries, f"two rows for {command.name}"
         self.entries[name] = self.entries[name.upper()] = entry
 
-    def all_entries(self) -> Iterator[CommandEntry]:
+    def all_entries(self) -> Iterator[ServedCommand]:
         """Every command and sub-command once."""
         for name, entry in self.entries.items():
             if name == entry.command.name.encode():
@@ -130,7 +130,7 @@ class Dispatcher:
 
     # -- finding ------------------------------------------------------------------------------
 
-    def find(self, args: list[bytes]) -> CommandEntry | None:
+    def find(self, args: list[bytes]) -> ServedCommand | None:
         """The command or sub-command a request names, None when unknown; checks no arity.
 
         A container without (known) sub-command gives the container itself.
@@ -148,7 +148,7 @@ class Dispatcher:
             return None
         return entry.command
 
-    def resolve(self, args: list[bytes]) -> CommandEntry:
+    def resolve(self, args: list[bytes]) -> ServedCommand:
         """The command that a request runs; CommandError for an unknown one or a wrong arity."""
         entry = self.find(args)
         if entry is None:
@@ -169,7 +169,7 @@ class Dispatcher:
 
     # -- gating -------------------------------------------------------------------------------
 
-    def guarded(self, ctx: Asked, entry: CommandEntry, args: list[bytes]) -> bytes | None:
+    def guarded(self, ctx: Asked, entry: ServedCommand, args: list[bytes]) -> bytes | None:
         """Run a request with all checks; returns the result of the command function.
 
         ``ctx`` is the argument of command functions.
@@ -195,7 +195,7 @@ class Dispatcher:
             if self.monitors and not command.skips_monitor:
                 self.feed_monitors(session, args)
 
-    def _is_busy_for(self, session: Session, entry: CommandEntry, args: list[bytes]) -> bool:
+    def _is_busy_for(self, session: Session, entry: ServedCommand, args: list[bytes]) -> bool:
         """Whether a request waits for a transaction of others; raises BUSY if that takes long."""
         command = entry.command
         if "exclusive" not in self.guarded_by or (
@@ -336,7 +336,7 @@ class Dispatcher:
         self.guarded_by.discard(reason)
 
     def refused(
-        self, session: Session, entry: CommandEntry | None, refusal: CommandError
+        self, session: Session, entry: ServedCommand | None, refusal: CommandError
     ) -> RequestRefused:
         """Account for a request that is refused; returns the error reply.
 

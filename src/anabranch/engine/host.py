@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.script_machine import ScriptMachine
     from anabranch.engine.session import Session
     from anabranch.keyspace.inquiry import Inquiry, Verdict
     from anabranch.keyspace.last_effects import Place
@@ -144,7 +144,7 @@ class Host(Protocol):
     def random_below(self, bound: int) -> int:
         """A uniform choice (RANDOMKEY)."""
 
-    def script_machine(self) -> Machine:
+    def script_machine(self) -> ScriptMachine:
         """The one machine that runs scripts. CommandError if it is not installed."""
 
     def sleep(self, seconds: float) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
+    from anabranch.engine.served_command import ServedCommand
 
 
 class Inside:
@@ -26,9 +26,9 @@ class Inside:
 
     def run(
         self,
-        entry: CommandEntry,
+        entry: ServedCommand,
         args: list[bytes],
-        admit: Callable[[CommandEntry, list[bytes]], None],
+        admit: Callable[[ServedCommand, list[bytes]], None],
     ) -> bytes:
         """Run one request with its accounting; errors become replies.
 

@@ -17,7 +17,7 @@ from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from anabranch.engine.command_entry import CommandEntry
+    from anabranch.engine.served_command import ServedCommand
     from anabranch.engine.session import Session
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
@@ -77,7 +77,7 @@ def end_transaction(keyspace: Keyspace, session: Session) -> None:
     session.refresh()
 
 
-def queue(session: Session, entry: CommandEntry, args: list[bytes]) -> bytes:
+def queue(session: Session, entry: ServedCommand, args: list[bytes]) -> bytes:
     """Keep a request for EXEC, unless it is certain by now that EXEC will run nothing."""
     requests = session.transaction
     assert requests is not None

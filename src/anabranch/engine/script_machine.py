@@ -28,8 +28,7 @@ class ScriptError(AnabranchError):
 
 
 Registered = dict[bytes, tuple[Any, bytes, list[bytes]]]
-"""The functions of a library by name: the argument of :meth:`Machine.run`, description and flags.
-"""
+"""By name: the argument of :meth:`ScriptMachine.run`, description and flags of a function."""
 
 
 class ScriptCalls(Protocol):
@@ -51,7 +50,7 @@ class ScriptCalls(Protocol):
         """Encode later replies in RESP3, or in RESP2."""
 
 
-class Machine(Protocol):
+class ScriptMachine(Protocol):
     """Runs scripts one at a time, within a limit of memory."""
 
     @property

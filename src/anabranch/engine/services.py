@@ -9,11 +9,11 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from anabranch.engine.acl.rules import AclRegistry
     from anabranch.engine.channels import Channels
-    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.dispatch import Dispatcher
     from anabranch.engine.host import Host
     from anabranch.engine.keyspace_events import KeyspaceEvents
     from anabranch.engine.script_store import Scripts
+    from anabranch.engine.served_command import ServedCommand
     from anabranch.engine.session import Session
     from anabranch.keyspace.waiter import Waiter
     from anabranch.metrics.holdings import Holdings
@@ -55,10 +55,12 @@ class Runner(Protocol):
         The reply, or None if more is left; that is answered later. Raises what the command raises.
         """
 
-    def mistake(self, entry: CommandEntry | None, args: list[bytes], mistake: Exception) -> bytes:
+    def mistake(self, entry: ServedCommand | None, args: list[bytes], mistake: Exception) -> bytes:
         """Log that a command failed by a mistake of this program; returns the error reply."""
 
-    def slow(self, session: Session, entry: CommandEntry, args: list[bytes], spent_ns: int) -> None:
+    def slow(
+        self, session: Session, entry: ServedCommand, args: list[bytes], spent_ns: int
+    ) -> None:
         """Put a request into the slow log and the latency monitor if it took long."""
 
 

@@ -10,7 +10,7 @@ from anabranch.metrics.holdings import Holdings
 
 if TYPE_CHECKING:
     from anabranch.engine.acl.users import User
-    from anabranch.engine.command_entry import CommandEntry
+    from anabranch.engine.served_command import ServedCommand
     from anabranch.keyspace.waiter import Waiter
     from anabranch.stream.shared import Dot
 
@@ -108,7 +108,7 @@ class Session(Author):
         self.waiter: Waiter | None = None
         self.sliced: Resumable | None = None  # of the first request of the backlog, in progress
         # transactions
-        self.transaction: list[tuple[CommandEntry, list[bytes]]] | None = None
+        self.transaction: list[tuple[ServedCommand, list[bytes]]] | None = None
         self.transaction_bytes = 0  # about how many bytes of memory its requests take
         self.transaction_error: str | None = None
         self.watched: set[tuple[int, bytes]] = set()

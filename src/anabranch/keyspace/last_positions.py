@@ -85,7 +85,7 @@ def _row_of(thing: bytes | Value) -> bytes | None:
     return thing if type(thing) is bytes else None
 
 
-class _Run:
+class _Period:
     """Deletions of some time, which do not change any more."""
 
     __slots__ = ("ended_ms", "rows", "table")
@@ -117,7 +117,7 @@ class LastPositions:
         self._open: dict[bytes, bytes] = {}
         self._key_bytes = 0  # of the open run
         self._began_ms = 0  # when the open run began; 0: not known yet
-        self._runs: list[_Run] = []  # the oldest first
+        self._runs: list[_Period] = []  # the oldest first
 
     def __len__(self) -> int:
         """How many rows there are; those of a key in several runs count each."""
@@ -159,7 +159,7 @@ class LastPositions:
         """
         if len(values) > _SORTED:
             self._close()
-            self._keep(_Run(values, 0))
+            self._keep(_Period(values, 0))
             return
         for key, value in values.items():
             if type(value) is Stream:
@@ -176,15 +176,15 @@ class LastPositions:
         rows, self._open = self._open, {}
         self._began_ms = self._key_bytes = 0
         if rows:
-            self._keep(_Run(rows, now_ms))
+            self._keep(_Period(rows, now_ms))
 
-    def _keep(self, run: _Run) -> None:
+    def _keep(self, run: _Period) -> None:
         self._runs.append(run)
         self._deferred_free.defer(self._packing(run))
         while len(self._runs) > RUNS_MAX and self.drop_oldest():
             pass
 
-    def _packing(self, run: _Run) -> Iterator[bool]:
+    def _packing(self, run: _Period) -> Iterator[bool]:
         """Pack a run in short steps."""
         source = run.rows or {}
         keys = iter(source)
@@ -230,7 +230,7 @@ class LastPositions:
 
     def join(self, other: LastPositions) -> None:
         """Add what another region remembers; do not use that afterwards."""
-        rows = _Run(other._open, 0)
+        rows = _Period(other._open, 0)
         theirs = [*other._runs, *([rows] if other._open else [])]
         self._runs[:0] = theirs  # what was noted here stays longer
         for run in theirs:
@@ -260,7 +260,7 @@ class LastPositions:
                 self._add(key, row)
         if ended_ms:
             if not self._runs or self._runs[-1].ended_ms != ended_ms:
-                self._runs.append(_Run(None, ended_ms))
+                self._runs.append(_Period(None, ended_ms))
             self._runs[-1].table.update(rows)
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from anabranch.metrics.counters import Counters
 
 
-class Standing(NamedTuple):
+class PeerProgress(NamedTuple):
     """How far another region is, by its status row."""
 
     applied: Mapping[int, int]

@@ -22,7 +22,7 @@ class Timer(Protocol):
         """Do not call; no effect afterwards."""
 
 
-class Job(Protocol):
+class WorkFuture(Protocol):
     """A piece of work of a worker."""
 
     def done(self) -> bool:
@@ -42,8 +42,8 @@ class Worker(Protocol):
         """Become ready. Raises :class:`OSError` if the system cannot start a thread."""
 
     def submit(
-        self, work: Callable[[], object], then: Callable[[Job], object] | None = None
-    ) -> Job:
+        self, work: Callable[[], object], then: Callable[[WorkFuture], object] | None = None
+    ) -> WorkFuture:
         """Do ``work``; when it has ended, ``then`` is called in a turn of the process."""
 
     def close(self) -> None:

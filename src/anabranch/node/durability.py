@@ -34,7 +34,7 @@ from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
 
 if TYPE_CHECKING:
-    from anabranch.node.driver import Driver, Job, Timer
+    from anabranch.node.driver import Driver, Timer, WorkFuture
     from anabranch.oplog.log import OpLog, Sync
     from anabranch.region.region import Region
     from anabranch.region.turn import Turn
@@ -79,7 +79,7 @@ class Durability:
         self._unwritten_bytes = 0
         self._holding = False  # a written effect is not as safe as appendfsync asks
         self._retry: Timer | None = None
-        self._syncing: tuple[Sync, Job] | None = None
+        self._syncing: tuple[Sync, WorkFuture] | None = None
         self._sync_began = 0.0
 
     # -- on and off ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Member
-from anabranch.metrics.peers import PeerFigures, Standing
+from anabranch.metrics.peers import PeerFigures, PeerProgress
 from anabranch.node.epoch_file import continue_or_open_epoch
 from anabranch.node.identity import remember
 from anabranch.node.local import RegionLocal
@@ -305,9 +305,9 @@ class Exchange:
             **({} if self.sockets is None else self.sockets.facts()),
         }
 
-    def standings(self) -> dict[int, Standing]:
+    def peer_progress(self) -> dict[int, PeerProgress]:
         """The newest status row of each other region, received directly or through others."""
-        return self.replicator.standings(self.now_ms())
+        return self.replicator.peer_progress(self.now_ms())
 
     def feature_levels(self) -> dict[int, int]:
         """The feature level of each member, this region included."""

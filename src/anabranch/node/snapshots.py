@@ -13,7 +13,7 @@ from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
 
 if TYPE_CHECKING:
-    from anabranch.node.driver import Driver, Job, Timer, Worker
+    from anabranch.node.driver import Driver, Timer, Worker, WorkFuture
     from anabranch.oplog.storage import LogFile, Storage
     from anabranch.region.region import Region
 
@@ -186,7 +186,7 @@ class Snapshots:
         self._region.unwatch_changes(run.snapshot.before)
         run.finish(lambda written: self._written(run, written))
 
-    def _written(self, run: _SnapshotRun, written: Job) -> None:
+    def _written(self, run: _SnapshotRun, written: WorkFuture) -> None:
         if self._running is not run:
             return
         self._stop_running()
@@ -275,7 +275,7 @@ class _SnapshotRun:
         self._begun = False
         self._buffer: list[bytes] = []
         self._buffered = 0
-        self._writes: list[Job] = []
+        self._writes: list[WorkFuture] = []
         self._file: LogFile | None = storage.create(self._temporary)
 
     def is_behind(self) -> bool:
@@ -306,7 +306,7 @@ class _SnapshotRun:
             self._file.write(data)
             self.size += len(data)
 
-    def finish(self, then: Callable[[Job], object] | None = None) -> Job:
+    def finish(self, then: Callable[[WorkFuture], object] | None = None) -> WorkFuture:
         """Write the rest, and give the file its name once it is on the disk.
 
         The log before the snapshot is on the disk then, too: recovery does not read it.
@@ -315,7 +315,7 @@ class _SnapshotRun:
         writes = self._writes
         return self._worker.submit(lambda: self._finish(writes), then)
 
-    def _finish(self, writes: list[Job]) -> None:
+    def _finish(self, writes: list[WorkFuture]) -> None:
         assert self._file is not None
         for write in writes:
             write.result()

@@ -11,7 +11,7 @@ from io import BytesIO
 from anabranch.oplog.storage import Storage, StoredFile
 
 
-class _File:
+class _OverlayFile:
     """A file that is changed in memory only; a write goes to its end."""
 
     def __init__(self, data: bytearray) -> None:
@@ -72,19 +72,19 @@ class Overlay:
         changed = self._changed.get(name)
         return self._below.open(name) if changed is None else BytesIO(bytes(changed))
 
-    def create(self, name: str) -> _File:
+    def create(self, name: str) -> _OverlayFile:
         """A new, empty file; one of that name is replaced."""
         self._gone.discard(name)
         self._changed[name] = bytearray()
-        return _File(self._changed[name])
+        return _OverlayFile(self._changed[name])
 
-    def append(self, name: str) -> _File:
+    def append(self, name: str) -> _OverlayFile:
         """Open an existing file for writing at its end."""
-        return _File(self._own(name))
+        return _OverlayFile(self._own(name))
 
-    def patch(self, name: str) -> _File:
+    def patch(self, name: str) -> _OverlayFile:
         """Open an existing file for overwriting parts of it."""
-        return _File(self._own(name))
+        return _OverlayFile(self._own(name))
 
     def rename(self, name: str, target: str) -> None:
         """Rename a file; replaces a file of the new name."""

@@ -22,7 +22,7 @@ class RepairImpossible(AnabranchError):
     """A cut would not help; the text says what to do instead."""
 
 
-class Repair(Struct, frozen=True):
+class RepairPlan(Struct, frozen=True):
     """What a repair would change, and what would be lost by it."""
 
     position: int
@@ -53,7 +53,7 @@ class Repair(Struct, frozen=True):
         return cut + sum(facts.effects + facts.effects_behind for facts in self.aside)
 
 
-def plan_repair(survey: Survey) -> Repair | None:
+def plan_repair(survey: Survey) -> RepairPlan | None:
     """Plan how to make a surveyed directory readable; None if a start would accept it.
 
     A torn end is cut, too, although a start would do that. Raises :class:`RepairImpossible`.
@@ -67,7 +67,7 @@ def plan_repair(survey: Survey) -> Repair | None:
     broken = next((facts for facts in live if facts.problem is not None), None)
     if broken is None:
         absence = survey.absence
-        return None if absence is None else Repair(survey.end, None, (), absence)
+        return None if absence is None else RepairPlan(survey.end, None, (), absence)
     if broken.is_newer:
         raise RepairImpossible(
             f"{broken.shown} was written by a newer server and is not damaged. "
@@ -80,7 +80,7 @@ def plan_repair(survey: Survey) -> Repair | None:
         )
     behind = live[live.index(broken) + 1 :]
     if not broken.misplaced and broken.sound:
-        return Repair(broken.end, broken, tuple(behind))
+        return RepairPlan(broken.end, broken, tuple(behind))
     aside = [broken, *behind]
     if broken is live[0]:
         # The file before the snapshot becomes the newest, and is read again.
@@ -88,10 +88,10 @@ def plan_repair(survey: Survey) -> Repair | None:
             if older.problem is None:
                 break
             aside.insert(0, older)
-    return Repair(survey.end, None, tuple(aside))
+    return RepairPlan(survey.end, None, tuple(aside))
 
 
-def carry_out(storage: Storage, repair: Repair) -> dict[str, str]:
+def carry_out(storage: Storage, repair: RepairPlan) -> dict[str, str]:
     """Carry out a repair; returns the old names and the names under which the parts are kept.
 
     Raises :class:`OSError`. The caller holds the directory's lock.

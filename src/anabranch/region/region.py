@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.command_entry import CommandEntry
 from anabranch.engine.context import Context
 from anabranch.engine.dispatch import RequestRefused
 from anabranch.engine.queueing import end_transaction
 from anabranch.engine.script_store import Scripts
+from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.services import Services
 from anabranch.engine.session import Session
 from anabranch.errors import CommandError
@@ -30,7 +30,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.region.exclusive import Exclusive
 from anabranch.region.maintenance import Maintenance
 from anabranch.region.merging import Merging
-from anabranch.region.slicing import Resumable
+from anabranch.region.slicing import SlicedRequest
 from anabranch.region.state import RegionState
 from anabranch.region.tiering import Tiering
 from anabranch.region.waking import Waking
@@ -159,7 +159,7 @@ class Region(RegionState):
         waking = self.waking
         ticks = self.clock.ticks_ns
         out = session.outbox
-        entry: CommandEntry | None = None
+        entry: ServedCommand | None = None
         name: bytes | None = None  # pipelines repeat a command: its row is looked up once
         low = high = 0
         total_ns = 0  # of the entry's calls since it was looked up
@@ -257,7 +257,7 @@ class Region(RegionState):
         session.commands += count
         self.stats.commands_processed += count
 
-    def _resolve(self, args: list[bytes]) -> CommandEntry:
+    def _resolve(self, args: list[bytes]) -> ServedCommand:
         """Find the entry of an unusual request: sub-command, mixed case, unknown, wrong arity."""
         try:
             return self.dispatcher.resolve(args)
@@ -269,7 +269,7 @@ class Region(RegionState):
         self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
     ) -> list[bytes] | None:
         """Run a command in slices of time; the reply if the first slice was enough."""
-        return Resumable(self, self.waking, session, args, steps).begin()
+        return SlicedRequest(self, self.waking, session, args, steps).begin()
 
     def begin_exclusive(
         self, session: Session, args: list[bytes], steps: Steps[bytes]

@@ -47,7 +47,7 @@ _PLAIN: Final = {
 """Kinds that regions send, and for each the fields that must be numbers of 0 or more."""
 
 
-class _End:
+class _KeyEnd:
     """The end of the log of the unit's replica ID in one key."""
 
     __slots__ = ("base", "newest_id", "position")
@@ -64,7 +64,7 @@ class SentUnit:
     def __init__(self, keyspace: Keyspace) -> None:
         """``keyspace`` is that to which they will be applied; all earlier batches are applied."""
         self._keyspace = keyspace
-        self._ends: dict[tuple[int, bytes], _End] = {}
+        self._ends: dict[tuple[int, bytes], _KeyEnd] = {}
         self._replica_id = 0
         self._number = 0  # the number of the effect that is checked
         self._context: dict[int, int] = {}
@@ -177,17 +177,17 @@ class SentUnit:
         end.position = position + len(ids)
         end.newest_id = ids[-1]
 
-    def _end(self, db: int, key: bytes) -> _End:
+    def _end(self, db: int, key: bytes) -> _KeyEnd:
         end = self._ends.get((db, key))
         if end is None:
             database = self._keyspace.databases[db]
             stream = database.values.get(key) or database.remembered.get(key)
             log = stream.logs.get(self._replica_id) if type(stream) is Stream else None
             if log is None:
-                end = _End()
+                end = _KeyEnd()
             else:
                 newest = -1 if log.tail is None else log.tail.ids[-1]
-                end = _End(log.next_position, log.base, newest)
+                end = _KeyEnd(log.next_position, log.base, newest)
             self._ends[db, key] = end
         return end
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.engine.command_entry import CommandEntry
+    from anabranch.engine.served_command import ServedCommand
     from anabranch.engine.session import Session
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking
@@ -40,7 +40,7 @@ class LongRequest:
         self._region = region
         self._waking = waking
         self._session = session
-        self._entry: CommandEntry = entry
+        self._entry: ServedCommand = entry
         self._args = args
         self._steps = steps
         self._spent_ns = 0
@@ -63,7 +63,7 @@ class LongRequest:
             self._waking.serve()
 
 
-class Resumable(LongRequest):
+class SlicedRequest(LongRequest):
     """A request during which others are served."""
 
     def begin(self) -> list[bytes] | None:

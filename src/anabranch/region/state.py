@@ -25,9 +25,9 @@ from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
-    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
     from anabranch.engine.host import Host, HostClock
+    from anabranch.engine.served_command import ServedCommand
     from anabranch.engine.services import Services
     from anabranch.engine.spec import Command
 
@@ -124,7 +124,7 @@ class RegionState:
 
     # -- accounting for requests --------------------------------------------------------------
 
-    def say(self, session: Session, entry: CommandEntry | None, *parts: bytes) -> None:
+    def say(self, session: Session, entry: ServedCommand | None, *parts: bytes) -> None:
         """Reply to a connection, unless it has switched replies off.
 
         CLIENT REPLY SKIP suppresses its own reply and that of the next request.
@@ -136,7 +136,7 @@ class RegionState:
         elif session.reply_mode == "on":
             session.outbox += parts
 
-    def mistake(self, entry: CommandEntry | None, args: list[bytes], mistake: Exception) -> bytes:
+    def mistake(self, entry: ServedCommand | None, args: list[bytes], mistake: Exception) -> bytes:
         """A command failed because of a bug: log it; the client gets an error reply."""
         name = entry.command.full_name if entry is not None else "?"
         self.host.log(
@@ -149,7 +149,7 @@ class RegionState:
     def slow(
         self,
         session: Session,
-        entry: CommandEntry,
+        entry: ServedCommand,
         args: list[bytes],
         spent_ns: int,
         cpu_ns: int | None = None,

@@ -32,7 +32,7 @@ class Held(NamedTuple):
     since_ms: float
 
 
-class Missing(NamedTuple):
+class MissingEffects(NamedTuple):
     """Effects for which a batch waits."""
 
     replica_id: int
@@ -157,18 +157,20 @@ class CausalBuffer:
         """Remove units that are applied now."""
         self._drop(units[0].batch.replica_id, len(units))
 
-    def missing(self, vector: Mapping[int, int]) -> Iterator[Missing]:
+    def missing(self, vector: Mapping[int, int]) -> Iterator[MissingEffects]:
         """The effects for which the first batch of every replica ID waits."""
         for replica_id, queue in self._held.items():
             if not queue:
                 continue
             first = queue[0]
             if first.batch.first > vector.get(replica_id, 0) + 1:
-                yield Missing(replica_id, first.batch.first - 1, first.source, first.since_ms)
+                yield MissingEffects(
+                    replica_id, first.batch.first - 1, first.source, first.since_ms
+                )
                 continue
             unit, _ = self._head(replica_id, vector)
             for cause, number in _lacking(unit, vector):
-                yield Missing(cause, number, first.source, first.since_ms)
+                yield MissingEffects(cause, number, first.source, first.since_ms)
 
     def lacks_cause(self, replica_id: int, vector: Mapping[int, int]) -> bool:
         """Whether the next unit of a replica ID is here, but not all effects that it needs."""

@@ -116,7 +116,7 @@ class _Question(Struct):
     """Named keys that were prepared."""
 
 
-class Standing(Struct):
+class DigestComparison(Struct):
     """The result of the last comparison with a region."""
 
     at_ms: float
@@ -133,7 +133,7 @@ class DigestExchange:
         self._questions: list[_Question] = []
         self._due: dict[int, float] = {}
         self._request = 0
-        self.standing: dict[int, Standing] = {}
+        self.compared: dict[int, DigestComparison] = {}
         """By region."""
         self.divergences = 0
         """How often a key was found to differ since the start."""
@@ -378,7 +378,7 @@ class DigestExchange:
             waiting = sum(len(digests.keys_of(bucket)) for bucket in comparison.buckets)
             verdict.in_flight = hows.count(IN_FLIGHT) + waiting
             verdict.equal = max(0, total - len(hows) - waiting)
-            self.standing[comparison.session.region] = Standing(
+            self.compared[comparison.session.region] = DigestComparison(
                 now_ms, hows.count(DIFFERS), verdict.in_flight
             )
         verdict.end()

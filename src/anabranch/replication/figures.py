@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.keyspace.replica import epoch_of
-from anabranch.metrics.peers import PeerFigures, Standing
+from anabranch.metrics.peers import PeerFigures, PeerProgress
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.links import Links
@@ -76,7 +76,7 @@ class Figures:
             receive_lag_seconds = peer.receive_lag.seconds(ours, now_ms)
         oldest = buffer.oldest_ms(region)
         heard = links.rows.heard_ms.get(region)
-        standing = self._digest_exchange.standing.get(region)
+        compared = self._digest_exchange.compared.get(region)
         return PeerFigures(
             region=region,
             name=links.membership.name(region),
@@ -99,9 +99,9 @@ class Figures:
             feature_level=None if row is None else row.feature_level,
             row_age_ms=None if heard is None else now_ms - heard,
             connected_ms=None if session is None else now_ms - session.up_ms,
-            differing_keys=None if standing is None else standing.differing,
-            in_flight_keys=None if standing is None else standing.in_flight,
-            compared_ms=None if standing is None else now_ms - standing.at_ms,
+            differing_keys=None if compared is None else compared.differing,
+            in_flight_keys=None if compared is None else compared.in_flight,
+            compared_ms=None if compared is None else now_ms - compared.at_ms,
             refusal=peer.refusal,
             counters=peer.counters,
         )
@@ -144,7 +144,7 @@ class Figures:
             "unknown_frames": unknown_frames,
             "divergences": self._digest_exchange.divergences,
             "differing_keys": sum(
-                each.differing for each in self._digest_exchange.standing.values()
+                each.differing for each in self._digest_exchange.compared.values()
             ),
             "feature_level": min(levels.values()),
             "feature_level_held_back_by": _least(levels),
@@ -152,11 +152,11 @@ class Figures:
             "unstable_because_of": self._holding_back(),
         }
 
-    def standings(self, now_ms: float) -> dict[int, Standing]:
+    def peer_progress(self, now_ms: float) -> dict[int, PeerProgress]:
         """The newest status row of each region, by its number."""
         table = self._links.rows
         return {
-            region: Standing(row.applied, list(row.links), now_ms - table.heard_ms[region])
+            region: PeerProgress(row.applied, list(row.links), now_ms - table.heard_ms[region])
             for region, row in table.rows.items()
         }
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from anabranch.scheduling import Steps
 
 
-class Incoming(Struct):
+class StagedFullSync(Struct):
     """A full sync that is being staged."""
 
     session: PeerSession
@@ -73,14 +73,14 @@ class Joiner:
     def __init__(self, links: Links, receiver: Inward) -> None:
         self._links = links
         self._receiver = receiver
-        self.incoming: Incoming | None = None
+        self.incoming: StagedFullSync | None = None
         self.repairs = Repairs(links)
         self._behind: dict[
             int, Behind
         ] = {}  # by link: peers whose log does not reach back far enough
 
     @property
-    def joining(self) -> Incoming | None:
+    def joining(self) -> StagedFullSync | None:
         """The full sync that is being staged to be joined."""
         incoming = self.incoming
         return None if incoming is None or incoming.repair is not None else incoming
@@ -139,7 +139,7 @@ class Joiner:
                 waiting.session, waiting.until_ms = session, 0.0
                 self._links.send(session, FullSyncGet(known, [], waiting.transfer, waiting.bytes))
             else:
-                self.incoming = Incoming(session)
+                self.incoming = StagedFullSync(session)
                 self._links.send(session, FullSyncGet(known))
             name = self._links.membership.name(session.region)
             self._links.local.report_event("joining", region=session.region, name=name)
@@ -203,7 +203,7 @@ class Joiner:
         incoming.loading = None
         self._join(incoming)
 
-    def _join(self, incoming: Incoming) -> None:
+    def _join(self, incoming: StagedFullSync) -> None:
         session, vector = incoming.session, incoming.vector
         assert vector is not None
         incoming.vector = None
@@ -239,7 +239,7 @@ class Joiner:
         if self.incoming is None:
             repair = self.repairs.next(now_ms)
             if repair is not None:
-                self.incoming = Incoming(repair.session, repair=repair)
+                self.incoming = StagedFullSync(repair.session, repair=repair)
                 repair.ask(self._links)
         elif (repair := self.incoming.repair) is not None and self.repairs.go_on(repair, now_ms):
             self._give_up()
@@ -247,20 +247,20 @@ class Joiner:
 
     # -- staging ------------------------------------------------------------------------------
 
-    def _expected(self, session: PeerSession) -> Incoming:
+    def _expected(self, session: PeerSession) -> StagedFullSync:
         if self.incoming is None or self.incoming.session is not session:
             raise Refusal(Reason.PROTOCOL, "a snapshot arrives that was not requested")
         if self.incoming.loading is not None:
             raise Refusal(Reason.PROTOCOL, "a snapshot goes on behind its end")
         return self.incoming
 
-    def _stop_loading(self, incoming: Incoming) -> None:
+    def _stop_loading(self, incoming: StagedFullSync) -> None:
         """Close the staging file; its contents stay."""
         if incoming.loading is not None:
             incoming.loading.close()
             incoming.loading = None
 
-    def _stage(self, incoming: Incoming, chunk: bytes | None) -> None:
+    def _stage(self, incoming: StagedFullSync, chunk: bytes | None) -> None:
         try:
             self._links.local.stage(chunk)
         except OSError as problem:

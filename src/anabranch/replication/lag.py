@@ -18,7 +18,7 @@ SAMPLES_PER_LEVEL: Final = 64
 
 
 @mypyc_attr(acyclic=True)
-class _Sample:
+class _LagSample:
     __slots__ = ("bytes_before", "number", "wall_ms")
 
     def __init__(self, number: int, bytes_before: int, wall_ms: int) -> None:
@@ -36,13 +36,13 @@ class SendLag:
         self.number = number
         self._first = number
         self._bytes = 0
-        self._levels: list[deque[_Sample]] = [
+        self._levels: list[deque[_LagSample]] = [
             deque()
         ]  # a sample of level n stands for 2 ** n batches
 
     def record(self, last: int, size: int, wall_ms: int) -> None:
         """Add a sample for a batch that was written."""
-        sample = _Sample(last, self._bytes, wall_ms)
+        sample = _LagSample(last, self._bytes, wall_ms)
         self._bytes += size
         self.number = last
         for level in self._levels:
@@ -50,7 +50,7 @@ class SendLag:
             if len(level) <= SAMPLES_PER_LEVEL:
                 return
             older = level.popleft()
-            sample = _Sample(level.popleft().number, older.bytes_before, older.wall_ms)
+            sample = _LagSample(level.popleft().number, older.bytes_before, older.wall_ms)
         self._levels.append(deque([sample]))
 
     def after(self, confirmed: int, wall_ms: int) -> tuple[int, float]:
@@ -65,7 +65,7 @@ class SendLag:
             size += size * (self._first - confirmed) // max(1, self.number - self._first)
         return size, max(0.0, (wall_ms - sample.wall_ms) / 1000)
 
-    def _oldest_first(self) -> Iterator[_Sample]:
+    def _oldest_first(self) -> Iterator[_LagSample]:
         for level in reversed(self._levels):
             yield from level
 

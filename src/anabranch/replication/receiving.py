@@ -30,7 +30,7 @@ from anabranch.oplog.batch import (
     fingerprint,
     saved_bytes,
 )
-from anabranch.replication.causal import CausalBuffer, Held, Missing
+from anabranch.replication.causal import CausalBuffer, Held, MissingEffects
 from anabranch.replication.frames import (
     REPLICA_ID_MAX,
     Credit,
@@ -79,7 +79,7 @@ class _Fetching(Struct):
     since_ms: float
 
 
-class _Progress(NamedTuple):
+class _Reached(NamedTuple):
     reach: int
     since_ms: float
 
@@ -105,7 +105,7 @@ class Receiver:
         self._barren_until: dict[
             int, float
         ] = {}  # replica IDs of which no region had more when it was asked
-        self._progress: dict[int, _Progress] = {}  # of replica IDs of which other regions have more
+        self._progress: dict[int, _Reached] = {}  # of replica IDs of which other regions have more
 
     # -- where we are -------------------------------------------------------------------------
 
@@ -390,7 +390,7 @@ class Receiver:
         if self.refused is None:
             self._want_unheard(now_ms)
 
-    def _want_cause(self, missing: Missing, now_ms: float) -> None:
+    def _want_cause(self, missing: MissingEffects, now_ms: float) -> None:
         links = self._links
         replica_id, upto = missing.replica_id, missing.upto
         if self.reach(replica_id) >= upto and self.buffer.lacks_cause(
@@ -429,7 +429,7 @@ class Receiver:
             reach = self.reach(replica_id)
             progress = self._progress.get(replica_id)
             if progress is None or progress.reach != reach:
-                progress = self._progress[replica_id] = _Progress(reach, now_ms)
+                progress = self._progress[replica_id] = _Reached(reach, now_ms)
             direct = links.session_of(region_of(replica_id))
             if direct is not None and direct.replica_id != replica_id:
                 direct = None  # it is in a later epoch, and sends this one only on request

@@ -13,7 +13,7 @@ from typing import Any, Final
 from anabranch.errors import AnabranchError, CommandError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.version_vectors import covers
-from anabranch.metrics.peers import PeerFigures, Standing
+from anabranch.metrics.peers import PeerFigures, PeerProgress
 from anabranch.replication import frames
 from anabranch.replication.absence import AbsenceLimit
 from anabranch.replication.digest_exchange import DigestExchange
@@ -465,9 +465,9 @@ class Replicator:
         regions = {*self._links.membership.others(), *self._links.peers}
         return [self._figures.of(region, now_ms) for region in sorted(regions)]
 
-    def standings(self, now_ms: float) -> dict[int, Standing]:
+    def peer_progress(self, now_ms: float) -> dict[int, PeerProgress]:
         """The newest status row of each region."""
-        return self._figures.standings(now_ms)
+        return self._figures.peer_progress(now_ms)
 
     def facts(self, now_ms: float) -> dict[str, int | float | str]:
         """Figures of the region, by the names of INFO."""

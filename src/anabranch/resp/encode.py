@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from librt.strings import BytesWriter
 
-from anabranch.resp.values import Map, NullArray, Push, Raw, SetReply, Status, Verbatim
+from anabranch.resp.values import Map, NullArray, PushMessage, Raw, SetReply, Status, Verbatim
 
 OK = b"+OK\r\n"
 QUEUED = b"+QUEUED\r\n"
@@ -131,10 +131,10 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
                 out.append(b"$%d\r\n%b\r\n" % (len(item), item))
             else:
                 _write(item, resp3, out)
-    elif kind is list or kind is tuple or kind is SetReply or kind is Push:
+    elif kind is list or kind is tuple or kind is SetReply or kind is PushMessage:
         sign = b"*"
         if resp3:
-            sign = b"~" if kind is SetReply else b">" if kind is Push else b"*"
+            sign = b"~" if kind is SetReply else b">" if kind is PushMessage else b"*"
         out.append(b"%b%d\r\n" % (sign, len(value)))
         for item in value:
             item_kind = type(item)

@@ -46,7 +46,7 @@ class SetReply(list[Any]):
     __slots__ = ()
 
 
-class Push(list[Any]):
+class PushMessage(list[Any]):
     """An out-of-band message: push in RESP3, array in RESP2."""
 
     __slots__ = ()

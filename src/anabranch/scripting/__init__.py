@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.script_machine import ScriptMachine
 
 __all__ = ["new_machine"]
 
 
-def new_machine(memory_bytes: int) -> Machine:
+def new_machine(memory_bytes: int) -> ScriptMachine:
     """A machine whose scripts may take so much memory together.
 
     Raises :class:`CommandError` if the packages that it needs are not installed.

@@ -19,7 +19,7 @@ from anabranch.server.logs import emit_sparingly
 if TYPE_CHECKING:
     import ssl
 
-    from anabranch.server.admission import Admission, Kind, Place
+    from anabranch.server.admission import Admission, ConnectionKind, Place
 
 ACCEPTS_PER_TURN: Final = 32
 """Connections accepted from a socket in one turn of the event loop."""
@@ -50,11 +50,11 @@ class Acceptor:
     def __init__(
         self,
         admission: Admission,
-        kind: Kind,
+        kind: ConnectionKind,
         protocol: Callable[[Place], asyncio.BaseProtocol],
         *,
         tls: TlsHandshake | None = None,
-        beyond: Kind | None = None,
+        beyond: ConnectionKind | None = None,
     ) -> None:
         """``kind`` is that of a new connection, before any handshake.
 
@@ -66,7 +66,7 @@ class Acceptor:
         self._protocol = protocol
         self._tls = tls
         self.sockets: list[socket.socket] = []
-        self._connecting: set[_Run] = set()
+        self._connecting: set[_SteppedHandshake] = set()
         self._accepted_at = 0.0
 
     def open(self, sockets: Iterable[socket.socket]) -> None:
@@ -121,7 +121,9 @@ class Acceptor:
                 connection.close()
                 emit_sparingly("warning", "listener.full", about=self._kind.value, address=address)
                 continue
-            _Run(self._connect(loop, connection, address, place), self._connecting).step()
+            _SteppedHandshake(
+                self._connect(loop, connection, address, place), self._connecting
+            ).step()
 
     async def _connect(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, address: str, place: Place
@@ -146,12 +148,14 @@ class Acceptor:
             place.leave()
 
 
-class _Run:
+class _SteppedHandshake:
     """A coroutine that awaits futures only. A task would cost as much as all of accepting."""
 
     __slots__ = ("_coroutine", "_paused")
 
-    def __init__(self, coroutine: Coroutine[Any, None, None], paused: set[_Run]) -> None:
+    def __init__(
+        self, coroutine: Coroutine[Any, None, None], paused: set[_SteppedHandshake]
+    ) -> None:
         """The handshake is in ``paused`` while it waits for a future."""
         self._coroutine = coroutine
         self._paused = paused

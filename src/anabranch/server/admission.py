@@ -53,7 +53,7 @@ PLACES_MIN: Final = 4
 """No share is smaller."""
 
 
-class Kind(StrEnum):
+class ConnectionKind(StrEnum):
     """The kind of a connection, as far as it is known."""
 
     CLIENT = "client"
@@ -64,8 +64,8 @@ class Kind(StrEnum):
     PROBE = "probe"  # on the HTTP port, beyond the places of HTTP: gets answers about health only
 
 
-_CLIENT: Final = Kind.CLIENT
-_HANDSHAKE: Final = Kind.HANDSHAKE
+_CLIENT: Final = ConnectionKind.CLIENT
+_HANDSHAKE: Final = ConnectionKind.HANDSHAKE
 """Constants, because access to an enumeration is slower than the rest of admission."""
 
 
@@ -79,13 +79,13 @@ class Place:
 
     __slots__ = ("_address", "_admission", "is_made", "kind")
 
-    def __init__(self, admission: Admission, kind: Kind, address: str) -> None:
+    def __init__(self, admission: Admission, kind: ConnectionKind, address: str) -> None:
         self._admission: Admission | None = admission
         self._address = address
         self.kind = kind
         self.is_made = False  # there is a protocol that will return the place
 
-    def become(self, kind: Kind) -> None:
+    def become(self, kind: ConnectionKind) -> None:
         """The kind of the connection is known now."""
         self.is_made = True
         if self._admission is not None and kind is not self.kind:
@@ -104,9 +104,9 @@ class Admission:
     """The places that are taken, and whether another one is free."""
 
     def __init__(self) -> None:
-        self.held: Counter[Kind] = Counter()
-        self._by_address: Counter[tuple[Kind, str]] = Counter()
-        self._limits: dict[Kind, int] = {}
+        self.held: Counter[ConnectionKind] = Counter()
+        self._by_address: Counter[tuple[ConnectionKind, str]] = Counter()
+        self._limits: dict[ConnectionKind, int] = {}
         self.limit_changed()
 
     def limit_changed(self) -> None:
@@ -120,15 +120,15 @@ class Admission:
         clients = files - spare
         unidentified = max(spare // UNIDENTIFIED_SHARE // 2, PLACES_MIN)
         self._limits = {
-            Kind.CLIENT: clients + min(REFUSED_AT_ONCE, spare // 4),
-            Kind.HANDSHAKE: max(clients // HANDSHAKES_SHARE, PLACES_MIN),
-            Kind.STRANGER: unidentified,
-            Kind.PEER: sys.maxsize,
-            Kind.HTTP: unidentified,
-            Kind.PROBE: max(unidentified // PROBES_SHARE, PLACES_MIN),
+            ConnectionKind.CLIENT: clients + min(REFUSED_AT_ONCE, spare // 4),
+            ConnectionKind.HANDSHAKE: max(clients // HANDSHAKES_SHARE, PLACES_MIN),
+            ConnectionKind.STRANGER: unidentified,
+            ConnectionKind.PEER: sys.maxsize,
+            ConnectionKind.HTTP: unidentified,
+            ConnectionKind.PROBE: max(unidentified // PROBES_SHARE, PLACES_MIN),
         }
 
-    def limit(self, kind: Kind) -> int:
+    def limit(self, kind: ConnectionKind) -> int:
         """How many places there are for connections of a kind."""
         return self._limits[kind]
 
@@ -137,11 +137,11 @@ class Admission:
 
         The other places for HTTP remain for requests of these pages.
         """
-        limit = self._limits[Kind.HTTP]
+        limit = self._limits[ConnectionKind.HTTP]
         share = max(limit // HTTP_ADDRESS_SHARE, PLACES_MIN)
         return limit - limit // FEEDS_SHARE, share - share // FEEDS_SHARE
 
-    def admit(self, kind: Kind, address: str) -> Place | None:
+    def admit(self, kind: ConnectionKind, address: str) -> Place | None:
         """A place for a new connection from an address; None if none is free."""
         held, limit = self.held, self._limits[kind]
         if held[kind] >= limit:
@@ -151,7 +151,11 @@ class Admission:
             if clients >= self._limits[_CLIENT]:
                 return None
         if kind is not _CLIENT and address:
-            part = HTTP_ADDRESS_SHARE if kind in (Kind.HTTP, Kind.PROBE) else ADDRESS_SHARE
+            part = (
+                HTTP_ADDRESS_SHARE
+                if kind in (ConnectionKind.HTTP, ConnectionKind.PROBE)
+                else ADDRESS_SHARE
+            )
             share = max(limit // part, PLACES_MIN)
             if self._by_address[kind, address] >= share:
                 return None
@@ -160,13 +164,13 @@ class Admission:
 
     # -- for places ---------------------------------------------------------------------------
 
-    def take_place(self, kind: Kind, address: str) -> None:
+    def take_place(self, kind: ConnectionKind, address: str) -> None:
         """Count a new connection of this kind and address."""
         self.held[kind] += 1
         if kind is not _CLIENT:
             self._by_address[kind, address] += 1
 
-    def free_place(self, kind: Kind, address: str) -> None:
+    def free_place(self, kind: ConnectionKind, address: str) -> None:
         """Count a connection of this kind and address as gone."""
         self.held[kind] -= 1
         if kind is not _CLIENT:

@@ -24,7 +24,7 @@ from anabranch.errors import AnabranchError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.node.node import Node
 from anabranch.server import process
-from anabranch.server.admission import Admission, Kind
+from anabranch.server.admission import Admission, ConnectionKind
 from anabranch.server.block_file import DiskBlockFile
 from anabranch.server.clients import Clients
 from anabranch.server.clock import RealClock
@@ -114,7 +114,9 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         held = self.admission.held
         self.region.machine_bytes = process.memory_bytes()
-        self.region.holdings.measured["handshakes"] = lambda: held[Kind.HANDSHAKE] * TLS_BYTES
+        self.region.holdings.measured["handshakes"] = lambda: (
+            held[ConnectionKind.HANDSHAKE] * TLS_BYTES
+        )
         self.region.holdings.measured["lua"] = self.host.machine_bytes
         self.region.holdings.measured["unwritten"] = self.durability.unwritten_bytes
         self.block_file: DiskBlockFile | None = None

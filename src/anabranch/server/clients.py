@@ -114,7 +114,7 @@ class Strangers:
         return found
 
 
-class OutputLimits:
+class OutputLimitWatch:
     """Observes clients that do not read their replies."""
 
     def __init__(self, settings: Settings) -> None:
@@ -157,7 +157,7 @@ class Clients:
         self.all_closed = asyncio.Event()
         self.all_closed.set()
         self._node = node
-        self._limits = OutputLimits(settings)
+        self._limits = OutputLimitWatch(settings)
         self._strangers = Strangers()
 
     def opened(self, connection: Connection) -> bytes | None:

@@ -20,7 +20,7 @@ from anabranch.resp.limits import (
     RequestLimits,
 )
 from anabranch.resp.parser import RequestParser
-from anabranch.server.admission import Kind
+from anabranch.server.admission import ConnectionKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ class ClientConnection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register with the server, which may refuse the client."""
         self.transport = cast("asyncio.Transport", transport)
-        self._place.become(Kind.CLIENT)
+        self._place.become(ConnectionKind.CLIENT)
         self.session = self._region.open_session(
             _name(transport.get_extra_info("peername")), _name(transport.get_extra_info("sockname"))
         )

@@ -27,7 +27,7 @@ _write: Final = os.write  # a name of an interpreted module is looked up each ti
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class _File:
+class _DiskFile:
     """A file that is written without a buffer in Python, at its end or in place."""
 
     def __init__(self, path: Path, flags: int) -> None:
@@ -95,15 +95,15 @@ class Directory:
 
     def create(self, name: str) -> LogFile:
         """Make an empty file, or empty one, for writing."""
-        return _File(self.path / name, os.O_APPEND | os.O_CREAT | os.O_TRUNC)
+        return _DiskFile(self.path / name, os.O_APPEND | os.O_CREAT | os.O_TRUNC)
 
     def append(self, name: str) -> LogFile:
         """Open a file for writing at its end."""
-        return _File(self.path / name, os.O_APPEND)
+        return _DiskFile(self.path / name, os.O_APPEND)
 
     def patch(self, name: str) -> PatchFile:
         """Open a file for writing at any place."""
-        return _File(self.path / name, 0)
+        return _DiskFile(self.path / name, 0)
 
     def rename(self, name: str, target: str) -> None:
         """Give a file another name, in place of a file that has it."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anabranch.compiling import mypyc_attr
 
 if TYPE_CHECKING:
-    from anabranch.node.driver import Job, Worker
+    from anabranch.node.driver import Worker, WorkFuture
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -33,10 +33,10 @@ class LoopDriver:
 
     def worker(self, name: str) -> Worker:
         """A thread for work in order, which starts with its first work."""
-        return _Thread(name)
+        return _ThreadWorker(name)
 
 
-class _Thread:
+class _ThreadWorker:
     """A thread that does work in the given order; its results come in turns of the event loop."""
 
     def __init__(self, name: str) -> None:
@@ -49,8 +49,8 @@ class _Thread:
             raise OSError(EAGAIN, str(problem)) from None
 
     def submit(
-        self, work: Callable[[], object], then: Callable[[Job], object] | None = None
-    ) -> Job:
+        self, work: Callable[[], object], then: Callable[[WorkFuture], object] | None = None
+    ) -> WorkFuture:
         job: Future[object] = self._executor.submit(work)
         if then is not None:
             loop = get_running_loop()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.scheduling import Scheduler
 from anabranch.server.acceptor import Acceptor, TlsHandshake
-from anabranch.server.admission import Admission, Kind
+from anabranch.server.admission import Admission, ConnectionKind
 from anabranch.server.listener import bind_all, listening
 from anabranch.server.logs import emit_sparingly
 from anabranch.server.tls import expires_in, names_in, sentence
@@ -75,7 +75,7 @@ class _Link:
     """One connection; an :class:`asyncio.Protocol` that mypyc can compile."""
 
     def __init__(
-        self, gossip: Gossip, dialled: tuple[str, int] | None, place: Place | None = None
+        self, gossip: SocketTransport, dialled: tuple[str, int] | None, place: Place | None = None
     ) -> None:
         self._gossip = gossip
         self._place = place  # of a link that another region has dialled
@@ -104,7 +104,7 @@ class _Link:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         gossip.links[self.number] = self
         if self._place is not None:
-            self._place.become(Kind.STRANGER)
+            self._place.become(ConnectionKind.STRANGER)
             self._handshake_timer = gossip.loop.call_later(
                 gossip.handshake_s(), self._check_handshake_done
             )
@@ -133,7 +133,7 @@ class _Link:
             self._handshake_timer.cancel()
             self._handshake_timer = None
         if self._place is not None:
-            self._place.become(Kind.PEER)
+            self._place.become(ConnectionKind.PEER)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gossip.scheduler.remove(self.read_on)
@@ -319,7 +319,7 @@ def bound(bind: str, port: int) -> list[socket.socket]:
     return bind_all(bind, port, _OPTION)
 
 
-class Gossip:
+class SocketTransport:
     """Connections to other regions as sockets of the event loop, each known by a number."""
 
     def __init__(
@@ -340,7 +340,7 @@ class Gossip:
         self._admission = admission or Admission()
         self._acceptor = Acceptor(
             self._admission,
-            Kind.STRANGER,
+            ConnectionKind.STRANGER,
             lambda place: self._link(None, place),
             tls=TlsHandshake(
                 lambda: None if self.tls is None else self.tls.accepting,

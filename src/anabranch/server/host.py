@@ -19,7 +19,7 @@ from anabranch.server.open_ports import warn_of_gossip
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
-    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.script_machine import ScriptMachine
     from anabranch.engine.session import Session
     from anabranch.node.exchange import Exchange
     from anabranch.node.node import Node
@@ -71,7 +71,7 @@ class ServerHost:
     def __init__(self, server: Parts, chance: random.Random) -> None:
         self._server = server
         self._random = chance
-        self._machine: Machine | None = None
+        self._machine: ScriptMachine | None = None
         self._collected_bytes = 0
         """Of Lua, after the latest collection."""
         self.run_id = chance.randbytes(20).hex()
@@ -98,7 +98,7 @@ class ServerHost:
         """A number from 0 up to ``bound``, ``bound`` excluded."""
         return self._random.randrange(bound)
 
-    def script_machine(self) -> Machine:
+    def script_machine(self) -> ScriptMachine:
         """The machine that runs Lua; CommandError if the extra is not installed."""
         if self._machine is None:
             self._machine = self._server.wings.scripts(self._server.settings.script_memory_limit)

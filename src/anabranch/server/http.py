@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from anabranch.server.acceptor import Acceptor
-from anabranch.server.admission import Kind
+from anabranch.server.admission import ConnectionKind
 from anabranch.server.listener import bind_all, listening
 from anabranch.server.logs import emit_sparingly
 
@@ -34,7 +34,9 @@ class HttpServer:
         self._node = node
         self._wings = wings
         self._admission = admission
-        self._acceptor = Acceptor(admission, Kind.HTTP, self._connected, beyond=Kind.PROBE)
+        self._acceptor = Acceptor(
+            admission, ConnectionKind.HTTP, self._connected, beyond=ConnectionKind.PROBE
+        )
         self._answers: HttpAnswers | None = None
         self._ticked_s = 0.0
         self.port = 0
@@ -76,7 +78,7 @@ class HttpServer:
 
     def _connected(self, place: Place) -> asyncio.BaseProtocol:
         assert self._answers is not None, "the port is not open without it"
-        return self._answers.connection(place.leave, only_health=place.kind is Kind.PROBE)
+        return self._answers.connection(place.leave, only_health=place.kind is ConnectionKind.PROBE)
 
 
 class _ToLog(logging.Handler):

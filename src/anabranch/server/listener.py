@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import ConfigError
 from anabranch.server.acceptor import Acceptor, TlsHandshake
-from anabranch.server.admission import Kind
+from anabranch.server.admission import ConnectionKind
 from anabranch.server.logs import emit_sparingly
 from anabranch.server.tls import client_facing
 
@@ -57,11 +57,11 @@ class Listeners:
         self._settings = settings
         self._tls: ssl.SSLContext | None = None
         self._acceptors = {
-            "tcp": Acceptor(admission, Kind.CLIENT, protocol),
-            "unix": Acceptor(admission, Kind.CLIENT, protocol),
+            "tcp": Acceptor(admission, ConnectionKind.CLIENT, protocol),
+            "unix": Acceptor(admission, ConnectionKind.CLIENT, protocol),
             "tls": Acceptor(
                 admission,
-                Kind.HANDSHAKE,
+                ConnectionKind.HANDSHAKE,
                 protocol,
                 tls=TlsHandshake(
                     lambda: self._tls, lambda: settings.handshake_timeout, _handshake_failed

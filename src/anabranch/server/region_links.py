@@ -13,7 +13,7 @@ from anabranch.errors import ConfigError
 from anabranch.node.exchange import Exchange
 from anabranch.node.local import RegionLocal
 from anabranch.server.certificates import Certificates
-from anabranch.server.gossip import Fault, Gossip, bound
+from anabranch.server.gossip import Fault, SocketTransport, bound
 
 if TYPE_CHECKING:
     from anabranch.node.driver import Driver
@@ -49,7 +49,7 @@ class RegionLinks:
         self._run_id = run_id
         self._certificates: Certificates | None = None
         self._bound: list[socket.socket] = []  # do not listen yet
-        self.gossip: Gossip
+        self.gossip: SocketTransport
 
     def bind(self) -> None:
         """Take the gossip port; raises :class:`ConfigError` if that is impossible."""
@@ -76,7 +76,7 @@ class RegionLinks:
         settings = self._settings
         if settings.tls_replication:
             self._certificates = Certificates(settings, self.exchange.local.report_event)
-        self.gossip = Gossip(
+        self.gossip = SocketTransport(
             asyncio.get_running_loop(),
             self._tls,
             self._admission,

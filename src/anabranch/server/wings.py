@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     import logging
 
-    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.script_machine import ScriptMachine
     from anabranch.node.node import Node
 
 
@@ -38,5 +38,5 @@ class Wings(NamedTuple):
     ]
     """Gets the process, a logger, the seconds since background work ran, and the numbers of pages
     that may be open, of all addresses and of one. Raises ConfigError."""
-    scripts: Callable[[int], Machine]
+    scripts: Callable[[int], ScriptMachine]
     """Gets the bytes of memory that all scripts may take together. Raises CommandError."""

@@ -50,7 +50,7 @@ from anabranch.simulator.group_moves import MoveChecks
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.process import Process
 from anabranch.simulator.reader_checks import ReaderChecks
-from anabranch.simulator.record import Dot, Record, Violation
+from anabranch.simulator.record import Dot, RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_id
 from anabranch.stream.stream import Stream
 
@@ -65,7 +65,7 @@ TRACKED_MS: Final = 30_000
 
 
 @dataclass
-class _Seen:
+class _LastCheck:
     """Data of a process at the last check, for comparison with the next one."""
 
     mark: int = -1
@@ -77,11 +77,11 @@ class _Seen:
 class Checks:
     """All checkers of a run: each looks at every moment that concerns it."""
 
-    def __init__(self, machines: Sequence[Machine], record: Record, work: Workload) -> None:
+    def __init__(self, machines: Sequence[Machine], record: RunRecord, work: Workload) -> None:
         self._nodes = machines
         self._record = record
         self._work = work
-        self._seen: dict[Process, _Seen] = {}
+        self._seen: dict[Process, _LastCheck] = {}
         self._groups = GroupChecks(record, work)
         self._moves = MoveChecks(record, work, self._groups)
         self._moving = {
@@ -101,7 +101,7 @@ class Checks:
         """An event has happened in a region: check the region if its data has changed."""
         seen = self._seen.get(process)
         if seen is None:
-            seen = self._seen[process] = _Seen()
+            seen = self._seen[process] = _LastCheck()
         mark = process.durability.position
         if mark == seen.mark:
             return
@@ -141,7 +141,7 @@ class Checks:
 
     def scan(self, process: Process) -> None:
         """Check all data of a region."""
-        seen = self._seen.setdefault(process, _Seen())
+        seen = self._seen.setdefault(process, _LastCheck())
         streams = looking.streams(process.region.keyspace)
         number = process.machine.number
         for key in {**seen.live, **streams}:

@@ -28,7 +28,7 @@ def run_at_once(region: Region, session: Session, words: list[bytes]) -> None:
     scheduler.deadline_ns = deadline_ns
 
 
-class Server(Protocol):
+class ServingProcess(Protocol):
     """The process that serves the client."""
 
     region: Region
@@ -61,7 +61,7 @@ class SimulatedClient:
 
     has_more = False
 
-    def __init__(self, process: Server) -> None:
+    def __init__(self, process: ServingProcess) -> None:
         self._process = process
         self.session = process.region.open_session("127.0.0.1:1", "127.0.0.1:2")
         self.session.connection = self
@@ -161,7 +161,7 @@ class SimulatedClient:
 class SlicedClient(SimulatedClient):
     """A client that dumps streams in slices: each payload must show the moment of its request."""
 
-    def __init__(self, process: Server) -> None:
+    def __init__(self, process: ServingProcess) -> None:
         super().__init__(process)
         self._expected: deque[Any] = deque()
 

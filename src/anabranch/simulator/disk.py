@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Fault:
+class DiskFault:
     """An operation that fails: ``write``, ``sync``, ``truncate`` of a file, or one of the storage.
 
     ``keep`` is how many bytes of a failing write are written all the same.
@@ -32,7 +32,7 @@ class Fault:
     """The beginning of the file's name."""
 
 
-class _Contents:
+class _FileBytes:
     """A file's bytes: those on the disk, and the changes since."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class _Contents:
 class _Handle:
     """A file in memory that is written at its end."""
 
-    def __init__(self, storage: MemoryStorage, name: str, contents: _Contents) -> None:
+    def __init__(self, storage: MemoryStorage, name: str, contents: _FileBytes) -> None:
         self._storage = storage
         self._name = name
         self._contents = contents
@@ -143,14 +143,14 @@ class MemoryStorage:
     def __init__(self, files: dict[str, bytes] | None = None, boot: str = "") -> None:
         """``files`` exist and are synced."""
         self.boot = boot
-        self._names: dict[str, _Contents] = {}
+        self._names: dict[str, _FileBytes] = {}
         for name, data in (files or {}).items():
-            contents = self._names[name] = _Contents()
+            contents = self._names[name] = _FileBytes()
             contents.durable = data
             contents.now += data
         self._durable_names = dict(self._names)
-        self._name_changes: list[dict[str, _Contents]] = []  # what the directory was after each
-        self.faults: list[Fault] = []
+        self._name_changes: list[dict[str, _FileBytes]] = []  # what the directory was after each
+        self.faults: list[DiskFault] = []
         self.free: int | None = None
         """Bytes until the disk is full; None is no limit."""
         self.holes = 0
@@ -160,7 +160,7 @@ class MemoryStorage:
 
     # -- faults -------------------------------------------------------------------------------
 
-    def fault(self, operation: str, name: str) -> Fault | None:
+    def fault(self, operation: str, name: str) -> DiskFault | None:
         """The fault that is due for an operation."""
         for fault in self.faults:
             if fault.operation == operation and name.startswith(fault.name) and fault.times:
@@ -233,7 +233,7 @@ class MemoryStorage:
         self.check("create", name)
         contents = self._names.get(name)
         if contents is None:
-            contents = self._names[name] = _Contents()
+            contents = self._names[name] = _FileBytes()
             self._renamed()
         else:
             contents.truncate(0)
@@ -249,7 +249,7 @@ class MemoryStorage:
         self.check("patch", name)
         return _Handle(self, name, self._file(name))
 
-    def leads_to(self, name: str, contents: _Contents) -> bool:
+    def leads_to(self, name: str, contents: _FileBytes) -> bool:
         """Whether a file still has its name."""
         return self._names.get(name) is contents
 
@@ -281,7 +281,7 @@ class MemoryStorage:
         """The name for messages: the whole path."""
         return f"disk/{name}"
 
-    def _file(self, name: str) -> _Contents:
+    def _file(self, name: str) -> _FileBytes:
         contents = self._names.get(name)
         if contents is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.node.driver import Job
+from anabranch.node.driver import WorkFuture
 from anabranch.simulator.timeline import Timeline
 
 
@@ -58,8 +58,8 @@ class SimulatedWorker:
         """Become ready. Raises :class:`OSError` if the system cannot start a thread."""
 
     def submit(
-        self, work: Callable[[], object], then: Callable[[Job], object] | None = None
-    ) -> Job:
+        self, work: Callable[[], object], then: Callable[[WorkFuture], object] | None = None
+    ) -> WorkFuture:
         """Do ``work``; when it has ended, ``then`` is called in a turn of the process."""
         later = Later(self, work)
         self._queue.append(later)
@@ -83,7 +83,7 @@ class SimulatedWorker:
             self._queue.popleft().do()
 
 
-class _Timer:
+class _VirtualTimer:
     def __init__(self, action: Callable[[], object]) -> None:
         self._action: Callable[[], object] | None = action
 
@@ -133,9 +133,9 @@ class SimulatedDriver:
         while self._soon:
             self._soon.popleft()()
 
-    def call_later(self, delay_s: float, action: Callable[[], object]) -> _Timer:
+    def call_later(self, delay_s: float, action: Callable[[], object]) -> _VirtualTimer:
         """Call ``action`` after a delay."""
-        timer = _Timer(action)
+        timer = _VirtualTimer(action)
         late_ms = self._chance.choice(self._late_ms)
         self._timeline.after(delay_s * 1000 + late_ms, lambda: self._happen(timer.fire))
         return timer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from anabranch.simulator.disk import Fault
+from anabranch.simulator.disk import DiskFault
 from anabranch.simulator.impostor import impersonate
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Line
@@ -246,12 +246,12 @@ def _disk(run: Simulation, chance: random.Random) -> None:
             run.timeline.after(chance.random() * 5000, lambda: _empty(machine))
         elif dice < 0.85:
             machine.disk.faults.append(
-                Fault("write", times=chance.randint(1, 4), keep=chance.randint(0, 30))
+                DiskFault("write", times=chance.randint(1, 4), keep=chance.randint(0, 30))
             )
             run.record.say(machine.number, "fails to write")
             run.record.reached["write error"] += 1
         else:
-            machine.disk.faults.append(Fault("sync"))
+            machine.disk.faults.append(DiskFault("sync"))
             run.record.say(machine.number, "fails to sync")
             run.record.reached["sync error"] += 1
             run.timeline.after(3000, lambda: _replace(run, machine))

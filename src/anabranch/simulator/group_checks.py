@@ -12,7 +12,7 @@ from typing import Any
 from anabranch.simulator import looking
 from anabranch.simulator.formulas import Shown
 from anabranch.simulator.process import Process
-from anabranch.simulator.record import Dot, Record, Violation
+from anabranch.simulator.record import Dot, RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_entries, parsed_id
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.group import Group
@@ -32,7 +32,7 @@ class _Delivered:
 class GroupChecks:
     """Records what regions deliver, and checks the groups."""
 
-    def __init__(self, record: Record, work: Workload) -> None:
+    def __init__(self, record: RunRecord, work: Workload) -> None:
         self._record = record
         self._work = work
         self._delivered: defaultdict[tuple[int, bytes, bytes], _Delivered] = defaultdict(_Delivered)

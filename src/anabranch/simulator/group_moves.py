@@ -12,14 +12,14 @@ from typing import Any
 from anabranch.simulator import looking
 from anabranch.simulator.group_checks import GroupChecks
 from anabranch.simulator.process import Process
-from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.workload import Workload
 
 _Row = tuple[bytes, bytes, int]  # ID, consumer, delivery count
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _GroupState:
     """The progress of a group, as COPY and RENAME must preserve it."""
 
     last_id: bytes
@@ -27,21 +27,21 @@ class _Standing:
     pending: frozenset[_Row]
 
 
-_Standings = dict[bytes, _Standing]
+_GroupStates = dict[bytes, _GroupState]
 
 
 class MoveChecks:
     """Compares groups before and after their stream is copied."""
 
-    def __init__(self, record: Record, work: Workload, groups: GroupChecks) -> None:
+    def __init__(self, record: RunRecord, work: Workload, groups: GroupChecks) -> None:
         self._record = record
         self._work = work
         self._groups = groups
-        self._dumped: dict[bytes, _Standings | None] = {}
+        self._dumped: dict[bytes, _GroupStates | None] = {}
 
     def copy(self, process: Process, words: list[bytes]) -> Any:
         """Run a COPY, and compare the progress of both groups."""
-        before = self._standings(process, words[1])
+        before = self._group_states(process, words[1])
         reply = process.do(words)
         if reply == 1:
             self._check(process, words[2], before, is_payload=False)
@@ -49,7 +49,7 @@ class MoveChecks:
 
     def dump(self, process: Process, words: list[bytes]) -> Any:
         """Run DUMP; clients keep some payloads."""
-        before = self._standings(process, words[1])
+        before = self._group_states(process, words[1])
         reply = process.do(words)
         if isinstance(reply, bytes):
             self._dumped[reply] = before
@@ -63,7 +63,7 @@ class MoveChecks:
             self._check(process, words[1], self._dumped[words[3]], is_payload=True)
         return reply
 
-    def _standings(self, process: Process, key: bytes) -> _Standings | None:
+    def _group_states(self, process: Process, key: bytes) -> _GroupStates | None:
         """The progress of all groups of a key.
 
         None if it cannot be compared: entries with equal IDs, or an entry that was acknowledged
@@ -73,7 +73,7 @@ class MoveChecks:
         stream = self._work.stream(process, key)
         if stream is None or looking.is_over(stream, process.exchange.wall_ms()):
             return {}
-        found: _Standings = {}
+        found: _GroupStates = {}
         entries = list(looking.entries(stream))
         ids = Counter(entry.entry_id for entry in entries)
         for row in process.inspect([b"XINFO", b"GROUPS", key]):
@@ -88,14 +88,14 @@ class MoveChecks:
             settled = (under.get((key, name, entry.dot)) for entry in entries)
             if any(dots and dots.isdisjoint(alive) for dots in settled):
                 return None
-            found[name] = _Standing(facts[b"last-delivered-id"], facts[b"lag"], pending)
+            found[name] = _GroupState(facts[b"last-delivered-id"], facts[b"lag"], pending)
         return found
 
     def _check(
-        self, process: Process, key: bytes, before: _Standings | None, *, is_payload: bool
+        self, process: Process, key: bytes, before: _GroupStates | None, *, is_payload: bool
     ) -> None:
         process.durability.commit()
-        after = self._standings(process, key)
+        after = self._group_states(process, key)
         stream = self._work.stream(process, key)
         assert stream is not None
         self._record.reached["group moved"] += len(stream.groups)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anabranch.engine.host import HostPersistence, HostRegions
 
 if TYPE_CHECKING:
-    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.script_machine import ScriptMachine
     from anabranch.engine.session import Session
 
 
@@ -28,7 +28,7 @@ class SimulatedHost:
         """A uniform choice (RANDOMKEY)."""
         return self._chance.randrange(bound)
 
-    def script_machine(self) -> Machine:
+    def script_machine(self) -> ScriptMachine:
         """Simulated clients send no scripts."""
         raise NotImplementedError
 

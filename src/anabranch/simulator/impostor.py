@@ -9,7 +9,7 @@ from anabranch.config.settings import Settings
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Network
 from anabranch.simulator.process import HOST, Process
-from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.timeline import Timeline
 
 PLACE: Final = 100
@@ -29,7 +29,7 @@ class Run(Protocol):
     settings: dict[str, Any]
     timeline: Timeline
     network: Network
-    record: Record
+    record: RunRecord
 
     def chance(self, purpose: str) -> random.Random:
         """Chance of its own for each purpose."""
@@ -45,7 +45,7 @@ def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
         Settings(region_id=owner.number, **run.settings),
         run.timeline,
         run.network,
-        Record(run.timeline),
+        RunRecord(run.timeline),
         run.chance(f"impostor of {owner.number}"),
         lambda _process: None,
     )

@@ -22,7 +22,7 @@ from anabranch.simulator import looking
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.simulator.network import Network
 from anabranch.simulator.process import NEW_LEVEL, TICK_MS, Process
-from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.timeline import Timeline, WallClock
 
 RESTART_MS: Final = 500.0
@@ -37,7 +37,7 @@ class Machine:
         settings: Settings,
         timeline: Timeline,
         network: Network,
-        record: Record,
+        record: RunRecord,
         chance: random.Random,
         has_changed: Callable[[Process], None],
     ) -> None:

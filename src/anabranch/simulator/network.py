@@ -23,7 +23,7 @@ PART_MS = 1000
 """How long a part of a frame takes on a slow line."""
 
 
-class Peer(Protocol):
+class Endpoint(Protocol):
     """The process at one end of a connection."""
 
     def link_up(self, link: int, dialled: tuple[str, int] | None) -> None:
@@ -82,7 +82,7 @@ class End:
 class Wire:
     """The simulated connections of one process."""
 
-    def __init__(self, network: Network, region: int, peer: Peer) -> None:
+    def __init__(self, network: Network, region: int, peer: Endpoint) -> None:
         self._network = network
         self.region = region
         self.peer = peer

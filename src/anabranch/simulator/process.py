@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from anabranch.node.durability import Durability
     from anabranch.simulator.disk import MemoryStorage
     from anabranch.simulator.network import Network
-    from anabranch.simulator.record import Record
+    from anabranch.simulator.record import RunRecord
     from anabranch.simulator.timeline import Timeline, WallClock
 
 TICK_MS: Final = 50.0
@@ -77,7 +77,7 @@ class Station(Protocol):
     settings: Settings
     timeline: Timeline
     network: Network
-    record: Record
+    record: RunRecord
     chance: random.Random
     clock: WallClock
     disk: MemoryStorage

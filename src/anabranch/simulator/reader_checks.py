@@ -12,7 +12,7 @@ from anabranch.keyspace.version_vectors import covers
 from anabranch.simulator import looking
 from anabranch.simulator.facts import Added
 from anabranch.simulator.process import Process
-from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_entries
 
 
@@ -29,7 +29,7 @@ class Reader:
 class ReaderChecks:
     """Checks what such readers get."""
 
-    def __init__(self, record: Record, work: Workload) -> None:
+    def __init__(self, record: RunRecord, work: Workload) -> None:
         self._record = record
         self._work = work
 

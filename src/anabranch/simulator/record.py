@@ -54,7 +54,7 @@ def _alarmed(number: int, facts: Mapping[str, object]) -> None:
     raise Violation(1, f"region {number} reports {facts}")
 
 
-class Record:
+class RunRecord:
     """All effects that were made, sent and confirmed to clients."""
 
     def __init__(self, timeline: Timeline) -> None:

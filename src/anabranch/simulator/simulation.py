@@ -29,7 +29,7 @@ from anabranch.simulator.machine import RESTART_MS, Machine
 from anabranch.simulator.network import Network
 from anabranch.simulator.process import DIGEST_INTERVAL_MS, HOST, NEW_LEVEL, Process
 from anabranch.simulator.reader_checks import Reader
-from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
 
@@ -110,7 +110,7 @@ class Simulation:
         self._plan = plan
         self.breaking_ms = minutes * 60_000
         self.timeline = Timeline()
-        self.record = Record(self.timeline)
+        self.record = RunRecord(self.timeline)
         self.network = Network(self.timeline, self.chance("network"))
         self.network.reached = self.record.reached
         self.network.on_batch = self.record.leaves

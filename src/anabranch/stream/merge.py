@@ -15,7 +15,7 @@ from anabranch.stream.region_log import Span
 
 
 @mypyc_attr(acyclic=True)
-class _Source:
+class _LogSpans:
     """The current span of one log; ``low``/``high`` shrink as it is consumed."""
 
     __slots__ = ("block", "high", "low", "rank", "spans")
@@ -49,7 +49,7 @@ def merge_labelled(sources: Mapping[int, Iterator[Span]]) -> Iterator[tuple[int,
 
 def _merged(sources: Sequence[Iterator[Span]]) -> Iterator[tuple[int, Span]]:
     active = [
-        source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()
+        source for rank, spans in enumerate(sources) if (source := _LogSpans(rank, spans)).advance()
     ]
     while len(active) > 1:
         active.sort(key=lambda source: (source.block.ids[source.low], source.rank))
@@ -74,7 +74,7 @@ def _merged(sources: Sequence[Iterator[Span]]) -> Iterator[tuple[int, Span]]:
 def merge_spans_reversed(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
     """Merge descending spans of several logs; inside of a span the entries ascend."""
     active = [
-        source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()
+        source for rank, spans in enumerate(sources) if (source := _LogSpans(rank, spans)).advance()
     ]
     while len(active) > 1:
         active.sort(key=lambda source: (-source.block.ids[source.high - 1], -source.rank))

@@ -14,7 +14,7 @@ from anabranch.testing.contents import differences
 from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.server import Server
 from anabranch.testing.startable import Startable
-from anabranch.testing.worker import Worker
+from anabranch.testing.worker import LoopThread
 
 _POLL_S: Final = 0.002
 _SHOWN_MAX: Final = 20
@@ -50,7 +50,7 @@ class Cluster(Startable):
         self._seed = seed
         self._settings = settings
         self._own: OwnDirectory | None = None
-        self._worker: Worker | None = None
+        self._worker: LoopThread | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class Cluster(Startable):
         """Start all regions and return when each takes writes and knows of all others."""
         own = self._own = self._own or OwnDirectory()
         root = self._kept_in or own.path
-        self._worker = Worker()
+        self._worker = LoopThread()
         try:
             for number, name in enumerate(self.names, 1):
                 self.regions[name] = self._region(root / name, number, name).start()

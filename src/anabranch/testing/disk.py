@@ -35,24 +35,24 @@ class Disk:
 
     def open_directory(self, path: Path) -> Directory:
         """The directory of a server, on this disk."""
-        return _Directory(path, self)
+        return _LimitedDirectory(path, self)
 
 
-class _Directory(Directory):
+class _LimitedDirectory(Directory):
     def __init__(self, path: Path, disk: Disk) -> None:
         super().__init__(path)
         self._disk = disk
 
     def create(self, name: str) -> LogFile:
-        """A file that can be full."""
-        return _File(super().create(name), self._disk)
+        """A new file, which can be full."""
+        return _LimitedFile(super().create(name), self._disk)
 
     def append(self, name: str) -> LogFile:
-        """The same of a file that is there."""
-        return _File(super().append(name), self._disk)
+        """A file that exists, which can be full."""
+        return _LimitedFile(super().append(name), self._disk)
 
 
-class _File:
+class _LimitedFile:
     def __init__(self, file: LogFile, disk: Disk) -> None:
         self._file = file
         self._disk = disk

@@ -29,7 +29,7 @@ def our_session(live: LiveServer) -> Session:
     return Session(0, live.region.acl.initial_user(), OURSELVES, OURSELVES)
 
 
-class _Command(NamedTuple):
+class _SeenCommand(NamedTuple):
     now_us: int
     db: int
     address: str
@@ -54,7 +54,7 @@ class Seen:
     """Remembers the newest commands; long ones are shortened, so a large value costs little."""
 
     def __init__(self) -> None:
-        self._commands: deque[_Command] = deque(maxlen=SEEN_MAX)
+        self._commands: deque[_SeenCommand] = deque(maxlen=SEEN_MAX)
 
     def watch(self, live: LiveServer) -> None:
         """Remember what clients send to this server, where MONITOR would show it."""
@@ -62,7 +62,7 @@ class Seen:
         def remember(session: Session, args: list[bytes]) -> None:
             if session.address != OURSELVES:
                 self._commands.append(
-                    _Command(
+                    _SeenCommand(
                         live.clock.now_us(),
                         session.db,
                         session.address,

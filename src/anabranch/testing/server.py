@@ -33,7 +33,7 @@ from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.disk import Disk
 from anabranch.testing.seen import Seen, our_session
 from anabranch.testing.startable import Startable
-from anabranch.testing.worker import Worker
+from anabranch.testing.worker import LoopThread
 from anabranch.web import new_web
 
 HOST: Final = "127.0.0.1"
@@ -66,7 +66,7 @@ class Server(Startable):
         seed: int | None = None,
         unix: bool = False,
         clock: Clock | None = None,
-        worker: Worker | None = None,
+        worker: LoopThread | None = None,
         **settings: Any,
     ) -> None:
         """Nothing is started yet."""
@@ -83,7 +83,7 @@ class Server(Startable):
         self._kept_in = None if isinstance(persist, bool) else Path(persist).absolute()
         self._unix = unix
         self._shared = worker
-        self._worker: Worker | None = None
+        self._worker: LoopThread | None = None
         self._live: LiveServer | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._own: OwnDirectory | None = None
@@ -97,7 +97,7 @@ class Server(Startable):
         if self._live is not None:
             raise RuntimeError("the server is running")
         is_first = self._own is None
-        self._worker = self._shared or Worker()
+        self._worker = self._shared or LoopThread()
         try:
             self._worker.run(self._begin(self._worker.loop_name))
         except BaseException:

@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 _PATIENCE_S: Final = 60.0
 
 
-class Worker:
+class LoopThread:
     """Runs functions and coroutines of other threads in a loop of its own."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch.web.answers import Problem, as_json
-from anabranch.web.conversation import Conversation, Refused
+from anabranch.web.conversation import Conversation, ErrorReply
 from anabranch.web.identity import identify
 from anabranch.web.plain import plain, words_of
 from anabranch.web.requests import bad, number_of
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from anabranch.node.node import Node
     from anabranch.scheduling import Steps
     from anabranch.web.identity import Viewer
-    from anabranch.web.rows import Row
-    from anabranch.web.survey import Survey
+    from anabranch.web.rows import StreamRow
+    from anabranch.web.survey import StreamSurvey
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 ANSWER_S: Final = 10.0
@@ -56,7 +56,7 @@ _ALSO_READ: Final = frozenset({"ab.peers", "info", "ab.region|list", "ab.region|
 class Api:
     """``/api/streams`` and ``/api/command``."""
 
-    def __init__(self, node: Node, survey: Survey) -> None:
+    def __init__(self, node: Node, survey: StreamSurvey) -> None:
         self._node = node
         self._survey = survey
         self.routes = [
@@ -86,7 +86,7 @@ class Api:
 
     def _found(
         self, asked: bytes, visible: Callable[[bytes], bool], sort: str, most: int
-    ) -> Steps[tuple[int, list[Row]]]:
+    ) -> Steps[tuple[int, list[StreamRow]]]:
         """How many streams there are of this name, and the first of them in an order."""
         count = 0
         first: list[Any] = []
@@ -125,7 +125,7 @@ class Api:
         try:
             async with asyncio.timeout(ANSWER_S):
                 reply = await conversation.call(*words)
-        except Refused as refusal:
+        except ErrorReply as refusal:
             return as_json({"error": str(refusal)})
         except TimeoutError:
             return as_json({"error": f"ERR no reply within {ANSWER_S:.0f} s"})

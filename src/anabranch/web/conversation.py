@@ -25,11 +25,11 @@ REPLY_LINES_MAX: Final = 100_000
 _MORE: Final = object()
 
 
-class Refused(Exception):
+class ErrorReply(Exception):
     """An error reply; the text is the reply."""
 
 
-class TooLarge(Refused):
+class TooLarge(ErrorReply):
     """The reply was dropped; later commands get theirs."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Conversation:
         self._works_later = False
 
     async def call(self, *words: bytes) -> Any:
-        """The reply to one command, as hiredis decodes it; an error reply raises Refused."""
+        """The reply to one command, as hiredis decodes it; an error reply raises `ErrorReply`."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         self._region.scheduler.begin_with_request()
@@ -136,7 +136,7 @@ class Conversation:
     def _end(self, reason: str) -> None:
         for answer in self._waiting:
             if not answer.done():
-                answer.set_exception(Refused(f"ERR {reason}"))
+                answer.set_exception(ErrorReply(f"ERR {reason}"))
         self._waiting.clear()
 
     def _answer(self, parts: list[bytes]) -> None:
@@ -157,7 +157,7 @@ class Conversation:
             if answer.done():
                 continue
             if isinstance(reply, hiredis.HiredisError):
-                answer.set_exception(Refused(str(reply)))
+                answer.set_exception(ErrorReply(str(reply)))
             else:
                 answer.set_result(reply)
 

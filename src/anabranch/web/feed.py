@@ -26,7 +26,7 @@ from anabranch.web.requests import place_of
 from anabranch.web.slices import in_slices
 from anabranch.web.status import applied, status
 from anabranch.web.streamed import Streamed
-from anabranch.web.survey import Survey, keep
+from anabranch.web.survey import StreamSurvey, keep
 from anabranch.web.view import may_run, may_see, require
 from anabranch.web.watch import Watch
 
@@ -63,7 +63,7 @@ class Feed:
         self._open: Counter[str] = Counter()  # feeds by address
         self._node = node
         self._health = health
-        self.survey = Survey(node.region)
+        self.survey = StreamSurvey(node.region)
         self._status: dict[str, Any] = {}
         self._status_s = 0.0
         self._turn = asyncio.Lock()

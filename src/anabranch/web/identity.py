@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.web.answers import Problem
-from anabranch.web.conversation import Conversation, Refused
+from anabranch.web.conversation import Conversation, ErrorReply
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -84,7 +84,7 @@ async def _by_password(node: Node, address: str, local: str, given: str) -> User
     try:
         await conversation.call(b"AUTH", name or _DEFAULT_USER, password)
         user = conversation.session.user
-    except Refused:
+    except ErrorReply:
         raise _refused("wrong user or password, or the user is off") from None
     finally:
         conversation.close()

@@ -16,7 +16,7 @@ SHARDS: Final = 256
 ROWS_PER_STEP: Final = 200
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class StreamRow(msgspec.Struct, frozen=True, gc=False):
     """One stream at a survey; rates are per second.
 
     The garbage collector of the interpreter does not visit rows: they hold numbers and bytes.
@@ -63,21 +63,21 @@ class Rows:
     """
 
     def __init__(self) -> None:
-        self._shards: list[dict[tuple[int, bytes], Row]] = [{} for _ in range(SHARDS)]
+        self._shards: list[dict[tuple[int, bytes], StreamRow]] = [{} for _ in range(SHARDS)]
 
-    def find(self, db: int, key: bytes) -> Row | None:
+    def find(self, db: int, key: bytes) -> StreamRow | None:
         """The row of a stream."""
         place = db, key
         return self._shards[hash(place) % SHARDS].get(place)
 
-    def put(self, row: Row) -> None:
+    def put(self, row: StreamRow) -> None:
         """Add a row, or replace the one of its stream."""
         place = row.db, row.key
         self._shards[hash(place) % SHARDS][place] = row
 
-    def some(self) -> Iterator[list[Row]]:
+    def some(self) -> Iterator[list[StreamRow]]:
         """All rows, some at a time."""
-        rows: list[Row] = []
+        rows: list[StreamRow] = []
         for shard in self._shards:
             rows += shard.values()
             if len(rows) >= ROWS_PER_STEP:

@@ -95,7 +95,7 @@ class Samples:
         column = table.values[row.name]
         is_first = True
         for start in range(0, len(column), SAMPLES_PER_STEP):
-            piece = _Piece(row, table, start)
+            piece = _SampleCollector(row, table, start)
             if piece.is_empty:
                 yield b""
                 continue
@@ -105,7 +105,7 @@ class Samples:
             is_first = False
 
 
-class _Piece:
+class _SampleCollector:
     """A collector of some samples of one family, for prometheus-client."""
 
     def __init__(self, row: Metric, table: _Table, start: int) -> None:

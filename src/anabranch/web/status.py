@@ -88,9 +88,9 @@ def _regions(
 ) -> dict[str, Any]:
     facts = exchange.facts()
     peers = exchange.peers()
-    standings = exchange.standings()
+    progress = exchange.peer_progress()
     own = dict(exchange.replica.vector)
-    vectors = {number: own} | {region: each.applied for region, each in standings.items()}
+    vectors = {number: own} | {region: each.applied for region, each in progress.items()}
     newest: dict[int, int] = {}
     for vector in vectors.values():
         for replica_id, last in vector.items():
@@ -112,12 +112,12 @@ def _regions(
         ],
         "links": [
             {"region": region, "with": sorted(each.links), "age_ms": round(each.age_ms)}
-            for region, each in sorted(standings.items())
+            for region, each in sorted(progress.items())
         ],
         "matrix": [
             {
                 "holder": holder,
-                "age_ms": 0 if holder == number else _age(standings, holder),
+                "age_ms": 0 if holder == number else _age(progress, holder),
                 "missing": _missing(vectors.get(holder), newest, present),
             }
             for holder in sorted(present)
@@ -128,15 +128,15 @@ def _regions(
 def applied(node: Node) -> list[dict[str, Any]]:
     """How far each other region says to have applied effects: its version vector."""
     exchange = node.persistence.exchange
-    standings = {} if exchange is None else exchange.standings()
+    progress = {} if exchange is None else exchange.peer_progress()
     return [
         {"region": region, "vector": sorted(each.applied.items())}
-        for region, each in sorted(standings.items())
+        for region, each in sorted(progress.items())
     ]
 
 
-def _age(standings: Mapping[int, Any], holder: int) -> int | None:
-    known = standings.get(holder)
+def _age(progress: Mapping[int, Any], holder: int) -> int | None:
+    known = progress.get(holder)
     return None if known is None else round(known.age_ms)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.keyspace.memory import stream_parts
 from anabranch.keyspace.replica import region_of
 from anabranch.scheduling import Steps
-from anabranch.web.rows import Row, Rows
+from anabranch.web.rows import Rows, StreamRow
 from anabranch.web.slices import Spent, in_slices
 from anabranch.web.stream_metrics import pages, real_window_ms
 
@@ -46,7 +46,7 @@ GROUPS_MAX: Final = 100
 """Groups of a stream that are looked at."""
 
 
-class Survey:
+class StreamSurvey:
     """The latest figures; :meth:`run` renews them."""
 
     def __init__(self, region: Region) -> None:
@@ -145,7 +145,7 @@ class Survey:
         value: Any = self._region.keyspace.databases[db].values.get(key)
         return value if hasattr(value, "groups") else None
 
-    def _row(self, db: int, key: bytes, stream: Stream, now_s: float, now_ms: int) -> Row:
+    def _row(self, db: int, key: bytes, stream: Stream, now_s: float, now_ms: int) -> StreamRow:
         groups = list(islice(stream.groups.values(), GROUPS_MAX))
         producers = stream.producers
         added = stream.entries_added
@@ -157,12 +157,12 @@ class Survey:
         delivered = acknowledged + pending
         before = self.rows.find(db, key)
 
-        def rate(now: int, then: Callable[[Row], int]) -> float:
+        def rate(now: int, then: Callable[[StreamRow], int]) -> float:
             if before is None or now_s <= before.at_s:
                 return 0.0
             return round(max(now - then(before), 0) / (now_s - before.at_s), 1)
 
-        return Row(
+        return StreamRow(
             at_s=now_s,
             db=db,
             key=key,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.entry_id import MAX_ID, parse, text
 from anabranch.stream.stream import Stream
-from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, Refused, TooLarge
+from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
 from anabranch.web.plain import shown_bytes, shown_name
 from anabranch.web.view import may_run, may_see
 
@@ -64,7 +64,7 @@ class Watch:
                 rows = await (self._first() if is_first else self._next())
             except TooLarge:  # because of one entry
                 rows, self._cursor = [], await self._read(b"$")
-        except Refused as refusal:
+        except ErrorReply as refusal:
             return {"error": str(refusal), "entries": []}
         now_ms = self._region.clock.now_us() // 1000
         entries = []

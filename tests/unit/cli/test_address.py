@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from anabranch.cli.address import Address, Refused, is_url
+from anabranch.cli.address import Address, RefusedByServer, is_url
 
 VARIABLES = (
     "ANABRANCH_AUTH",
@@ -146,6 +146,6 @@ def test_a_server_without_password_takes_any() -> None:
 def test_a_wrong_password_is_refused() -> None:
     with (
         answering([b"-WRONGPASS invalid\r\n"]) as (port, _),
-        pytest.raises(Refused, match="WRONGPASS"),
+        pytest.raises(RefusedByServer, match="WRONGPASS"),
     ):
         of_options(port=port, password="pw").open()

@@ -10,7 +10,7 @@ import redis
 
 from anabranch.cli.address import Address
 from anabranch.cli.transfer import scan
-from anabranch.cli.transfer.record import Record, Selection, TransferFailed
+from anabranch.cli.transfer.record import KeyRecord, Selection, TransferFailed
 from anabranch.rdb.payload import encode_payload
 
 ALL = Selection(frozenset(), None, None)
@@ -86,7 +86,7 @@ class Pipeline:
 
 def records(
     monkeypatch: pytest.MonkeyPatch, server: Server, selection: Selection = ALL
-) -> list[Record]:
+) -> list[KeyRecord]:
     monkeypatch.setattr(scan, "connect", server)
     source = scan.ScanSource(Address(), selection)
     return list(source.records(1 << 30))

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from anabranch.cli.address import Address, Refused
+from anabranch.cli.address import Address, RefusedByServer
 from anabranch.cli.transfer.record import TransferFailed
 from anabranch.cli.transfer.sync import sync_source
 from anabranch.rdb.payload import encode_body
@@ -116,7 +116,7 @@ def test_commands_behind_the_mark_do_not_matter() -> None:
 def test_refusals(reply: bytes, complaint: str) -> None:
     with (
         master(lambda send: send(reply)) as address,
-        pytest.raises(Refused, match=complaint),
+        pytest.raises(RefusedByServer, match=complaint),
     ):
         sync_source(address)
 

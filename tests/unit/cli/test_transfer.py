@@ -17,7 +17,7 @@ from anabranch.cli.group import command
 from anabranch.cli.remedies import message
 from anabranch.cli.transfer.carry import carry, select
 from anabranch.cli.transfer.client import rdb_version_of
-from anabranch.cli.transfer.record import Counts, Item, Record, Selection, TransferFailed
+from anabranch.cli.transfer.record import Counts, Item, KeyRecord, Selection, TransferFailed
 from anabranch.cli.transfer.summary import Summary, safe, shown
 from anabranch.rdb.payload import decode_body, encode_body
 from anabranch.stream.image import ConsumerImage, GroupImage, NodeImage, PendingImage, StreamImage
@@ -31,12 +31,12 @@ class Source:
 
     unit = "keys"
 
-    def __init__(self, *records: Record) -> None:
+    def __init__(self, *records: KeyRecord) -> None:
         self.done = 0
         self.total: int | None = None
         self._records = records
 
-    def records(self, value_bytes_max: int) -> Iterator[Record]:
+    def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
         for record in self._records:
             self.done += 1
             yield record
@@ -68,12 +68,12 @@ def summary() -> Summary:
     return Summary("imported", "here", "there", dry_run=False)
 
 
-def record(key: bytes = b"k", value: object = b"v", db: int = 0, **changes: object) -> Record:
+def record(key: bytes = b"k", value: object = b"v", db: int = 0, **changes: object) -> KeyRecord:
     assert isinstance(value, bytes | list | set | StreamImage)
     kind = {bytes: "string", list: "list", set: "set"}.get(type(value), "stream")
     body = encode_body(value, rdb_version=14)
     fields = {"expire_at_ms": None, "body": body, "rdb_version": 14, "size": len(body)}
-    return Record(db, key, **{"kind": kind, **fields, **changes})  # type: ignore[arg-type]
+    return KeyRecord(db, key, **{"kind": kind, **fields, **changes})  # type: ignore[arg-type]
 
 
 def stream(nacked: bool) -> StreamImage:
@@ -88,7 +88,10 @@ def stream(nacked: bool) -> StreamImage:
 
 
 def carried(
-    *records: Record, target: Target | None = None, lossy: bool = False, selection: Selection = ALL
+    *records: KeyRecord,
+    target: Target | None = None,
+    lossy: bool = False,
+    selection: Selection = ALL,
 ) -> tuple[Target, dict[str, object]]:
     target = target or Target()
     told = summary()
@@ -160,7 +163,7 @@ def test_keys_whose_time_has_passed_are_left_out() -> None:
     ],
 )
 def test_keys_that_cannot_come_are_refused_with_a_reason(
-    bad: Record, reason: str, example: str
+    bad: KeyRecord, reason: str, example: str
 ) -> None:
     target, told = carried(bad, record(b"good"))
     assert [item.key for item in target.items] == [b"good"]

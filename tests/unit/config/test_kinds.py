@@ -14,7 +14,7 @@ from anabranch.config.kinds import (
     Octal,
     OutputLimits,
     SavePoints,
-    Words,
+    WordList,
     YesNo,
 )
 
@@ -76,7 +76,7 @@ def test_a_choice_lists_its_words() -> None:
 
 
 def test_words_and_save_points_are_written_the_way_they_are_read() -> None:
-    assert Words().parse(["a  b", "c"]) == "a b c"
+    assert WordList().parse(["a  b", "c"]) == "a b c"
     save = SavePoints()
     value = save.parse(["3600 1", "300", "100"])
     assert value == "3600 1 300 100"

@@ -28,7 +28,7 @@ from anabranch.oplog.segment import first_position_of, segment_name, turns_in
 from anabranch.oplog.snapshot import Snapshot, position_of
 from anabranch.server import connection
 from anabranch.server.stop import orderly_stop
-from anabranch.simulator.disk import Fault
+from anabranch.simulator.disk import DiskFault
 from tests.support.embedded import World, turns, until
 from tests.support.gated_storage import GatedStorage
 from tests.support.logged_server import recovered
@@ -334,7 +334,7 @@ async def test_writes_are_refused_and_reads_go_on_until_it_can_be_written(
     await world.start(policy)
     writer, other, reader = await world.clients(3)
     assert await writer.do("SET a before") == b"OK"
-    fault = Fault("write", code, times=1 << 30, keep=keep)
+    fault = DiskFault("write", code, times=1 << 30, keep=keep)
     world.disk.faults = [fault]
     writer.send("SET b kept")
     await until(lambda: fault.times < (1 << 30) - 2)  # it was tried more than once
@@ -409,7 +409,7 @@ async def test_keys_that_expire_while_the_disk_is_full_are_deleted_on_it_later(
     writer, reader = await world.clients(2)
     await writer.do("SET k v PX 50")
     await writer.do("SET l v")
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=1 << 30)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=1 << 30)]
     writer.send("SET m v")
     await until(lambda: world.server.durability.trouble)
     await until(lambda: b"k" not in world.server.region.keyspace.databases[0].values)
@@ -430,7 +430,7 @@ async def test_reads_go_on_while_the_disk_is_full_and_a_bulk_producers_record_co
     words = "AB.IMPORT s PRODUCER p BATCH 1 EXPECT 0".split()
     writer._writer.write(encode_command([*words, struct.pack("<2I", 1, len(row)) + row]))
     assert (await writer.reply())[0] == 1
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=1 << 30)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=1 << 30)]
     writer.send("SET a v")
     await until(lambda: world.server.durability.trouble)
     writer.close()
@@ -445,7 +445,7 @@ async def test_reads_go_on_while_the_disk_is_full_and_a_bulk_producers_record_co
 async def test_a_stop_writes_what_has_become_possible_to_write(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=1)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=1)]
     client.send("SET k v")
     await until(lambda: world.server.durability.trouble)
     await orderly_stop(world.server, patient=True)
@@ -456,7 +456,7 @@ async def test_a_stop_writes_what_has_become_possible_to_write(world: World) -> 
 async def test_a_stop_says_what_it_could_not_write(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=1 << 30)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=1 << 30)]
     client.send("SET k v")
     await until(lambda: world.server.durability.trouble)
     await orderly_stop(world.server, patient=False)
@@ -479,7 +479,7 @@ async def test_after_a_failed_sync_who_waits_is_cut_off_and_writes_are_refused(
     other.send("SET c v")
     waiting.send("GET a")
     await turns()
-    world.disk.faults = [Fault("sync", errno.EIO)]
+    world.disk.faults = [DiskFault("sync", errno.EIO)]
     world.disk.let_all_sync()
     for client in (writer, other, waiting):
         assert await client.is_closed()
@@ -508,7 +508,7 @@ async def test_after_a_failed_sync_in_the_background_reads_of_other_keys_go_on(
     (client,) = await world.clients(1)
     assert await client.do("SET a v PX 300") == b"OK"
     await until(lambda: world.server.durability.unsynced_bytes == 0)
-    world.disk.faults = [Fault("sync", errno.EIO)]
+    world.disk.faults = [DiskFault("sync", errno.EIO)]
     assert await client.do("SET b v") == b"OK"
     await until(lambda: world.server.durability.broken)
     assert "MISCONF" in str(await client.do("SET a w"))
@@ -530,10 +530,10 @@ async def test_a_sync_that_ends_well_after_another_one_failed_changes_nothing(
     await world.sync_begins()
     durable = world.server.durability
     gate, world.disk._gate = world.disk._gate, None  # the one in the thread goes on waiting
-    world.disk.faults = [Fault("write", errno.ENOSPC, keep=3, times=1)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, keep=3, times=1)]
     other.send("SET c v")
     await until(lambda: durable.is_behind)
-    world.disk.faults = [Fault("sync", errno.EIO, times=1)]
+    world.disk.faults = [DiskFault("sync", errno.EIO, times=1)]
     with pytest.raises(SyncFailedError):
         durable.begin_segment()  # the part of a batch is cut off, and that is synced at once
     assert durable.is_syncing
@@ -549,7 +549,7 @@ async def test_a_restart_after_a_failed_sync_takes_writes_again(
 ) -> None:
     await world.start()
     (client,) = await world.clients(1)
-    world.disk.faults = [Fault("sync", errno.EIO)]
+    world.disk.faults = [DiskFault("sync", errno.EIO)]
     client.send("SET a v")
     assert await client.is_closed()
     await orderly_stop(world.server, patient=False)
@@ -564,7 +564,7 @@ async def test_a_restart_after_a_failed_sync_takes_writes_again(
 async def test_a_failed_sync_of_the_directory_is_no_less_a_failure(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)
-    world.disk.faults = [Fault("sync directory", errno.EIO)]
+    world.disk.faults = [DiskFault("sync directory", errno.EIO)]
     client.send("SET a v")
     assert await client.is_closed()
     (client,) = await world.clients(1)
@@ -694,20 +694,20 @@ async def test_the_log_before_a_snapshot_is_on_the_disk_with_it(world: World) ->
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("create", errno.ENOSPC, name="snapshot"),
-        Fault("write", errno.ENOSPC, name="snapshot", keep=10),
-        Fault("sync", errno.EIO, name="snapshot"),
-        Fault("rename", errno.EIO),
+        DiskFault("create", errno.ENOSPC, name="snapshot"),
+        DiskFault("write", errno.ENOSPC, name="snapshot", keep=10),
+        DiskFault("sync", errno.EIO, name="snapshot"),
+        DiskFault("rename", errno.EIO),
     ],
     ids=lambda fault: fault.operation,
 )
 async def test_a_snapshot_that_fails_leaves_everything_as_it_was(
-    world: World, fault: Fault
+    world: World, fault: DiskFault
 ) -> None:
     await world.start()
     (client,) = await world.clients(1)
     await client.do("XADD s 1-0 f v")
-    world.disk.faults = [Fault(fault.operation, fault.code, keep=fault.keep, name=fault.name)]
+    world.disk.faults = [DiskFault(fault.operation, fault.code, keep=fault.keep, name=fault.name)]
     await client.do("BGSAVE")
     await snapshot_is_over(world)
     assert not any("snapshot" in name for name in world.disk.names())
@@ -776,7 +776,7 @@ async def test_of_a_log_turned_off_the_newest_files_are_removed_first(world: Wor
         world.server.persistence.durability.begin_segment()
     assert await client.do("CONFIG SET appendonly no") == b"OK"
     before = [name for name in sorted(world.disk.names()) if name.startswith("log-")]
-    world.disk.faults = [Fault("remove", after=1, name="log-")]
+    world.disk.faults = [DiskFault("remove", after=1, name="log-")]
     assert await client.do("SAVE") == b"OK"
     assert [name for name in sorted(world.disk.names()) if name.startswith("log-")] == before[:-1]
 
@@ -807,7 +807,7 @@ async def test_save_tells_its_client_that_the_snapshot_failed(world: World) -> N
     world.disk.hold_syncs("snapshot")
     saver.send("SAVE")
     await world.sync_begins()
-    world.disk.faults = [Fault("sync", errno.EIO)]
+    world.disk.faults = [DiskFault("sync", errno.EIO)]
     world.disk.let_all_sync()
     assert str(await saver.reply()) == "ERR"
     assert b"rdb_last_bgsave_status:err" in await other.do("INFO persistence")
@@ -832,7 +832,7 @@ async def test_snapshots_and_leftovers_that_cannot_be_removed_do_no_harm(world: 
     await client.do("BGSAVE")
     await snapshot_is_over(world)
     await client.do("SET b v")
-    world.disk.faults = [Fault("remove", errno.EIO)]
+    world.disk.faults = [DiskFault("remove", errno.EIO)]
     await client.do("BGSAVE")
     await snapshot_is_over(world)
     assert "oplog.retire_failed" in world.events()

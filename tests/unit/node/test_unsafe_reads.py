@@ -16,7 +16,7 @@ from anabranch.oplog import unsafe
 from anabranch.oplog.batch import encode_batch
 from anabranch.region import turn
 from anabranch.server.connection import ClientConnection
-from anabranch.simulator.disk import Fault
+from anabranch.simulator.disk import DiskFault
 from tests.support.embedded import Client, World, turns, until
 from tests.support.servers import free_port
 from tests.support.wire import encode_command
@@ -41,7 +41,7 @@ async def world(
 
 async def fails(world: World, writer: Client, *lines: str) -> None:
     """Have a turn fail on a disk that is full from now on."""
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=ALWAYS)]
     writer.send(*lines)
     await until(lambda: world.server.durability.trouble)
 
@@ -170,7 +170,7 @@ async def test_a_wait_that_is_over_does_not_tell_that_nothing_came(world: World)
     writer, reader, unblocked, other = await world.clients(4)
     await writer.do("XADD s 1-0 f v")
     ends = await connections(world, writer, reader, unblocked, other)
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=ALWAYS)]
     lines = (
         *("XDEL s 1-0", "XREAD BLOCK 50 STREAMS s 0"),
         *("XREAD BLOCK 0 STREAMS s 0", "XREAD BLOCK 50 STREAMS t 0"),
@@ -194,7 +194,7 @@ async def test_messages_that_were_not_written_out_wait_when_the_write_has_failed
     for subscriber in subscribers:
         await subscriber.do("SUBSCRIBE c")
     monkeypatch.setattr(scheduling, "SLICE_NS", 0)  # one of them is written out in a turn
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=ALWAYS)]
     writer.send("MULTI", "SET k v", "PUBLISH c m", "EXEC")
     await until(lambda: world.server.durability.trouble)
     for subscriber in subscribers:
@@ -233,7 +233,7 @@ async def test_what_writes_in_the_midst_of_a_pipeline_lets_no_reply_out(
 ) -> None:
     await world.start("everysec")
     (writer,) = await world.clients(1)
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=ALWAYS)]
     writer.send("SET k v", "GET k", line)
     await until(lambda: world.server.durability.trouble)
     assert await writer.has_nothing()
@@ -271,7 +271,7 @@ async def test_after_a_failed_sync_what_was_not_synced_cannot_be_read(
     await writer.do("SET safe v")
     await subscriber.do("SUBSCRIBE c")
     world.server.durability.sync_all()
-    world.disk.faults = [Fault("sync", errno.EIO)]
+    world.disk.faults = [DiskFault("sync", errno.EIO)]
     world.disk.hold_syncs()
     writer.send("SET a v", "PUBLISH c m")
     await until(lambda: world.server.durability.unsynced_bytes)
@@ -353,7 +353,7 @@ async def test_what_other_regions_sent_is_told_when_it_is_written(world: World) 
     )
     world.server.region.effects.apply_remote(kinds.SetString(0, b"k", b"v"))
     durable.append(data)
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=ALWAYS)]
     end.data_received(encode_command(["GET", "k"]))
     await until(lambda: durable.trouble)
     assert await reader.has_nothing()
@@ -384,7 +384,7 @@ async def test_cursors_and_tokens_do_not_tell_of_numbers_that_may_be_given_out_a
     writer, reader, blocked = await world.clients(3)
     await writer.do("XADD safe * f v")
     ends = await connections(world, writer, blocked)
-    world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
+    world.disk.faults = [DiskFault("write", errno.ENOSPC, times=ALWAYS)]
     for end, line in zip(ends, ("XADD s * f v", "AB.READ BLOCK 50 STREAMS safe $"), strict=True):
         end.data_received(encode_command(line.split()))
     await until(lambda: world.server.durability.trouble)

@@ -15,11 +15,11 @@ from anabranch.oplog.facts import Fate, SeenBatch, SegmentFacts, SnapshotFacts
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.overlay import Overlay
 from anabranch.oplog.recovery import recover
-from anabranch.oplog.repair import Repair, RepairImpossible, carry_out, plan_repair, way_out
+from anabranch.oplog.repair import RepairImpossible, RepairPlan, carry_out, plan_repair, way_out
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.region.turn import Turn
-from anabranch.simulator.disk import Fault, MemoryStorage
+from anabranch.simulator.disk import DiskFault, MemoryStorage
 from tests.support.logged_server import LoggedServer, restored
 from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, everything_in
@@ -193,7 +193,7 @@ def test_a_repair_keeps_the_turns_before_the_damage_and_all_bytes(seed: int) -> 
     assert repaired > 20
 
 
-def check_repaired(life: LoggedServer, storage: MemoryStorage, repair: Repair) -> None:
+def check_repaired(life: LoggedServer, storage: MemoryStorage, repair: RepairPlan) -> None:
     keyspace = Keyspace()
     *_, report = recover(storage, keyspace)
     assert report.cut is None
@@ -218,7 +218,7 @@ def test_a_repair_that_fails_half_way_can_be_tried_again(operation: str, after: 
     assert len(wanted.aside) >= 2
     assert wanted.cut is not None
     storage = restored(files)
-    storage.faults.append(Fault(operation, after=after, keep=3))
+    storage.faults.append(DiskFault(operation, after=after, keep=3))
     try:
         carry_out(storage, wanted)
     except OSError:
@@ -245,7 +245,7 @@ def test_the_newest_file_is_put_aside_first() -> None:
     storage = restored(files)
     repair = plan_repair(survey_of(storage))
     assert repair is not None
-    storage.faults.append(Fault("rename", after=1))
+    storage.faults.append(DiskFault("rename", after=1))
     with pytest.raises(OSError, match="Input/output error"):
         carry_out(storage, repair)
     assert set(storage.names()) >= {name, *later[:-1]}

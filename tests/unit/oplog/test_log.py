@@ -20,7 +20,7 @@ from anabranch.oplog.segment import (
     segment_name,
 )
 from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
-from anabranch.simulator.disk import Fault, MemoryStorage
+from anabranch.simulator.disk import DiskFault, MemoryStorage
 from tests.support.logged_server import LoggedServer, recovered
 from tests.support.recorder import everything_in
 
@@ -119,7 +119,7 @@ def test_what_could_be_written_of_a_turn_is_cut_before_the_next(keep: int) -> No
     log = new_log(storage, segment_bytes=1 << 20)
     log.append(batch(1))
     end = log.end
-    storage.faults = [Fault("write", errno.ENOSPC, times=2, keep=keep)]
+    storage.faults = [DiskFault("write", errno.ENOSPC, times=2, keep=keep)]
     for _ in range(2):
         with pytest.raises(OSError, match="No space"):
             log.append(batch(2))
@@ -137,7 +137,7 @@ def test_a_long_turn_is_written_whole_or_not_at_all(after: int) -> None:
     log.append(batch(1))
     end = log.end
     turn = [batch(number, 10_000) for number in range(2, 20)]  # written in three pieces
-    storage.faults = [Fault("write", errno.ENOSPC, after=after, keep=10)]
+    storage.faults = [DiskFault("write", errno.ENOSPC, after=after, keep=10)]
     with pytest.raises(OSError, match="No space"):
         log.append(*turn)
     assert log.end == log.size == end
@@ -153,7 +153,7 @@ def test_a_log_that_cannot_be_cut_writes_nothing_behind_the_remains() -> None:
     storage = MemoryStorage()
     log = new_log(storage, segment_bytes=1 << 20)
     log.append(batch(1))
-    storage.faults = [Fault("write", keep=20), Fault("truncate")]
+    storage.faults = [DiskFault("write", keep=20), DiskFault("truncate")]
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output"):
             log.append(batch(2))
@@ -168,9 +168,9 @@ def test_a_file_that_could_not_be_begun_is_begun_again(keep: int, leftover: bool
     storage = MemoryStorage()
     log = new_log(storage)
     log.append(batch(1))
-    storage.faults = [Fault("write", errno.ENOSPC, keep=keep)]
+    storage.faults = [DiskFault("write", errno.ENOSPC, keep=keep)]
     if leftover:
-        storage.faults.append(Fault("remove"))
+        storage.faults.append(DiskFault("remove"))
     with pytest.raises(OSError, match="No space"):
         log.append(batch(2))
     assert len(log.segments) == 1
@@ -184,7 +184,7 @@ def test_a_file_that_could_not_be_begun_is_begun_again(keep: int, leftover: bool
 def test_a_directory_that_cannot_take_a_file_changes_nothing() -> None:
     storage = MemoryStorage()
     log = new_log(storage)
-    storage.faults = [Fault("create", errno.EROFS)]
+    storage.faults = [DiskFault("create", errno.EROFS)]
     with pytest.raises(OSError, match="Read-only"):
         log.append(batch(1))
     assert (log.end, log.segments, storage.names()) == (0, [], [])
@@ -280,11 +280,11 @@ def test_a_cut_file_that_cannot_be_synced_is_told_apart_from_a_full_disk() -> No
     log = new_log(storage)
     log.append(batch(1))
     log.segment_bytes = 1 << 20
-    storage.faults = [Fault("write", errno.ENOSPC)]
+    storage.faults = [DiskFault("write", errno.ENOSPC)]
     with pytest.raises(OSError, match="No space"):
         log.append(batch(2))
     end = log.end
-    storage.faults = [Fault("sync", errno.EIO)]
+    storage.faults = [DiskFault("sync", errno.EIO)]
     with pytest.raises(SyncFailedError):
         log.begin_segment()
     assert (log.end, log.synced) == (end, 0)
@@ -296,7 +296,7 @@ def test_a_torn_end_is_cut_before_the_next_file_begins() -> None:
     log.append(batch(1))
     name, size = log.segments[0].name, len(storage.files()[log.segments[0].name])
     log.segment_bytes = 1 << 20
-    storage.faults.append(Fault("write", errno.ENOSPC))
+    storage.faults.append(DiskFault("write", errno.ENOSPC))
     with pytest.raises(OSError, match="No space"):
         log.append(batch(2))
     log.begin_segment()
@@ -347,7 +347,7 @@ def test_a_sync_that_failed_has_synced_nothing() -> None:
     storage = MemoryStorage()
     log = new_log(storage)
     log.append(batch(1))
-    storage.faults = [Fault("sync")]
+    storage.faults = [DiskFault("sync")]
     running = log.begin_sync()
     with pytest.raises(OSError, match="Input/output"):
         running.run()
@@ -403,7 +403,7 @@ def test_what_somebody_still_reads_stays() -> None:
 
 def test_a_file_that_cannot_be_removed_goes_the_next_time() -> None:
     storage, log, firsts = filled()
-    storage.faults = [Fault("remove", after=1)]
+    storage.faults = [DiskFault("remove", after=1)]
     with pytest.raises(OSError, match="Input/output"):
         log.retire(firsts[3])
     assert [segment.first for segment in log.segments] == firsts[1:]
@@ -440,7 +440,7 @@ def test_a_torn_end_is_cut_on_the_disk_before_another_file_begins() -> None:
     disk = MemoryStorage()
     log = new_log(disk, segment_bytes=1000)
     log.append(batch(1))
-    disk.faults = [Fault("write", keep=3)]
+    disk.faults = [DiskFault("write", keep=3)]
     with pytest.raises(OSError, match="Input/output"):
         log.append(batch(2))
     sync = log.begin_sync()  # the torn bytes reach the disk, too

@@ -16,7 +16,7 @@ from anabranch.oplog.errors import CorruptLogError, LogError, NewerFormatError
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
-from anabranch.simulator.disk import Fault, MemoryStorage
+from anabranch.simulator.disk import DiskFault, MemoryStorage
 from tests.support.logged_server import LoggedServer, go_on, recovered, restored
 from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, everything_in
@@ -174,7 +174,7 @@ def test_a_file_that_could_not_be_begun_and_whose_deletion_was_lost_is_left_out(
     assert isinstance(life.storage, MemoryStorage)
     life.run("SET k 1")
     begin = life.log.end
-    life.storage.faults = [Fault("write", errno.ENOSPC, keep=SEGMENT_HEADER_BYTES)]
+    life.storage.faults = [DiskFault("write", errno.ENOSPC, keep=SEGMENT_HEADER_BYTES)]
     with pytest.raises(OSError, match="No space left"):
         life.log.begin_segment()
     life.run("SET l 2")  # there is room again, and the log goes on in the file before
@@ -361,7 +361,7 @@ def test_an_effect_number_that_is_not_due_is_refused() -> None:
 def test_a_file_that_cannot_be_read_is_an_os_error_and_changes_nothing() -> None:
     name, data = one_file()
     storage = restored({name: data + b"torn"})
-    storage.faults = [Fault("open", errno.EACCES)]
+    storage.faults = [DiskFault("open", errno.EACCES)]
     before = storage.files()
     with pytest.raises(PermissionError):
         recovered(storage)
@@ -377,7 +377,7 @@ def test_a_torn_end_is_cut_by_the_first_write_and_not_before(operation: str) -> 
     assert report.end == len(data) - SEGMENT_HEADER_BYTES
     assert report.cut is not None
     assert storage.files()[name] == data + b"torn"
-    storage.faults = [Fault(operation, errno.EROFS)]
+    storage.faults = [DiskFault(operation, errno.EROFS)]
     with pytest.raises(OSError, match="Read-only"):
         go_on(storage, keyspace, report, b"after")
     assert storage.files()[name].startswith(data)

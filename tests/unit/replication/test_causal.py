@@ -7,7 +7,7 @@ import random
 import pytest
 
 from anabranch.oplog.batch import decode_batch
-from anabranch.replication.causal import CausalBuffer, Held, Missing
+from anabranch.replication.causal import CausalBuffer, Held, MissingEffects
 from tests.support.counted_region import batch_bytes
 
 
@@ -24,14 +24,17 @@ def test_the_next_number_is_ready_and_a_later_one_is_not() -> None:
     buffer = CausalBuffer()
     assert buffer.add(held(1, 6, 2))
     assert buffer.next_units({1: 4}) == []
-    assert list(buffer.missing({1: 4})) == [Missing(1, 5, 9, 0.0)]
+    assert list(buffer.missing({1: 4})) == [MissingEffects(1, 5, 9, 0.0)]
     assert spans(buffer.next_units({1: 5})) == [(1, 6, 7)]
 
 
 def test_a_batch_waits_for_all_it_depends_on() -> None:
     buffer = CausalBuffer()
     buffer.add(held(1, 1, dependencies=[(2, 5), (3, 1)]))
-    assert list(buffer.missing({2: 4})) == [Missing(2, 5, 9, 0.0), Missing(3, 1, 9, 0.0)]
+    assert list(buffer.missing({2: 4})) == [
+        MissingEffects(2, 5, 9, 0.0),
+        MissingEffects(3, 1, 9, 0.0),
+    ]
     assert buffer.lacks_cause(1, {2: 4})
     assert buffer.next_units({2: 5}) == []
     assert spans(buffer.next_units({2: 5, 3: 7})) == [(1, 1, 1)]
@@ -54,7 +57,7 @@ def test_a_dependency_of_any_batch_holds_back_the_unit() -> None:
     buffer.add(held(1, 1, continues=True))
     buffer.add(held(1, 2, dependencies=[(2, 1)]))
     assert buffer.next_units({}) == []
-    assert list(buffer.missing({})) == [Missing(2, 1, 9, 0.0)]
+    assert list(buffer.missing({})) == [MissingEffects(2, 1, 9, 0.0)]
 
 
 def test_units_of_one_region_are_ready_together() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.resp import encode as enc
-from anabranch.resp.values import NULL_ARRAY, Map, Push, Raw, SetReply, Status, Verbatim
+from anabranch.resp.values import NULL_ARRAY, Map, PushMessage, Raw, SetReply, Status, Verbatim
 
 FORMS: list[tuple[Any, bytes, bytes]] = [
     (b"ab", b"$2\r\nab\r\n", b"$2\r\nab\r\n"),
@@ -37,7 +37,7 @@ FORMS: list[tuple[Any, bytes, bytes]] = [
     (Map([("a", 1)]), b"*2\r\n$1\r\na\r\n:1\r\n", b"%1\r\n$1\r\na\r\n:1\r\n"),
     (Map({}), b"*0\r\n", b"%0\r\n"),
     (SetReply([1]), b"*1\r\n:1\r\n", b"~1\r\n:1\r\n"),
-    (Push([b"message"]), b"*1\r\n$7\r\nmessage\r\n", b">1\r\n$7\r\nmessage\r\n"),
+    (PushMessage([b"message"]), b"*1\r\n$7\r\nmessage\r\n", b">1\r\n$7\r\nmessage\r\n"),
     (Verbatim("ab"), b"$2\r\nab\r\n", b"=6\r\ntxt:ab\r\n"),
     (Verbatim("\u00e9"), b"$2\r\n\xc3\xa9\r\n", b"=6\r\ntxt:\xc3\xa9\r\n"),
 ]

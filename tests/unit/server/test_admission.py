@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from anabranch.config.settings import Settings
-from anabranch.server.admission import Admission, Kind, spare_files
+from anabranch.server.admission import Admission, ConnectionKind, spare_files
 from anabranch.server.app import Server
 from anabranch.server.loop import loop_factory
 from anabranch.server.stop import orderly_stop
@@ -36,14 +36,14 @@ def test_shares_of_the_descriptors() -> None:
         *(64, 64, 100, 192, 192, 192)
     ]
     made = admission(1024)
-    assert made.limit(Kind.CLIENT) == 1024 - 192 + 16
-    assert made.limit(Kind.HANDSHAKE) == 208
-    assert made.limit(Kind.STRANGER) == made.limit(Kind.HTTP) == 32
+    assert made.limit(ConnectionKind.CLIENT) == 1024 - 192 + 16
+    assert made.limit(ConnectionKind.HANDSHAKE) == 208
+    assert made.limit(ConnectionKind.STRANGER) == made.limit(ConnectionKind.HTTP) == 32
 
 
 def test_one_address_does_not_get_all_places() -> None:
     made = admission(1024)
-    for kind, most in ((Kind.STRANGER, 8), (Kind.HTTP, 16)):
+    for kind, most in ((ConnectionKind.STRANGER, 8), (ConnectionKind.HTTP, 16)):
         places = [made.admit(kind, "10.0.0.1") for _ in range(20)]
         assert sum(place is not None for place in places) == most
         assert made.admit(kind, "10.0.0.2") is not None
@@ -55,21 +55,23 @@ def test_one_address_does_not_get_all_places() -> None:
 
 def test_clients_of_one_address_may_have_all_places() -> None:
     made = admission(100)
-    places = [made.admit(Kind.CLIENT, "10.0.0.1") for _ in range(100)]
-    assert sum(place is not None for place in places) == made.limit(Kind.CLIENT)
-    assert made.admit(Kind.HANDSHAKE, "10.0.0.2") is None, "handshakes take places of clients"
-    assert made.admit(Kind.HTTP, "10.0.0.2") is not None
+    places = [made.admit(ConnectionKind.CLIENT, "10.0.0.1") for _ in range(100)]
+    assert sum(place is not None for place in places) == made.limit(ConnectionKind.CLIENT)
+    assert made.admit(ConnectionKind.HANDSHAKE, "10.0.0.2") is None, (
+        "handshakes take places of clients"
+    )
+    assert made.admit(ConnectionKind.HTTP, "10.0.0.2") is not None
 
 
 def test_a_place_changes_its_kind_and_is_left_once() -> None:
     made = admission(1024)
-    place = made.admit(Kind.STRANGER, "10.0.0.1")
+    place = made.admit(ConnectionKind.STRANGER, "10.0.0.1")
     assert place is not None
-    place.become(Kind.PEER)
-    assert (made.held[Kind.STRANGER], made.held[Kind.PEER]) == (0, 1)
+    place.become(ConnectionKind.PEER)
+    assert (made.held[ConnectionKind.STRANGER], made.held[ConnectionKind.PEER]) == (0, 1)
     place.leave()
     place.leave()
-    place.become(Kind.STRANGER)
+    place.become(ConnectionKind.STRANGER)
     assert not +made.held
     assert not made._by_address
 

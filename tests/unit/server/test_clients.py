@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.config.settings import Settings
 from anabranch.engine.session import Session
-from anabranch.server.clients import OutputLimits, idle, refusal
+from anabranch.server.clients import OutputLimitWatch, idle, refusal
 
 
 def session(address: str = "127.0.0.1:5000") -> Session:
@@ -71,7 +71,7 @@ def test_idle_clients_are_those_that_neither_ask_nor_listen() -> None:
 
 def test_a_hard_output_limit_acts_at_once() -> None:
     settings = Settings(client_output_buffer_limit={"normal": (100, 0, 0), "pubsub": (50, 0, 0)})
-    limits = OutputLimits(settings)
+    limits = OutputLimitWatch(settings)
     connection: Any = Connection()
     connection.transport.size = 99
     assert not limits.exceeded(connection, 0)
@@ -80,7 +80,7 @@ def test_a_hard_output_limit_acts_at_once() -> None:
 
 
 def test_a_soft_output_limit_must_last() -> None:
-    limits = OutputLimits(Settings(client_output_buffer_limit={"normal": (0, 100, 2)}))
+    limits = OutputLimitWatch(Settings(client_output_buffer_limit={"normal": (0, 100, 2)}))
     connection: Any = Connection()
     connection.transport.size = 100
     assert not limits.exceeded(connection, 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from anabranch.config.settings import Settings
-from anabranch.server.admission import Admission, Kind
+from anabranch.server.admission import Admission, ConnectionKind
 from anabranch.server.app import Server
 from anabranch.server.connection import CAREFUL_PIECE_BYTES, ClientConnection
 from tests.support.wings import WINGS
@@ -40,7 +40,7 @@ class Client:
     """A connection of a server."""
 
     def __init__(self, server: Server) -> None:
-        place = Admission().admit(Kind.CLIENT, "127.0.0.1")
+        place = Admission().admit(ConnectionKind.CLIENT, "127.0.0.1")
         assert place is not None
         self.sink = Sink()
         self.connection = ClientConnection(server.clients, server.node, place)

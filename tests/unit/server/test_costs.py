@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from anabranch.config.settings import Settings
-from anabranch.server.admission import Admission, Kind
+from anabranch.server.admission import Admission, ConnectionKind
 from anabranch.server.app import Server, Surroundings
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
@@ -68,7 +68,7 @@ class Client:
 
     def connect(self, sink: Sink) -> ClientConnection:
         """Another connection."""
-        place = Admission().admit(Kind.CLIENT, "127.0.0.1")
+        place = Admission().admit(ConnectionKind.CLIENT, "127.0.0.1")
         assert place is not None
         connection = ClientConnection(self._server.clients, self._server.node, place)
         connection.connection_made(sink)

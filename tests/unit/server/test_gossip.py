@@ -11,8 +11,8 @@ from weakref import ref
 import pytest
 
 from anabranch.server import gossip
-from anabranch.server.admission import Kind
-from anabranch.server.gossip import Gossip, bound
+from anabranch.server.admission import ConnectionKind
+from anabranch.server.gossip import SocketTransport, bound
 
 FRAME = b"\x02\x00\x00\x00\x07"
 """What comes before the one byte of a payload."""
@@ -78,7 +78,7 @@ class Ends:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.one, self.other = Gossip(loop), Gossip(loop)
+        self.one, self.other = SocketTransport(loop), SocketTransport(loop)
         self.here, self.there = FakeReplicator(), FakeReplicator()
 
     async def connect(self) -> None:
@@ -226,10 +226,10 @@ async def test_moving_twice_at_once_leaves_nothing_behind(ends: Ends) -> None:
 
 async def test_a_region_leaves_its_place_at_the_door_once_it_has_greeted(ends: Ends) -> None:
     held = ends.other._admission.held
-    assert held[Kind.STRANGER] == 1
+    assert held[ConnectionKind.STRANGER] == 1
     ends.send(1)
     await ends.there.until(1)
-    assert (held[Kind.STRANGER], held[Kind.PEER]) == (0, 1)
+    assert (held[ConnectionKind.STRANGER], held[ConnectionKind.PEER]) == (0, 1)
     ends.one.shut_down()
     await asyncio.wait_for(ends.there.ended.wait(), 10)
     assert not +held

@@ -22,7 +22,7 @@ pytest.importorskip("starlette", reason="the extra web is not installed")
 from anabranch.web.api import Api
 from anabranch.web.feed import Feed
 from anabranch.web.stream_metrics import pages
-from anabranch.web.survey import Survey
+from anabranch.web.survey import StreamSurvey
 
 FEW, MANY = 250, 1_000
 CALLS_MAX = 5_000
@@ -40,9 +40,9 @@ class Full(Process):
             if number % 10 == 0:
                 self.streams.do("XGROUP", "CREATE", f"s{number}", "g", "0")
         self.region.settings.metrics_max_streams = count
-        self.survey = Survey(self.region)
+        self.survey = StreamSurvey(self.region)
 
-    def surveyed(self) -> Survey:
+    def surveyed(self) -> StreamSurvey:
         """After one survey."""
         in_one_go(self.survey._steps())
         return self.survey

@@ -18,11 +18,11 @@ from rich.console import Console
 from anabranch.cli.cluster_files import ClusterFailed
 from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve
 from anabranch.cli.demo.apart import FailOver, LateEntry
-from anabranch.cli.demo.steps import Begin, Cut, Diverge, WriteEverywhere
-from anabranch.cli.demo.story import Step, Story
+from anabranch.cli.demo.cluster import NAMES, DemoCluster
+from anabranch.cli.demo.steps import Begin, CutOff, Diverge, WriteEverywhere
+from anabranch.cli.demo.story import Story, StoryStep
 from anabranch.cli.demo.traffic import Traffic
 from anabranch.cli.demo.whole import Archive, Heal, KillAndReturn, NothingLost
-from anabranch.cli.demo.world import NAMES, World
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.cli.numbers import FiniteRange
 
@@ -95,21 +95,21 @@ def command(
     end_as_ctrl_c()
     console = Console()
     try:
-        world = World(count, latency, with_page=can_serve() if page is None else page)
+        cluster = DemoCluster(count, latency, with_page=can_serve() if page is None else page)
     except (ClusterFailed, OSError) as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
-    traffic = Traffic(world, rate)
+    traffic = Traffic(cluster, rate)
     story = Story(console, _waiting(console, interactive=interactive, pace=pace))
     began = time.monotonic()
     try:
-        _say(console, f"starting {count} regions in {world.directory} ...")
-        world.start()
-        _welcome(console, world, is_asked=page is not False)
-        story.tell(_steps(world, traffic, with_spark=not no_spark))
+        _say(console, f"starting {count} regions in {cluster.directory} ...")
+        cluster.start()
+        _welcome(console, cluster, is_asked=page is not False)
+        story.tell(_steps(cluster, traffic, with_spark=not no_spark))
         story.report(time.monotonic() - began)
         if keep:
-            _go_on(console, world, traffic)
+            _go_on(console, cluster, traffic)
     except ClusterFailed as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -120,25 +120,25 @@ def command(
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # starting takes a moment, and must be complete
         traffic.end()
-        world.close()
+        cluster.close()
     raise SystemExit(0 if story.held else 1)
 
 
-def _steps(world: World, traffic: Traffic, *, with_spark: bool) -> list[Step]:
-    alone, other = world.members[0], world.members[1]
-    failed_over = FailOver(world, alone, other)
-    late = LateEntry(world, traffic, alone, other)
+def _steps(cluster: DemoCluster, traffic: Traffic, *, with_spark: bool) -> list[StoryStep]:
+    alone, other = cluster.members[0], cluster.members[1]
+    failed_over = FailOver(cluster, alone, other)
+    late = LateEntry(cluster, traffic, alone, other)
     return [
-        Begin(world, traffic),
-        WriteEverywhere(world, traffic),
-        Cut(world, alone),
-        Diverge(world, traffic, alone),
+        Begin(cluster, traffic),
+        WriteEverywhere(cluster, traffic),
+        CutOff(cluster, alone),
+        Diverge(cluster, traffic, alone),
         failed_over,
         late,
-        Heal(world, traffic, failed_over, late),
-        KillAndReturn(world, traffic, other),
-        NothingLost(world, traffic),
-        Archive(world, with_spark=with_spark),
+        Heal(cluster, traffic, failed_over, late),
+        KillAndReturn(cluster, traffic, other),
+        NothingLost(cluster, traffic),
+        Archive(cluster, with_spark=with_spark),
     ]
 
 
@@ -162,16 +162,16 @@ def _waiting(console: Console, *, interactive: bool, pace: float) -> Callable[[]
     return wait
 
 
-def _welcome(console: Console, world: World, *, is_asked: bool) -> None:
-    for member in world.members:
+def _welcome(console: Console, cluster: DemoCluster, *, is_asked: bool) -> None:
+    for member in cluster.members:
         _say(console, f"  region {member.name}: redis-cli -p {member.port}")
-    _say(console, f"  links: anabranch cluster status --dir {world.directory}")
+    _say(console, f"  links: anabranch cluster status --dir {cluster.directory}")
     if is_asked and not can_serve():
         _say(console, f"  a page with pictures would be there with: {HOW_TO_INSTALL}")
-    address = world.members[0].page
+    address = cluster.members[0].page
     if not (is_asked and address and _answers(address)):
         return
-    _say(console, f"  the page, as seen from {world.members[0].name}: {address}")
+    _say(console, f"  the page, as seen from {cluster.members[0].name}: {address}")
     has_display = sys.platform == "darwin" or any(map(os.environ.get, _DISPLAYS))
     if console.is_terminal and has_display:
         webbrowser.open(address)
@@ -189,11 +189,11 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _go_on(console: Console, world: World, traffic: Traffic) -> None:
+def _go_on(console: Console, cluster: DemoCluster, traffic: Traffic) -> None:
     """Wait for Ctrl-C, which is no failure from here on."""
     traffic.go_on()
     _say(console, f"\nThe regions and their traffic go on. Cut one off with:\n"
-         f"  anabranch cluster isolate {world.members[0].name} --dir {world.directory}\n"
+         f"  anabranch cluster isolate {cluster.members[0].name} --dir {cluster.directory}\n"
          "Ctrl-C stops everything.")  # fmt: skip
     try:
         while True:

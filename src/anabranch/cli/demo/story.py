@@ -31,7 +31,7 @@ class Skipped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class DemoClaim:
     """A statement that must be true, and whether it is."""
 
     sentence: str
@@ -41,7 +41,7 @@ class Claim:
     """Figures; if the claim is false, what was found instead."""
 
 
-class Step(ABC):
+class StoryStep(ABC):
     """One part of the story."""
 
     title: str = ""
@@ -61,7 +61,7 @@ class Step(ABC):
         return ()
 
     @abstractmethod
-    def claims(self) -> Iterable[Claim]:
+    def claims(self) -> Iterable[DemoClaim]:
         """The statements that must be true now, checked."""
 
 
@@ -72,7 +72,7 @@ class Story:
         """``wait`` is called after each step: it leaves time to look."""
         self._console = console
         self._wait = wait
-        self.checked: list[tuple[str, Claim]] = []
+        self.checked: list[tuple[str, DemoClaim]] = []
         """The title of a step, and a claim of it."""
 
     @property
@@ -80,7 +80,7 @@ class Story:
         """Whether all claims that were checked are true."""
         return all(claim.held is not False for _, claim in self.checked)
 
-    def tell(self, steps: Sequence[Step]) -> None:
+    def tell(self, steps: Sequence[StoryStep]) -> None:
         """Run the steps, up to the first one with a false claim."""
         for number, step in enumerate(steps, 1):
             self._say(f"\n[bold]{number}/{len(steps)}  {escape(step.title)}[/]")
@@ -94,18 +94,18 @@ class Story:
                 for claim in step.claims():
                     self._judge(step, claim)
             except Skipped as why:
-                self._judge(step, Claim(step.title, None, str(why)))
+                self._judge(step, DemoClaim(step.title, None, str(why)))
             except (Late, ClusterFailed, redis.RedisError, OSError) as problem:
                 found = " ".join(str(problem).split()) or type(problem).__name__
                 sentence = f"the step '{step.title}' can be carried out"
-                self._judge(step, Claim(sentence, False, found))
+                self._judge(step, DemoClaim(sentence, False, found))
             if not self.held:
                 left = len(steps) - number
                 self._say(f"\nThe steps build on each other: the other {left} are left out.")
                 return
             self._wait()
 
-    def _judge(self, step: Step, claim: Claim) -> None:
+    def _judge(self, step: StoryStep, claim: DemoClaim) -> None:
         self.checked.append((step.title, claim))
         mark, style = _MARKS[claim.held]
         detail = f" ({claim.detail})" if claim.detail else ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import redis
 
 from anabranch.cli.cluster_files import Member
-from anabranch.cli.demo.world import STREAM, World, connect
+from anabranch.cli.demo.cluster import STREAM, DemoCluster, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ Order = tuple[str, int]
 """Shop and number."""
 
 
-class _Worker(threading.Thread, ABC):
+class _TrafficThread(threading.Thread, ABC):
     """Repeats a piece of work, except in pauses."""
 
     def __init__(self, name: str) -> None:
@@ -69,7 +69,7 @@ class _Worker(threading.Thread, ABC):
         self._works.clear()
 
 
-class Producer(_Worker):
+class OrderProducer(_TrafficThread):
     """Sends orders to its region, and to the next ones while that does not answer."""
 
     def __init__(self, members: list[Member], home: Member, rate: float) -> None:
@@ -107,7 +107,7 @@ class Producer(_Worker):
             self._ends.wait(PAUSE_S)
 
 
-class Consumer(_Worker):
+class OrderConsumer(_TrafficThread):
     """Processes the stream for the group of its region."""
 
     def __init__(self, home: Member) -> None:
@@ -147,18 +147,18 @@ class Consumer(_Worker):
 class Traffic:
     """All producers and consumers."""
 
-    def __init__(self, world: World, rate: float) -> None:
+    def __init__(self, cluster: DemoCluster, rate: float) -> None:
         """``rate``: orders a second in each region."""
-        members = world.members
-        self._world = world
-        self.producers = [Producer(members, each, rate) for each in members]
-        self.consumers = [Consumer(each) for each in members]
+        members = cluster.members
+        self._cluster = cluster
+        self.producers = [OrderProducer(members, each, rate) for each in members]
+        self.consumers = [OrderConsumer(each) for each in members]
 
     def start(self) -> None:
         """Create the groups, and begin."""
         for consumer in self.consumers:
             consumer.create_group()
-        self._world.spread()
+        self._cluster.spread()
         for worker in self._workers():
             worker.start()
         self.go_on()
@@ -172,9 +172,9 @@ class Traffic:
         """Pause all; consumers first process everything."""
         for producer in self.producers:
             producer.rest()
-        self._world.spread()
+        self._cluster.spread()
         for consumer in self.consumers:
-            self._world.until(
+            self._cluster.until(
                 lambda c=consumer: not self.unprocessed(c),  # type: ignore[misc]
                 f"group {consumer.group} has processed everything",
             )
@@ -196,17 +196,17 @@ class Traffic:
             for order, taken in each.acknowledged.copy().items()
         }
 
-    def unprocessed(self, consumer: Consumer) -> set[Order]:
+    def unprocessed(self, consumer: OrderConsumer) -> set[Order]:
         """Orders that their region has and no consumer has processed.
 
         If two regions accepted an order, one entry stays; it counts as processed if the other one
         was. So orders are compared, not IDs.
         """
-        return set(map(order_of, self._world.entries(consumer.home).values())) - (
+        return set(map(order_of, self._cluster.entries(consumer.home).values())) - (
             consumer.processed.keys()
         )
 
-    def _workers(self) -> list[_Worker]:
+    def _workers(self) -> list[_TrafficThread]:
         return [*self.producers, *self.consumers]
 
 

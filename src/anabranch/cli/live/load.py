@@ -78,8 +78,8 @@ def command(
         ends = threading.Event()
         number = address.db or 0 if db is None else db
         words = ["MAXLEN", "~", str(maxlen)] if maxlen else []
-        threads: list[_Thread] = [
-            _Producer(
+        threads: list[_LoadThread] = [
+            _LoadProducer(
                 connect(address, number),
                 tally,
                 ends,
@@ -92,7 +92,7 @@ def command(
             for _ in range(producers)
         ]
         threads += [
-            _Consumer(connect(address, number), tally, ends, stream, f"load-{index}")
+            _LoadConsumer(connect(address, number), tally, ends, stream, f"load-{index}")
             for index in range(1, consumers + 1)
         ]
         began = time.monotonic()
@@ -137,7 +137,7 @@ def _create_group(client: Any, key: bytes) -> None:
             raise
 
 
-def _watch(tally: _Tally, threads: list[_Thread], until_s: float, *, as_json: bool) -> None:
+def _watch(tally: _Tally, threads: list[_LoadThread], until_s: float, *, as_json: bool) -> None:
     """A line a second, until the time is over or a thread has failed."""
     sent, at = 0, time.monotonic()
     while (left := until_s - time.monotonic()) > 0:
@@ -193,7 +193,7 @@ class _Tally:
         }
 
 
-class _Thread(threading.Thread, ABC):
+class _LoadThread(threading.Thread, ABC):
     """Works until it is stopped, or fails."""
 
     def __init__(self, client: Any, tally: _Tally, ends: threading.Event) -> None:
@@ -218,7 +218,7 @@ class _Thread(threading.Thread, ABC):
         """One piece."""
 
 
-class _Producer(_Thread):
+class _LoadProducer(_LoadThread):
     """Adds entries, one after the other."""
 
     def __init__(
@@ -260,7 +260,7 @@ class _Producer(_Thread):
         self.tally.record(latency_ms, retried=again, doubled=doubled)
 
 
-class _Consumer(_Thread):
+class _LoadConsumer(_LoadThread):
     """Reads and acknowledges."""
 
     def __init__(

@@ -14,7 +14,7 @@ from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.record import (
     Counts,
     Item,
-    Record,
+    KeyRecord,
     Selection,
     Source,
     Target,
@@ -53,7 +53,7 @@ def carry(
     target.finish(complete=summary.succeeded)
 
 
-def _carry_one(record: Record, target: Target, summary: Summary, *, lossy: bool) -> None:
+def _carry_one(record: KeyRecord, target: Target, summary: Summary, *, lossy: bool) -> None:
     db, key = record.db, record.key
     if record.problem is not None:
         summary.refused(record.problem, db, key)
@@ -94,7 +94,7 @@ def _carry_one(record: Record, target: Target, summary: Summary, *, lossy: bool)
             summary.late(db, key, group.name, group.late)
 
 
-def _refuse_large(size: int, record: Record, target: Target, summary: Summary) -> None:
+def _refuse_large(size: int, record: KeyRecord, target: Target, summary: Summary) -> None:
     reason = (
         f"larger than the {target.value_bytes_max:,} bytes that the target takes at once "
         "(its proto-max-bulk-len)"

@@ -9,7 +9,7 @@ from io import BufferedReader
 from typing import BinaryIO, cast
 
 from anabranch.cli.progress import Progress
-from anabranch.cli.transfer.record import Record, TransferFailed
+from anabranch.cli.transfer.record import KeyRecord, TransferFailed
 from anabranch.rdb.errors import RdbFileError
 from anabranch.rdb.file import RdbFile
 
@@ -37,12 +37,12 @@ class FileSource:
         self._chunks = chunks
         self._passed_over: dict[str, int] = {}
 
-    def records(self, value_bytes_max: int) -> Iterator[Record]:
+    def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
         """The keys in the order of the file; the checksum is verified behind the last one."""
         try:
             file = RdbFile(self.chunks(), value_bytes_max=value_bytes_max)
             for key in file:
-                yield Record(
+                yield KeyRecord(
                     key.db, key.key, key.kind, key.expire_at_ms, key.body, file.version, key.size
                 )
         except RdbFileError as problem:

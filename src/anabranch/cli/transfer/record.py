@@ -14,7 +14,7 @@ class TransferFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KeyRecord:
     """A key as a source has it."""
 
     db: int
@@ -93,7 +93,7 @@ class Source(Protocol):
     def unit(self) -> str:
         """The unit of ``done``."""
 
-    def records(self, value_bytes_max: int) -> Iterator[Record]:
+    def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
         """All keys, once; raises :class:`TransferFailed`."""
 
     def passed_over(self) -> dict[str, int]:

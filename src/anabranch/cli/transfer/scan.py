@@ -16,7 +16,7 @@ import redis
 from anabranch.cli.address import Address
 from anabranch.cli.remedies import message
 from anabranch.cli.transfer.client import connect
-from anabranch.cli.transfer.record import Record, Selection, TransferFailed
+from anabranch.cli.transfer.record import KeyRecord, Selection, TransferFailed
 from anabranch.rdb.errors import PayloadChecksumError
 from anabranch.rdb.kinds import SUPPORTED
 from anabranch.rdb.payload import unframe
@@ -52,7 +52,7 @@ class ScanSource:
         self._databases = sorted(db for db in sizes if not wanted or db in wanted)
         self.total: int | None = sum(sizes[db] for db in self._databases)
 
-    def records(self, value_bytes_max: int) -> Iterator[Record]:
+    def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
         """All keys, database by database, large values included: the caller decides."""
         del value_bytes_max  # the size is known only when the value has arrived
         try:
@@ -69,7 +69,7 @@ class ScanSource:
     def close(self) -> None:
         """Do nothing: connections end with the keys of their database."""
 
-    def _database(self, client: Any, db: int) -> Iterator[Record]:
+    def _database(self, client: Any, db: int) -> Iterator[KeyRecord]:
         seen: set[bytes] = set()
         cursor = 0
         while True:
@@ -80,7 +80,7 @@ class ScanSource:
             if not cursor:
                 return
 
-    def _keys(self, client: Any, db: int, keys: list[bytes]) -> Iterator[Record]:
+    def _keys(self, client: Any, db: int, keys: list[bytes]) -> Iterator[KeyRecord]:
         """Ask for kinds and sizes first, so that the values that are fetched together fit."""
         with client.pipeline(transaction=False) as pipe:
             for key in keys:
@@ -97,7 +97,7 @@ class ScanSource:
             name = kind.decode("utf-8", "replace")
             if name not in SUPPORTED:
                 if name != "none":  # gone meanwhile
-                    yield Record(db, key, name, None, None, 0, 0)
+                    yield KeyRecord(db, key, name, None, None, 0, 0)
                 continue
             batch_bytes += usage if isinstance(usage, int) else _UNKNOWN_BYTES
             if batch and (batch_bytes > _BATCH_BYTES or len(batch) == _BATCH_KEYS):
@@ -108,7 +108,7 @@ class ScanSource:
         if batch:
             yield from self._values(client, db, batch)
 
-    def _values(self, client: Any, db: int, batch: list[tuple[bytes, str]]) -> Iterator[Record]:
+    def _values(self, client: Any, db: int, batch: list[tuple[bytes, str]]) -> Iterator[KeyRecord]:
         deadline = "PEXPIRETIME" if self._absolute else "PTTL"
         with client.pipeline(transaction=False) as pipe:
             for key, _ in batch:
@@ -159,17 +159,17 @@ def _record(
     payload: bytes,
     renumbered: int,
     ledger: int,
-) -> Record:
+) -> KeyRecord:
     try:
         body, version = unframe(payload)
     except PayloadChecksumError as problem:
         return _unreadable(db, key, kind, f"its payload cannot be read: {problem}")
-    found = Record(db, key, kind, expire_at_ms, body, version, len(body))
+    found = KeyRecord(db, key, kind, expire_at_ms, body, version, len(body))
     return replace(found, renumbered=renumbered, ledger=ledger)
 
 
-def _unreadable(db: int, key: bytes, kind: str, problem: str) -> Record:
-    return Record(db, key, kind, None, None, 0, 0, problem)
+def _unreadable(db: int, key: bytes, kind: str, problem: str) -> KeyRecord:
+    return KeyRecord(db, key, kind, None, None, 0, 0, problem)
 
 
 def _unknown_command(reply: object) -> bool:

@@ -28,7 +28,7 @@ def shown(db: int, key: bytes) -> str:
     return f"db{db} {text}"
 
 
-class _Named:
+class _NamedKeys:
     """A count of keys, and the names of the first ones."""
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class Summary:
         self.error: str | None = None
         self.passed_over: dict[str, int] = {}
         self._written: dict[str, Counts] = {}
-        self._unsupported: dict[str, _Named] = {}
-        self._refused: dict[str, _Named] = {}
+        self._unsupported: dict[str, _NamedKeys] = {}
+        self._refused: dict[str, _NamedKeys] = {}
         self._lost: list[tuple[str, list[str]]] = []
         self._lossy = False
         self._late: list[tuple[str, str, int]] = []
@@ -91,12 +91,12 @@ class Summary:
 
     def unsupported(self, kind: str, db: int, key: bytes) -> None:
         """A value of a kind that cannot be stored."""
-        self._unsupported.setdefault(safe(kind), _Named()).add(shown(db, key))
+        self._unsupported.setdefault(safe(kind), _NamedKeys()).add(shown(db, key))
 
     def refused(self, reason: str, db: int, key: bytes, note: str = "") -> None:
         """A key that should have arrived; ``note`` is shown beside its name."""
         example = shown(db, key) + (f" ({note})" if note else "")
-        self._refused.setdefault(safe(reason), _Named()).add(example)
+        self._refused.setdefault(safe(reason), _NamedKeys()).add(example)
 
     def loses(self, db: int, key: bytes, lost: list[str], *, lossy: bool) -> None:
         """A stream that the version of the target cannot store whole; it is moved if ``lossy``."""
@@ -224,7 +224,7 @@ def _entries(count: int) -> str:
     return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
-def _told(what: str, named: _Named) -> str:
+def _told(what: str, named: _NamedKeys) -> str:
     more = "" if named.keys == len(named.examples) else ", ..."
     return f"{what}: {', '.join(named.examples)}{more}"
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from tempfile import TemporaryFile, gettempdir
 from typing import BinaryIO
 
-from anabranch.cli.address import Address, Refused, ask
+from anabranch.cli.address import Address, RefusedByServer, ask
 from anabranch.cli.progress import Progress
 from anabranch.cli.remedies import message
 from anabranch.cli.transfer.file_source import FileSource, verified
@@ -28,7 +28,7 @@ _LINE_BYTES_MAX = 4096
 
 
 def sync_source(address: Address) -> FileSource:
-    """The file as a source; raises :class:`Refused` if the server refuses to send it."""
+    """The file as a source; raises :class:`RefusedByServer` if the server refuses to send it."""
     print(f"anabranch: asking {address} for a full synchronisation", file=sys.stderr)
     try:
         with address.open() as sock:
@@ -50,7 +50,7 @@ def _head(sock: socket.socket) -> str:
         while not head:
             line = replies.readline(_LINE_BYTES_MAX)
             if not line:
-                raise Refused("the connection was closed")
+                raise RefusedByServer("the connection was closed")
             head = line.decode("utf-8", "replace").strip()
         return head
 
@@ -62,7 +62,7 @@ def _coming(sock: socket.socket, head: str, name: str) -> FileSource:
             return FileSource(name, _until_mark(sock, mark), None)
     elif head[:1] == "$" and head[1:].isascii() and head[1:].isdigit():
         return FileSource(name, _sized(sock, int(head[1:])), int(head[1:]))
-    raise Refused(head.removeprefix("-"))
+    raise RefusedByServer(head.removeprefix("-"))
 
 
 def _received(coming: FileSource) -> FileSource:

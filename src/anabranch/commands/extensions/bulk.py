@@ -338,7 +338,7 @@ def _little(numbers: array[int]) -> bytes:
 # -- writing ----------------------------------------------------------------------------------
 
 
-class _Producer:
+class _ProducerOption:
     """PRODUCER pid BATCH b EXPECT n [CRC c]."""
 
     def __init__(self, pid: bytes, batch: int, expected: int, crc: int | None) -> None:
@@ -373,7 +373,7 @@ def _import(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
 def _add(
     ctx: Context,
     key: bytes,
-    producer: _Producer | None,
+    producer: _ProducerOption | None,
     rule: TrimRule,
     rows: list[CheckedRows],
     data: bytes,
@@ -416,7 +416,7 @@ def _add(
     return ctx.reply([1, count, crc, text(ids[0]), text(ids[-1])])
 
 
-def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, TrimRule]:
+def _import_options(ctx: Context, args: list[bytes]) -> tuple[_ProducerOption | None, TrimRule]:
     producer = None
     rule = TrimRule()
     at = 2
@@ -435,7 +435,7 @@ def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, 
                 numbers.append(crc)
             if min(numbers) < 0:
                 raise CommandError("ERR value is out of range, must be positive")
-            producer = _Producer(args[at + 1], numbers[0], numbers[1], crc)
+            producer = _ProducerOption(args[at + 1], numbers[0], numbers[1], crc)
             at += 2 * len(numbers) + 2
         elif word in (b"MAXLEN", b"MINID") and at + 1 < last:
             at = trim_threshold(rule, word == b"MAXLEN", args, at)
@@ -445,7 +445,7 @@ def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, 
     return producer, rule
 
 
-def _standing(stream: Stream | None, producer: _Producer) -> Accepted:
+def _standing(stream: Stream | None, producer: _ProducerOption) -> Accepted:
     """The record of a producer, compared with the batch that it sends."""
     record = None if stream is None else stream.ledger.records.get(producer.pid)
     if record is None or record.batch < producer.batch:

@@ -60,7 +60,7 @@ def _applied(ctx: Context, stream: Stream | None) -> Mapping[int, int]:
 # -- reading ----------------------------------------------------------------------------------
 
 
-class _Part(NamedTuple):
+class _KeyReply(NamedTuple):
     """The reply about one key."""
 
     key: bytes
@@ -77,7 +77,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
     for key, raw in zip(request.keys, request.ids, strict=True):
         stream = ctx.read_stream(key)
         seen = _applied(ctx, stream) if raw == b"$" else _vector(ctx, raw, _NO_CURSOR)
-        part = _Part(key, write_token(seen))
+        part = _KeyReply(key, write_token(seen))
         if stream is not None and (budget is None or not budget.exhausted):
             part = _read_part(ctx, stream, part, seen, request.count, budget)
         parts.append(part)
@@ -92,11 +92,11 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
 def _read_part(
     ctx: Context,
     stream: Stream,
-    part: _Part,
+    part: _KeyReply,
     seen: Mapping[int, int],
     limit: int,
     budget: ReplyBudget | None,
-) -> _Part:
+) -> _KeyReply:
     """Entries that a cursor does not cover, within the limits, and the cursor after them."""
     chunks = []
     count = 0
@@ -116,10 +116,10 @@ def _read_part(
     else:  # these are all entries: others that were applied here are deleted
         for replica_id, number in _applied(ctx, stream).items():
             reached[replica_id] = max(number, reached.get(replica_id, 0))
-    return _Part(part.key, write_token(reached), chunks, count) if count else part
+    return _KeyReply(part.key, write_token(reached), chunks, count) if count else part
 
 
-def _reply(ctx: Context, parts: Sequence[_Part]) -> bytes:
+def _reply(ctx: Context, parts: Sequence[_KeyReply]) -> bytes:
     """``[[key, cursor, [entries]], ...]``, or a map of ``[cursor, entries]`` in RESP3."""
     out = [map_header(len(parts), resp3=True) if ctx.resp3 else array_header(len(parts))]
     for key, cursor, chunks, found in parts:

@@ -15,9 +15,9 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
-    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
-    from anabranch.engine.script_machine import Machine
+    from anabranch.engine.script_machine import ScriptMachine
+    from anabranch.engine.served_command import ServedCommand
 
 _LEVELS: Final = ("debug", "verbose", "info", "warning")
 
@@ -41,7 +41,7 @@ class Calls:
     def __init__(
         self,
         ctx: Context,
-        machine: Machine,
+        machine: ScriptMachine,
         name: bytes,
         args: list[bytes],
         flags: frozenset[bytes],
@@ -104,7 +104,7 @@ class Calls:
         self.session.resp3 = resp3
         self.session.refresh()
 
-    def _find(self, args: list[bytes]) -> CommandEntry:
+    def _find(self, args: list[bytes]) -> ServedCommand:
         entry = self._ctx.server.dispatcher.entries.get(args[0])
         if entry is not None and entry.low <= len(args) <= entry.high:
             return entry
@@ -113,7 +113,7 @@ class Calls:
             raise CommandError("ERR Wrong number of args calling Redis command from script")
         return entry
 
-    def _look_up(self, args: list[bytes]) -> CommandEntry:
+    def _look_up(self, args: list[bytes]) -> ServedCommand:
         entry = self._ctx.server.dispatcher.find(args)
         if entry is None or (entry.subcommands and len(args) > 1):
             text = b"ERR Unknown Redis command called from script"
@@ -123,7 +123,7 @@ class Calls:
             raise CommandError(text)
         return entry
 
-    def _admit(self, entry: CommandEntry, args: list[bytes]) -> None:
+    def _admit(self, entry: ServedCommand, args: list[bytes]) -> None:
         """Raise the reason if a script may not call a command now."""
         ctx, command = self._ctx, entry.command
         user = self.session.user

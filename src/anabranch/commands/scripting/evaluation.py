@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anabranch.commands.scripting.calls import Calls, asks_read_only
 from anabranch.commands.scripting.shebang import Shebang, parse_script
 from anabranch.engine.arguments import integer
-from anabranch.engine.script_machine import Machine, ScriptError
+from anabranch.engine.script_machine import ScriptError, ScriptMachine
 from anabranch.engine.script_store import sha1_of
 from anabranch.errors import CommandError
 
@@ -53,7 +53,7 @@ def count_keys(args: list[bytes]) -> int:
     return count
 
 
-def compile_script(ctx: Context, source: bytes) -> tuple[Shebang, Machine, object]:
+def compile_script(ctx: Context, source: bytes) -> tuple[Shebang, ScriptMachine, object]:
     """The flags of a script, and its compiled form. Raises CommandError if it is invalid."""
     shebang = parse_script(source)
     machine = ctx.server.host.script_machine()
@@ -67,7 +67,7 @@ def _run(
     ctx: Context,
     args: list[bytes],
     sha1: bytes,
-    script: tuple[Shebang, Machine, object],
+    script: tuple[Shebang, ScriptMachine, object],
     count: int,
 ) -> bytes | None:
     shebang, machine, compiled = script

@@ -11,7 +11,7 @@ from anabranch.commands.scripting.shebang import parse_library
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer_or_none
-from anabranch.engine.script_machine import Machine, Registered, ScriptError
+from anabranch.engine.script_machine import Registered, ScriptError, ScriptMachine
 from anabranch.errors import CommandError
 from anabranch.keyspace.libraries import Library
 from anabranch.pattern import compile_glob
@@ -64,7 +64,7 @@ def _function(ctx: Context, lower: bytes) -> tuple[Library, bytes, list[bytes]]:
     raise CommandError("ERR Function not found")
 
 
-def _load(machine: Machine, code: bytes) -> Registered:
+def _load(machine: ScriptMachine, code: bytes) -> Registered:
     """The functions that a library registers. Raises CommandError if it cannot be loaded."""
     try:
         return machine.load_library(parse_library(code).body)

@@ -22,11 +22,11 @@ from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
 
 if TYPE_CHECKING:
-    from anabranch.config.rows import Row
+    from anabranch.config.rows import Directive
     from anabranch.engine.context import Context
 
 _has_signs = re.compile(rb"[*?\[]").search
-_ROWS: dict[bytes, Row] = {name.encode(): row for name, row in NAMES.items()}
+_ROWS: dict[bytes, Directive] = {name.encode(): row for name, row in NAMES.items()}
 
 
 # -- what a setting brings about ----------------------------------------------------------------
@@ -116,7 +116,7 @@ def apply_all(ctx: Context) -> None:
 def config_get(ctx: Context, args: list[bytes]) -> bytes:
     """CONFIG GET pattern [pattern ...]."""
     settings = ctx.settings
-    shown: dict[bytes, tuple[bytes, Row]] = {}  # lower-case name -> as typed
+    shown: dict[bytes, tuple[bytes, Directive]] = {}  # lower-case name -> as typed
     for pattern in args[2:]:
         row = _ROWS.get(pattern.lower())
         if row is not None:

@@ -16,8 +16,8 @@ from anabranch.resp.values import Map, Verbatim
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
+    from anabranch.engine.served_command import ServedCommand
 
 _GRAPH_WIDTH = 80
 _GRAPH_STEPS = "_.-`"
@@ -57,7 +57,7 @@ def histogram(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply(Map(pairs))
 
 
-def _chosen(ctx: Context, names: list[bytes]) -> Iterable[CommandEntry]:
+def _chosen(ctx: Context, names: list[bytes]) -> Iterable[ServedCommand]:
     if not names:
         yield from ctx.server.dispatcher.all_entries()
     for name in names:

@@ -15,8 +15,8 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
 
 if TYPE_CHECKING:
-    from anabranch.engine.command_entry import CommandEntry
     from anabranch.engine.context import Context
+    from anabranch.engine.served_command import ServedCommand
     from anabranch.engine.session import Session
 
 _OUT_OF_MEMORY = (
@@ -104,7 +104,7 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     return work()
 
 
-def _exceeds_memory(ctx: Context, requests: list[tuple[CommandEntry, list[bytes]]]) -> bool:
+def _exceeds_memory(ctx: Context, requests: list[tuple[ServedCommand, list[bytes]]]) -> bool:
     dispatcher = ctx.server.dispatcher
     return (
         "maxmemory" in dispatcher.guarded_by
@@ -122,7 +122,7 @@ class _QueuedChecks:
         self._acl = ctx.server.acl
         self._dispatcher = ctx.server.dispatcher
 
-    def check(self, entry: CommandEntry, args: list[bytes]) -> None:
+    def check(self, entry: ServedCommand, args: list[bytes]) -> None:
         """Raise the reason if a command may not run now."""
         user = self._session.user
         if user is not None and not user.is_unrestricted and not entry.command.is_noauth:

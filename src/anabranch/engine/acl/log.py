@@ -28,7 +28,7 @@ class LoggedDenial(NamedTuple):
     user: bytes
 
 
-class _LogEntry:
+class _CountedDenial:
     __slots__ = ("client", "count", "created_ms", "id", "updated_ms", "what")
 
     def __init__(self, entry_id: int, what: LoggedDenial, now_ms: int) -> None:
@@ -48,7 +48,7 @@ class AclLog:
     """The recorded denials, at most ``acllog-max-len``."""
 
     def __init__(self) -> None:
-        self._entries: list[_LogEntry] = []
+        self._entries: list[_CountedDenial] = []
         self._next_id = 0
         self.used_bytes = 0
         """The memory of the entries."""
@@ -63,7 +63,7 @@ class AclLog:
                 self.used_bytes -= entry.used_bytes
                 break
         else:
-            entry = _LogEntry(self._next_id, what, now_ms)
+            entry = _CountedDenial(self._next_id, what, now_ms)
             self._next_id += 1
         entry.count += 1
         entry.client = client
@@ -82,7 +82,7 @@ class AclLog:
         return [_described(entry, now_ms) for entry in self._entries[:count]]
 
 
-def _described(entry: _LogEntry, now_ms: int) -> Map:
+def _described(entry: _CountedDenial, now_ms: int) -> Map:
     reason, context, name, user = entry.what
     return Map(
         {

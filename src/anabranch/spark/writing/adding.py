@@ -97,14 +97,14 @@ class Unmarked:
         yield MarkedRows(key, rows.commands(*_command(key, *self._trim), ids), rows)
 
 
-class _Windowed:
+class _WindowedMark:
     """Rows whose idempotent IDs the server remembers for a while."""
 
     repeatable = True
     windowed = True
 
 
-class ByPosition(_Windowed):
+class ByPosition(_WindowedMark):
     """Batch and number of the row in its task, stream and lane."""
 
     def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
@@ -137,7 +137,7 @@ class ByPosition(_Windowed):
             at += size
 
 
-class ByContent(_Windowed):
+class ByContent(_WindowedMark):
     """Hash of the fields, and the row's ordinal among equal rows: the order does not matter.
 
     Partitions do not matter either, as long as equal rows are in one partition, where they are
@@ -179,7 +179,7 @@ class ByContent(_Windowed):
         return array("Q", self._seen).tobytes()
 
 
-class ByColumn(_Windowed):
+class ByColumn(_WindowedMark):
     """The value of a column, over all batches: the newest 64 x 10,000 are remembered at most."""
 
     def __init__(self, producer: str, trim: Sequence[bytes]) -> None:

@@ -62,7 +62,7 @@ def stream_writer(
     return _StreamWriter(plan)
 
 
-class _Writer:
+class _PartitionWriter:
     """Writes the rows of tasks by a plan."""
 
     def __init__(self, plan: Plan) -> None:
@@ -78,7 +78,7 @@ class _Writer:
         return write(self.plan, iterator)
 
 
-class BatchWriter(_Writer, DataSourceArrowWriter):
+class BatchWriter(_PartitionWriter, DataSourceArrowWriter):
     """One ``save()``."""
 
     def commit(self, messages: list[Any]) -> None:
@@ -98,7 +98,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         """Written rows stay: readers may have seen them, and a repetition continues behind them."""
 
 
-class _StreamWriter(_Writer, DataSourceStreamArrowWriter):
+class _StreamWriter(_PartitionWriter, DataSourceStreamArrowWriter):
     """One query; Spark makes a new object for every batch."""
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from anabranch.engine.spec import Command, CommandFunction
 
 
-class CommandEntry(CommandStats):
+class ServedCommand(CommandStats):
     """A command of this server: its row, its function, its statistics."""
 
     __slots__ = ("command", "full_name", "function", "high", "is_tame", "low", "subcommands")
@@ -24,6 +24,6 @@ class CommandEntry(CommandStats):
         self.high = command.arity if command.arity >= 0 else 1 << 31
         if command.subcommands:  # no count fits: the dispatcher must look at the second word
             self.low, self.high = 1 << 31, 0
-        self.subcommands: dict[bytes, CommandEntry] = {}
+        self.subcommands: dict[bytes, ServedCommand] = {}
         # Works on streams only: it cannot change who the client is, nor what it may do next.
         self.is_tame = command.group == "stream"

@@ -44,7 +44,7 @@ POLL_S: Final = 0.05
 PAGE_ENTRIES: Final = 5000
 
 
-class World:
+class DemoCluster:
     """Several regions on this machine, and what they contain."""
 
     def __init__(self, count: int, delay_ms: float, *, with_page: bool) -> None:
