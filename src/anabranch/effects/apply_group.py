@@ -104,10 +104,10 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     _see(consumer, now_ms, pending)
     if not pending:
         where = effect.db, effect.key, effect.group
-        keyspace.replica.conflicts.record_processed(where, effect.region, effect.numbers)
+        keyspace.replica.conflicts.record_processed(where, effect.replica_id, effect.numbers)
     group.hand_out(
-        stream.logs[effect.region],
-        effect.region,
+        stream.logs[effect.replica_id],
+        effect.replica_id,
         effect.ids,
         effect.numbers,
         consumer,

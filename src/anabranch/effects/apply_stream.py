@@ -180,8 +180,8 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
 def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
     """Remove the entries below a position of each region."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    for region, position in effect.below:
-        keyspace.deferred_free.defer(stream.trim(region, position))
+    for replica_id, position in effect.below:
+        keyspace.deferred_free.defer(stream.trim(replica_id, position))
     keyspace.databases[effect.db].touch(effect.key)
 
 

@@ -242,7 +242,7 @@ def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect
 def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
     """Name the entries by their effect numbers, too."""
     stream = _stream(writer, effect.db, effect.key)
-    effect.numbers = by_number.numbers_of(stream.logs[effect.region], effect.ids)
+    effect.numbers = by_number.numbers_of(stream.logs[effect.replica_id], effect.ids)
     return (effect,) if effect.pending else _then_acknowledge_runs(writer, effect)
 
 

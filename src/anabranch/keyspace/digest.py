@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.groups.group import LOCAL_REGION, Group
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -103,15 +103,15 @@ def _feed_inside(digest: _Hash, stream: Stream) -> None:
 
     Not the times at which consumers were seen: a read that gets nothing is not in the log.
     """
-    for region, log in sorted(stream.logs.items()):
-        _feed(digest, region, stream.incarnation, log.next_position, log.trimmed)
+    for replica_id, log in sorted(stream.logs.items()):
+        _feed(digest, replica_id, stream.incarnation, log.next_position, log.trimmed)
         for block in log.blocks:
             _feed(digest, block.first_id, block.first_position, block.slots, block.weight)
             for low, high in block.runs(0, block.count):
                 _feed(digest, *block.ids[low:high], *map(block.position, range(low, high)))
     for name in sorted(stream.groups):
         group = stream.groups[name]
-        _feed(digest, LOCAL_REGION, group.progress.last_delivered_id)
+        _feed(digest, LOCAL_REPLICA_ID, group.progress.last_delivered_id)
         for consumer in group.consumers.values():
             _feed(digest, consumer.name, consumer.active_ms)
         pending = list(group.pending.between(MIN_ID, MAX_ID))

@@ -478,7 +478,7 @@ class Receiver:
         if self.relays.get(replica_id) != source.region:
             self.relays[replica_id] = source.region
             self._links.local.report_event(
-                "relay", region=region_of(replica_id), origin=replica_id, via=source.region
+                "relay", region=region_of(replica_id), replica_id=replica_id, via=source.region
             )
 
     def fetched(self, session: PeerSession, message: Fetched, now_ms: float) -> None:

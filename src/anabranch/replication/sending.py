@@ -146,7 +146,7 @@ class Sender:
             raise Refusal(Reason.SET_BACK, _set_back_text(replica_id, number, links.region))
         links.report_once(
             "conflict", (session.region, replica_id), now_ms,
-            region=session.region, origin=replica_id, number=number,
+            region=session.region, replica_id=replica_id, number=number,
         )  # fmt: skip
 
     def begin_full_sync(self, session: PeerSession, message: FullSyncGet, now_ms: float) -> None:

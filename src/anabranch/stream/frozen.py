@@ -10,8 +10,8 @@ The records are plain arrays (integers, bytes, lists), ready for msgpack:
 
 - the head ``[counters, producers, logs, groups, ledger, shared]``, once, the last being what
   several regions share, if there are any;
-- ``[group index, region, ...]`` columns of pending entries, some thousand of one group and region;
-- ``[region, blocks]``, a few blocks at a time, ascending.
+- ``[group index, replica ID, ...]`` columns of pending entries, some thousand of one group and log;
+- ``[replica ID, blocks]``, a few blocks at a time, ascending.
 
 Unlike :class:`StreamImage`, which shows what Redis knows of a stream, nothing is left out here.
 """
@@ -27,7 +27,7 @@ from typing import Any, Final
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, make, split
 from anabranch.stream.groups.frozen_pending import FrozenPending
-from anabranch.stream.groups.group import LOCAL_REGION, Group
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.groups.progress import Creation
@@ -75,32 +75,32 @@ class FrozenStream:
                     for pid, table in producers.tables.items()
                 ],
             ],
-            [_log_head(region, log) for region, log in stream.logs.items()],
+            [_log_head(replica_id, log) for replica_id, log in stream.logs.items()],
             [_group_head(name, group) for name, group in groups],
             [[pid, *record] for pid, record in stream.ledger.records.items()],
             stream.shared.written(),
         ]
         self._pending = [
-            (index, region, list(group.consumers), FrozenPending(pending))
+            (index, replica_id, list(group.consumers), FrozenPending(pending))
             for index, (_, group) in enumerate(groups)
-            for region, pending in group.pending.lists.items()
+            for replica_id, pending in group.pending.lists.items()
             if pending.entries
         ]
         self._blocks: list[tuple[int, Block]] = []
         self._tails: list[tuple[int, list[Any]]] = []
-        for region, log in stream.logs.items():
+        for replica_id, log in stream.logs.items():
             for block in log.blocks:
                 if block is log.tail:
-                    self._tails.append((region, _block_array(region, block)))
+                    self._tails.append((replica_id, _block_array(replica_id, block)))
                 else:
                     block.shared += 1
-                    self._blocks.append((region, block))
+                    self._blocks.append((replica_id, block))
 
     def pending(self) -> Iterator[list[Any]]:
         """The records of pending entries, some thousand each."""
-        for index, region, names, frozen in self._pending:
+        for index, replica_id, names, frozen in self._pending:
             for piece in frozen.pieces():
-                yield [index, region, *_pending_columns(names, piece)]
+                yield [index, replica_id, *_pending_columns(names, piece)]
 
     def blocks(self) -> Iterator[list[Any] | None]:
         """The records of blocks, and None after each block: opening one takes up to a millisecond.
@@ -110,16 +110,16 @@ class FrozenStream:
         blocks = self._blocks
         blocks.reverse()  # so that each block can be released once it was read
         while blocks:
-            region = blocks[-1][0]
+            replica_id = blocks[-1][0]
             arrays: list[list[Any]] = []
-            while blocks and blocks[-1][0] == region and len(arrays) < BLOCKS_A_RECORD:
+            while blocks and blocks[-1][0] == replica_id and len(arrays) < BLOCKS_A_RECORD:
                 _, block = blocks.pop()
-                arrays.append(_block_array(region, block))
+                arrays.append(_block_array(replica_id, block))
                 block.shared -= 1
                 yield None
-            yield [region, arrays]
-        for region, tail in self._tails:
-            yield [region, [tail]]
+            yield [replica_id, arrays]
+        for replica_id, tail in self._tails:
+            yield [replica_id, [tail]]
 
     def release(self) -> None:
         """Release what was not read."""
@@ -133,7 +133,7 @@ class FrozenStream:
 class StreamBuilder:
     """Builds a stream from records."""
 
-    def __init__(self, head: list[Any], own: int = LOCAL_REGION) -> None:
+    def __init__(self, head: list[Any], own: int = LOCAL_REPLICA_ID) -> None:
         """``own`` is the replica ID of this region where several regions write."""
         counters, producers, logs, groups, ledger, shared = head
         duration_s, maxsize, iids_added, duplicates, tables = producers
@@ -152,8 +152,8 @@ class StreamBuilder:
         for pid, rows in tables:
             for iid, pair, at_ms in rows:
                 stream.producers.restore(pid, iid, make(*pair), at_ms)
-        for region, next_position, trimmed, base, floor, number, newest, *deleted in logs:
-            log = stream.log_of(region)
+        for replica_id, next_position, trimmed, base, floor, number, newest, *deleted in logs:
+            log = stream.log_of(replica_id)
             log.skip_positions(next_position)
             log.trimmed, log.base, log.floor = trimmed, base, floor
             log.record_newest(number, make(*newest))
@@ -173,9 +173,18 @@ class StreamBuilder:
 
     def add_pending(self, record: list[Any]) -> None:
         """Add the pending entries of a record, which :meth:`FrozenStream.pending` has made."""
-        index, region, names, milliseconds, sequences, owners, times, counts, stamps, numbers = (
-            record
-        )
+        (
+            index,
+            replica_id,
+            names,
+            milliseconds,
+            sequences,
+            owners,
+            times,
+            counts,
+            stamps,
+            numbers,
+        ) = record
         group = self._groups[index]
         consumers = [group.consumers[name] for name in names]
         own: list[dict[int, PendingEntry]] = [{} for _ in consumers]
@@ -199,15 +208,15 @@ class StreamBuilder:
             pending.released.update(dict.fromkeys(released))
             if before is not None and before.stamp > released[0].stamp:
                 pending.released = dict.fromkeys(sorted(pending.released, key=_stamp))
-        pending.lists.setdefault(region, PendingList()).extend(fresh)
+        pending.lists.setdefault(replica_id, PendingList()).extend(fresh)
         for consumer, entries in zip(consumers, own, strict=True):
             if entries:
-                consumer.pending.setdefault(region, PendingList()).extend(entries)
+                consumer.pending.setdefault(replica_id, PendingList()).extend(entries)
 
     def add_blocks(self, record: list[Any]) -> None:
         """Add the blocks of a record, which :meth:`FrozenStream.blocks` has made."""
-        region, arrays = record
-        log = self.stream.logs[region]
+        replica_id, arrays = record
+        log = self.stream.logs[replica_id]
         for block in arrays:
             log.restore(_block_of(block))
 
@@ -219,7 +228,7 @@ def _stamp(entry: PendingEntry) -> int:
 def _group_head(name: bytes, group: Group) -> list[Any]:
     return [
         name,
-        [[LOCAL_REGION, split(group.progress.last_delivered_id)]],
+        [[LOCAL_REPLICA_ID, split(group.progress.last_delivered_id)]],
         group.progress.entries_read,
         group.pending.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
@@ -228,9 +237,9 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
     ]
 
 
-def _log_head(region: int, log: RegionLog) -> list[Any]:
+def _log_head(replica_id: int, log: RegionLog) -> list[Any]:
     return [
-        *(region, log.next_position, log.trimmed, log.base, log.floor),
+        *(replica_id, log.next_position, log.trimmed, log.base, log.floor),
         *(log.newest_number, split(log.newest_id), log.deleted_number, split(log.deleted_id)),
         log.known_from,
     ]
@@ -303,7 +312,7 @@ def _restore_progress(group: Group, parts: list[Any]) -> None:
 # -- blocks -----------------------------------------------------------------------------------
 
 
-def _block_array(region: int, block: Block) -> list[Any]:
+def _block_array(replica_id: int, block: Block) -> list[Any]:
     ids, ends, data = block.contents()
     return [
         split(block.first_id),
@@ -319,7 +328,7 @@ def _block_array(region: int, block: Block) -> list[Any]:
         block.weight,
         None if block.positions is None else block.positions[:],  # an open block adds to them
         block.is_open,
-        _numbers_array(block) if region else None,
+        _numbers_array(block) if replica_id else None,
     ]
 
 

@@ -18,7 +18,7 @@ from anabranch.stream.counters import estimate
 from anabranch.stream.entry_id import SEQ_BITS, text
 from anabranch.stream.frozen_log import FrozenLog
 from anabranch.stream.groups.frozen_pending import FrozenPending
-from anabranch.stream.groups.group import LOCAL_REGION, Group
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.image import (
@@ -340,7 +340,7 @@ def _group(stream: Stream, image: GroupImage) -> Steps[Group]:
 
 def _assign(group: Group, pending: PendingImage, owner: Consumer | None) -> None:
     group.pending.assign(
-        LOCAL_REGION,
+        LOCAL_REPLICA_ID,
         pending.entry_id,
         owner,
         pending.delivery_time_ms,

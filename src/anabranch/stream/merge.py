@@ -100,13 +100,13 @@ def limited_labelled(spans: Iterator[tuple[int, Span]], limit: int) -> Iterator[
     if limit < 0:
         yield from spans
         return
-    for region, (block, low, high) in spans:
+    for replica_id, (block, low, high) in spans:
         if limit <= high - low:
             if limit:
-                yield region, (block, low, low + limit)
+                yield replica_id, (block, low, low + limit)
             return
         limit -= high - low
-        yield region, (block, low, high)
+        yield replica_id, (block, low, high)
 
 
 def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) -> Iterator[Span]:

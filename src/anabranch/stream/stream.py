@@ -16,7 +16,7 @@ from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, equal_id_rank
-from anabranch.stream.groups.group import LOCAL_REGION, Group, group_alone, group_of_regions
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group, group_alone, group_of_regions
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.ledger import BulkLedger
 from anabranch.stream.merge import (
@@ -56,8 +56,8 @@ class Stream(Counted):
 
     def __init__(self, idmp_duration_s: int, idmp_maxsize: int) -> None:
         self.local = RegionLog()
-        self.own = LOCAL_REGION  # the replica ID of the local log
-        self.logs: dict[int, RegionLog] = {LOCAL_REGION: self.local}
+        self.own = LOCAL_REPLICA_ID  # the replica ID of the local log
+        self.logs: dict[int, RegionLog] = {LOCAL_REPLICA_ID: self.local}
         self.last_id = 0  # last-generated-id; survives deletion
         self.max_deleted_id = 0
         self.added_surplus = 0  # what XSETID has added to entries-added
@@ -131,7 +131,7 @@ class Stream(Counted):
         return limited(merge_spans(sources), limit)
 
     def spans_by_region(self, limit: int = -1) -> Iterator[tuple[int, Span]]:
-        """``(region, span)`` of all live entries, ascending."""
+        """``(replica ID, span)`` of all live entries, ascending."""
         spans = merge_labelled({each: self.logs[each].spans(0, MAX_ID) for each in self.ranked()})
         return limited_labelled(spans, limit)
 
@@ -143,7 +143,7 @@ class Stream(Counted):
         return limited(merge_spans_reversed(sources), limit, newest_first=True)
 
     def spans_for(self, group: Group, limit: int = -1) -> Iterable[tuple[int, Span]]:
-        """``(region, span)`` of live entries that were not delivered to a group, ascending."""
+        """``(replica ID, span)`` of live entries that were not delivered to a group, ascending."""
         if len(self.logs) == 1:
             own = self.own
             spans = group.progress.spans(own, self.local, limit)
@@ -164,12 +164,12 @@ class Stream(Counted):
         return any(group.progress.has(replica_id, log) for replica_id, log in self.logs.items())
 
     def find(self, entry_id: int) -> tuple[int, Block, int] | None:
-        """``(region, block, index)`` of the live entry with this ID, or None."""
-        for region, log in self.logs.items():
+        """``(replica ID, block, index)`` of the live entry with this ID, or None."""
+        for replica_id, log in self.logs.items():
             found = log.find(entry_id)
             if found is not None:
                 block, index = found  # in machine code, *found takes as long as finding it
-                return region, block, index
+                return replica_id, block, index
         return None
 
     def live_among(self, ids: Sequence[int]) -> list[int]:
@@ -179,7 +179,7 @@ class Stream(Counted):
         return [entry_id for entry_id in ids if self.find(entry_id) is not None]
 
     def find_all(self, entry_id: int) -> list[tuple[int, Block, int]]:
-        """``(region, block, index)`` of all live entries with this ID: regions may use one."""
+        """``(replica ID, block, index)`` of all live entries with this ID: regions may use one."""
         if len(self.logs) == 1:
             only = self.find(entry_id)
             return [] if only is None else [only]
@@ -266,12 +266,12 @@ class Stream(Counted):
         for replica_id, block, indexes, _ in shares:
             self.logs[replica_id].remove_within(block, indexes)
 
-    def trim(self, region: int, below_position: int) -> list[Block]:
+    def trim(self, replica_id: int, below_position: int) -> list[Block]:
         """Remove the entries of a region with lower positions.
 
         Returns the blocks that became empty.
         """
-        log = self.logs[region]
+        log = self.logs[replica_id]
         log.trimmed = max(log.trimmed, below_position)
         whole = 0
         block = log.oldest(0)
@@ -460,8 +460,8 @@ class Stream(Counted):
     def copy(self) -> Stream:
         """An independent copy with groups, pending entries, counters and producers."""
         other = Stream(self.producers.duration_s, self.producers.maxsize)
-        other.logs = {region: log.copy() for region, log in self.logs.items()}
-        other.local = other.logs[LOCAL_REGION]
+        other.logs = {replica_id: log.copy() for replica_id, log in self.logs.items()}
+        other.local = other.logs[LOCAL_REPLICA_ID]
         other.last_id = self.last_id
         other.max_deleted_id = self.max_deleted_id
         other.entries_added = self.entries_added

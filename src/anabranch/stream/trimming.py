@@ -70,8 +70,8 @@ def _plan_prefix(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
     if end < 0:
         return []
     below: dict[int, int] = {}
-    for region, block, high in _oldest(stream, end, excess):
-        below[region] = block.position(high - 1) + 1
+    for replica_id, block, high in _oldest(stream, end, excess):
+        below[replica_id] = block.position(high - 1) + 1
     return list(below.items())
 
 
@@ -81,10 +81,10 @@ def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]
     if len(stream.logs) == 1:
         newest = deque(stream.local.spans(0, end, limit), maxlen=1)
         return [(stream.own, block, high) for block, _, high in newest]
-    for region, (block, low, high) in stream.spans_by_region(limit):
+    for replica_id, (block, low, high) in stream.spans_by_region(limit):
         if block.ids[low] > end:
             break
-        found.append((region, block, min(high, block.index_after(end))))
+        found.append((replica_id, block, min(high, block.index_after(end))))
     return found
 
 
@@ -114,18 +114,18 @@ def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, in
     """What ``~`` removes from several logs: nodes without an entry that ``=`` leaves, in order."""
     exact = dict(_plan_prefix(stream, rule))
     nodes = [
-        (block.ids[-1], region, block)
-        for region, position in exact.items()
-        for block in stream.logs[region].blocks
+        (block.ids[-1], replica_id, block)
+        for replica_id, position in exact.items()
+        for block in stream.logs[replica_id].blocks
         if block.position(block.count - 1) < position
     ]
     below: dict[int, int] = {}
     removed = 0
-    for _, region, block in sorted(nodes, key=lambda node: node[:2]):
+    for _, replica_id, block in sorted(nodes, key=lambda node: node[:2]):
         removed += block.live
         if rule.limit and removed > rule.limit:
             break
-        below[region] = block.position(block.count - 1) + 1
+        below[replica_id] = block.position(block.count - 1) + 1
     return list(below.items())
 
 

@@ -117,7 +117,7 @@ def test_others_pass_neither_on_to_who_has_the_other() -> None:
     world.heal(1, 3)
     world.run_until(lambda: bool(three.local.noted("conflict")), 15_000)
     world.run(2000)
-    assert three.local.noted("conflict")[0] == {"region": 1, "origin": 2, "number": 3}
+    assert three.local.noted("conflict")[0] == {"region": 1, "replica_id": 2, "number": 3}
     assert one.local.batches[2] == former
     one.write()
     world.run(500)
@@ -148,7 +148,7 @@ def test_a_peer_whose_disk_lies_stops_nobody() -> None:
     assert sent_batch(last).last == 3
     one.start()
     world.run(2000)
-    assert two.local.noted("conflict") == [{"region": 1, "origin": 2, "number": 3}]
+    assert two.local.noted("conflict") == [{"region": 1, "replica_id": 2, "number": 3}]
     assert not two.local.noted("set_back")
     two.write()
     world.run(500)

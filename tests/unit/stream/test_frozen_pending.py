@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.stream.groups import frozen_pending
 from anabranch.stream.groups.frozen_pending import FrozenPending
-from anabranch.stream.groups.group import LOCAL_REGION, Group, group_alone
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group, group_alone
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer
 
@@ -25,13 +25,13 @@ def a_group(entries: int) -> Group:
     for name in (b"a", b"b"):
         group.consumer(name, 0)
     ids = range(10, 10 + 2 * entries, 2)  # room between them
-    group.pending.deliver(LOCAL_REGION, ids, group.consumers[b"a"], 1)
+    group.pending.deliver(LOCAL_REPLICA_ID, ids, group.consumers[b"a"], 1)
     return group
 
 
 def change(group: Group, chance: random.Random, top: int) -> None:
     """One of everything that happens to pending entries."""
-    pending = group.pending.lists[LOCAL_REGION]
+    pending = group.pending.lists[LOCAL_REPLICA_ID]
     some = [chance.randrange(10, top) for _ in range(chance.randrange(1, 6))]
     act = chance.randrange(5)
     if act == 0:
@@ -40,14 +40,14 @@ def change(group: Group, chance: random.Random, top: int) -> None:
         owner = chance.choice([None, *group.consumers.values()])
         for entry_id in some:
             group.pending.assign(
-                LOCAL_REGION, entry_id, owner, chance.randrange(99), chance.randrange(9)
+                LOCAL_REPLICA_ID, entry_id, owner, chance.randrange(99), chance.randrange(9)
             )
     elif act == 2:
-        group.pending.deliver(LOCAL_REGION, sorted(set(some)), group.consumer(b"b", 0), 7)
+        group.pending.deliver(LOCAL_REPLICA_ID, sorted(set(some)), group.consumer(b"b", 0), 7)
     elif act == 3:
         newest = pending.last()
         first = top if newest is None else max(top, newest.entry_id + 1)
-        group.pending.deliver(LOCAL_REGION, range(first, first + 3), group.consumer(b"a", 0), 8)
+        group.pending.deliver(LOCAL_REPLICA_ID, range(first, first + 3), group.consumer(b"a", 0), 8)
     elif chance.random() < 0.2:
         group.remove_consumer(b"b")
         group.consumers[b"b"] = Consumer(b"b", 9)
@@ -60,7 +60,7 @@ def test_what_is_read_in_pieces_is_one_moment_although_the_list_changes(
     monkeypatch.setattr(frozen_pending, "_PIECE", 1 + seed % 4)
     chance = random.Random(seed)
     group = a_group(chance.randrange(60))
-    pending = group.pending.lists[LOCAL_REGION]
+    pending = group.pending.lists[LOCAL_REPLICA_ID]
     top = 140
     for _ in range(chance.randrange(20)):
         change(group, chance, top)
@@ -80,7 +80,7 @@ def test_what_is_read_in_pieces_is_one_moment_although_the_list_changes(
 def test_two_read_the_same_list_from_different_moments(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(frozen_pending, "_PIECE", 2)
     group = a_group(10)
-    pending = group.pending.lists[LOCAL_REGION]
+    pending = group.pending.lists[LOCAL_REPLICA_ID]
     first = FrozenPending(pending).pieces()
     read = [entry.entry_id for entry in next(first)]
     group.pending.acknowledge([20, 22])
@@ -95,21 +95,23 @@ def test_two_read_the_same_list_from_different_moments(monkeypatch: pytest.Monke
 def test_entries_that_come_again_after_the_newest_have_left(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(frozen_pending, "_PIECE", 2)
     group = a_group(entries=10)
-    pending = group.pending.lists[LOCAL_REGION]
+    pending = group.pending.lists[LOCAL_REPLICA_ID]
     group.pending.acknowledge([14, 16])
     expected = [shown(entry) for entry in group.pending.between(0, 99)]
     reader = FrozenPending(pending).pieces()
     read = list(map(shown, next(reader)))
     group.pending.acknowledge(range(14, 40))
     assert pending.last() is not None
-    group.pending.deliver(LOCAL_REGION, range(14, 40), group.consumer(b"new", 0), 7)  # XGROUP SETID
+    group.pending.deliver(
+        LOCAL_REPLICA_ID, range(14, 40), group.consumer(b"new", 0), 7
+    )  # XGROUP SETID
     read += [shown(entry) for piece in reader for entry in piece]
     assert read == expected
 
 
 def test_a_list_that_nobody_reads_to_the_end_is_free_when_it_is_released():
     group = a_group(10)
-    pending = group.pending.lists[LOCAL_REGION]
+    pending = group.pending.lists[LOCAL_REPLICA_ID]
     frozen = FrozenPending(pending)
     assert pending.frozen == (frozen,)
     frozen.release()
@@ -122,4 +124,4 @@ def test_a_list_that_nobody_reads_to_the_end_is_free_when_it_is_released():
 
 
 def test_of_a_list_without_entries_nothing_is_read():
-    assert list(FrozenPending(a_group(0).pending.lists[LOCAL_REGION]).pieces()) == []
+    assert list(FrozenPending(a_group(0).pending.lists[LOCAL_REPLICA_ID]).pieces()) == []

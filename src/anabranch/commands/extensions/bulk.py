@@ -32,7 +32,7 @@ from anabranch.scheduling import Steps
 from anabranch.stream import by_position
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
-from anabranch.stream.groups.group import LOCAL_REGION
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
@@ -116,7 +116,7 @@ def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
         if stream is None:
             regions = _former_rows(ctx, key)
         else:
-            regions = [_region_row(stream, region) for region in sorted(stream.logs)]
+            regions = [_region_row(stream, replica_id) for replica_id in sorted(stream.logs)]
         total += sum(cast("int", row[_NEXT]) for row in regions)
         rows.append(regions or None)
     if limit is not None:
@@ -135,16 +135,16 @@ def _any_change(_value: Value | None) -> bool:
     return True
 
 
-def _region_row(stream: Stream, region: int) -> list[object]:
-    log = stream.logs[region]
+def _region_row(stream: Stream, replica_id: int) -> list[object]:
+    log = stream.logs[replica_id]
     base = stream.incarnation
     first = log.next_position
     if log.tail is not None:
         block = log.blocks[0]
         first = block.position(block.first_live())
-    last_id = stream.last_id if region == LOCAL_REGION else log.newest_id
+    last_id = stream.last_id if replica_id == LOCAL_REPLICA_ID else log.newest_id
     return [
-        _name_of(region),
+        _name_of(replica_id),
         base + log.base,
         base + first,
         base + log.next_position,
@@ -160,8 +160,8 @@ def _former_rows(ctx: Context, key: bytes) -> list[list[object]]:
     known = ctx.db.remembered.get(key)
     ends = ctx.db.last_positions.of(key) if known is None else ends_of(known)
     return [
-        [_name_of(region), position, position, position, b"0-0", _GONE, position, known_from]
-        for region, position, known_from, _ in sorted(ends)
+        [_name_of(replica_id), position, position, position, b"0-0", _GONE, position, known_from]
+        for replica_id, position, known_from, _ in sorted(ends)
     ]
 
 
@@ -187,15 +187,15 @@ def _bound(
 
 def _name_of(replica_id: int) -> bytes:
     """A region's number, with its epoch if that is not the first: ``1``, ``1.2``."""
-    if replica_id == LOCAL_REGION:
+    if replica_id == LOCAL_REPLICA_ID:
         return b""
     epoch = epoch_of(replica_id)
     return b"%d.%d" % (region_of(replica_id), epoch) if epoch else b"%d" % replica_id
 
 
 def _log_of(stream: Stream, name: bytes) -> RegionLog | None:
-    for region, log in stream.logs.items():
-        if _name_of(region) == name:
+    for replica_id, log in stream.logs.items():
+        if _name_of(replica_id) == name:
             return log
     return None
 

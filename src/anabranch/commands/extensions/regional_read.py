@@ -26,7 +26,7 @@ from anabranch.keyspace.values import Value
 from anabranch.keyspace.vector_token import read_token, write_token
 from anabranch.keyspace.version_vectors import covers
 from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
-from anabranch.stream.groups.group import LOCAL_REGION
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.numbering import newest_position_number, number_of, spans_behind
 from anabranch.stream.stream import Stream
 
@@ -54,7 +54,7 @@ def _applied(ctx: Context, stream: Stream | None) -> Mapping[int, int]:
     """The version vector that covers what this region has applied of a stream."""
     if stream is None or ctx.replica.vector:
         return ctx.replica.vector
-    return {LOCAL_REGION: newest_position_number(stream)}
+    return {LOCAL_REPLICA_ID: newest_position_number(stream)}
 
 
 # -- reading ----------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class RemoveNumbers(KeyEffect, tag=8):
 
 
 class Trim(KeyEffect, tag=3):
-    """Removes the entries below a position of each region: ``[(region, position)]``."""
+    """Removes the entries below a position of each log: ``[(replica ID, position)]``."""
 
     below: list[tuple[int, int]]
 

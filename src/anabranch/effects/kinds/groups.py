@@ -67,7 +67,7 @@ class Deliver(GroupEffect, tag=27):
     local = True
 
     consumer: bytes
-    region: int
+    replica_id: int
     ids: EntryIds
     now_ms: int
     entries_read: int | None
@@ -78,7 +78,7 @@ class Deliver(GroupEffect, tag=27):
 class Assign(GroupEffect, tag=28):
     """Pending entries get a consumer (None: released), a delivery time and a count.
 
-    ``rows`` are ``(entry ID, region, delivery ms, delivery count)``; entries that were not
+    ``rows`` are ``(entry ID, replica ID, delivery ms, delivery count)``; entries that were not
     pending become pending. The consumer was seen at ``now_ms``, unless that is 0, and
     got entries then if it was ``active``.
     """

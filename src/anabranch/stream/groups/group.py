@@ -21,8 +21,8 @@ from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 
-LOCAL_REGION = 0
-"""Region number of a server without Active-Active."""
+LOCAL_REPLICA_ID = 0
+"""The replica ID of a region alone."""
 
 NO_REPLICA_ID: Final = 0
 """The replica ID of pending entries that were deleted before their stream was copied here. RESTORE
