@@ -261,7 +261,7 @@ class Replicator:
             self._sessions.begin_own_epoch(now_ms)
         self._sender.appended()
         self._feed(now_ms)
-        self._deliver(now_ms)  # new effects may be the cause of waiting ones
+        self._deliver_if_free(now_ms)  # new effects may be the cause of waiting ones
         self._gossip.send_due(now_ms)
 
     @property
@@ -282,7 +282,7 @@ class Replicator:
         except Refusal as refusal:
             assert incoming is not None
             self._sessions.refuse(incoming.session.link, refusal, now_ms)
-        self._receiver.deliver(now_ms)
+        self._deliver(now_ms)
         for session in self._links.up():
             self._receiver.grant(session)
             try:
@@ -297,7 +297,7 @@ class Replicator:
             self._sessions.begin_own_epoch(now_ms)
         self._receiver.refused = None
         self._receiver.check_memory()
-        self._deliver(now_ms)
+        self._deliver_if_free(now_ms)
         self._links.membership.learn(self._local.vector)
         self._sessions.follow_epochs(now_ms)
         self._remove_absent(now_ms)
@@ -323,6 +323,14 @@ class Replicator:
         """Apply units that are ready."""
         self._receiver.deliver(now_ms)
         self._end_rejected(now_ms)
+
+    def _deliver_if_free(self, now_ms: float) -> None:
+        """The same, unless the slice is over: then units wait for :meth:`go_on`.
+
+        A unit may take as long as a turn. So only one that others gave time for is applied.
+        """
+        if not self._local.is_over:
+            self._deliver(now_ms)
 
     def _end_rejected(self, now_ms: float) -> None:
         """End links that brought batches which must not be applied."""

@@ -30,6 +30,10 @@ def test_what_becomes_ready_at_once_is_applied_in_slices(
         three.write()
     two.local.is_over = True
     world.run_until(lambda: two.replicator.is_behind)
+    before = sum(two.local.vector.values())
+    two.replicator.tick(world.now_ms)
+    two.replicator.appended(world.now_ms)
+    assert sum(two.local.vector.values()) == before, "these are not given time for a unit"
     turns = 0
     while two.replicator.is_behind:
         before = sum(two.local.vector.values())
