@@ -111,7 +111,10 @@ class RequestParser:
         if self._careful is not None:
             return self._feed_careful(data)
         partial = self._partial
-        if len(data) > _PARTIAL_MAX and _LARGE_BULK.search(data, 0, _LARGE_BULK_BEFORE):
+        if len(data) >= ARGUMENTS_PIECE_BYTES and (
+            _BAD_COUNT.match(data)  # incomplete: the quick function would read it in vain
+            or (len(data) > _PARTIAL_MAX and _LARGE_BULK.search(data, 0, _LARGE_BULK_BEFORE))
+        ):
             return self._be_careful(data)
         if IS_COMPILED:
             requests, rest = ordinary_requests(partial + data if partial else data)
