@@ -52,6 +52,7 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
     group.restart(stream, keyspace.replica.vector, effect.last_id, effect.entries_read)
+    keyspace.databases[effect.db].review(effect.key)  # there may be more to deliver
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:

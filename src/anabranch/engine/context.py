@@ -244,7 +244,7 @@ class Context:
             waiter = Waiter(session, args, self.db.index, list(lowest), deadline_ms, timeout_reply)
             waiter.behind = list(lowest.values())
         else:
-            distinct = list(keys) if len(keys) < 2 else list(dict.fromkeys(keys))
+            distinct = list(keys if len(keys) == len(set(keys)) else dict.fromkeys(keys))
             waiter = Waiter(session, args, self.db.index, distinct, deadline_ms, timeout_reply)
             waiter.wants = wants
         waiter.fails_without_key = fails_without_key

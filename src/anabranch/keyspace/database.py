@@ -43,6 +43,7 @@ class Database:
         "order",
         "ready",
         "remembered",
+        "reviewed",
         "values",
         "waiters",
         "watchers",
@@ -65,6 +66,9 @@ class Database:
         self.order = KeyOrder(self.values)
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, KeyQueue] = {}
+        # Keys with waiters of which something was removed or set back since they were last served:
+        # whoever fails without the key must look, whatever the present value is
+        self.reviewed: set[bytes] = set()
         self.ready = ready  # these four are shared by all databases, see Keyspace
         self.incarnations = incarnations
         self.account = account
@@ -85,10 +89,11 @@ class Database:
     def review(self, key: bytes) -> None:
         """A key, a group or a consumer was removed: whoever needs it must look at the next signal.
 
-        What is there then may not tell: it may be there again.
+        What is there then may not tell: it may be there again. The same if a group was set back:
+        what is new for it was not signalled.
         """
         if key in self.waiters:
-            self.waiters[key].is_replaced = True
+            self.reviewed.add(key)
 
     def grown(self, key: bytes) -> None:
         """Something was added to a value: both :meth:`touch` and :meth:`signal`."""
@@ -102,7 +107,7 @@ class Database:
         if key in self.watchers:
             self.touch(key)
         if key in self.waiters:
-            self.waiters[key].is_replaced = True
+            self.reviewed.add(key)
             self.ready[self.index, key] = None
 
     def put(self, key: bytes, value: Value) -> None:

@@ -51,7 +51,7 @@ class Keyspace:
         self.account = Account(self.block_cache)
         self.deferred_free = DeferredFree()
         self.databases = [self._database(index) for index in range(count)]
-        self.waiters = Waiters([each.waiters for each in self.databases])
+        self.waiters = Waiters([(each.waiters, each.reviewed) for each in self.databases])
         # The prepared result of the effect that will be applied next
         self.prepared: Value | None = None
         # ACL users that were set by command, and their lines as ACL LIST writes them; they are here

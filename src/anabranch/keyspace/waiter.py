@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,13 +30,15 @@ class Waiter:
     ``behind`` has for it. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms`` (0: never) the
     command runs again although no key was signalled (a pending entry comes of age). ``request`` is
     what a reading command has parsed, and does not parse again. ``fails_without_key`` is set for
-    XREADGROUP, which fails when its key is removed. ``number`` and ``held_bytes`` are given by
-    :class:`anabranch.keyspace.waiters.Waiters`.
+    XREADGROUP, which fails when its key is removed. ``changed`` is set when the command runs again:
+    the keys that may differ from what it saw last (None: all), among others. ``number`` and
+    ``held_bytes`` are given by :class:`anabranch.keyspace.waiters.Waiters`.
     """
 
     __slots__ = (
         "args",
         "behind",
+        "changed",
         "conditions",
         "db",
         "deadline_ms",
@@ -71,6 +73,7 @@ class Waiter:
         self.fails_without_key = False
         self.recheck_ms = 0
         self.request: Any = None
+        self.changed: Collection[bytes] | None = None
         self.number = 0
         self.held_bytes = 0
         self.conditions: dict[Waiter, Any] | None = None
@@ -80,9 +83,19 @@ class Waiter:
         self.conditions = conditions
         conditions[self] = condition
 
+    def places(self, keys: list[bytes]) -> Sequence[int]:
+        """The places of those of the keys in its request that it must look at."""
+        changed = self.changed
+        if changed is None:
+            return range(len(keys))
+        return [at for at, key in enumerate(keys) if key in changed]
 
-_QUEUE_BYTES: Final = 250
-"""A queue with its empty lanes, and its place in the table of a database."""
+    def behind_at(self, at: int) -> int:
+        """The ID that an entry of the key at this place must be behind, 0 if ``wants`` decides."""
+        return self.behind[at] if self.wants is None else 0
+
+
+_QUEUE_BYTES: Final = 200
 
 
 @mypyc_attr(acyclic=True)
@@ -91,43 +104,47 @@ class KeyQueue:
 
     So a change costs a look at each lane, however many wait in it. Readers that wait for an entry
     behind an ID are in the order of these IDs: a change costs those nothing whose ID is greater.
+    A *lone* queue contains one command and is never changed: it is the queue of each of the keys
+    for which nobody else waits, so a command that waits for thousands of keys needs one.
     """
 
-    __slots__ = ("_behind", "_lanes", "is_replaced")
+    __slots__ = ("_behind", "_lanes", "is_lone")
 
-    def __init__(self) -> None:
+    def __init__(self, waiter: Waiter, behind: int) -> None:
         self._lanes: dict[Condition, dict[int, Waiter]] = {}
         self._behind: list[tuple[int, int, Waiter]] = []  # ID, number
-        self.is_replaced = False
-        """Whether the key, or a group or consumer of it, was removed since it was last served:
-        then all who fail without the key must look, whatever the present value is."""
+        self._add(waiter, behind)
+        self.is_lone = True
 
-    def add(self, waiter: Waiter, at: int) -> None:
-        """Queue a command; ``at`` is the place of the key among its keys."""
+    def joined_by(self, waiter: Waiter, behind: int) -> KeyQueue:
+        """The queue of a key for which one more waits, for an entry behind an ID or what it wants.
+
+        It is this queue, or if this one is lone, a new one.
+        """
+        queue = self
+        if self.is_lone:
+            (first,) = self.waiters()
+            queue = KeyQueue(first, self._behind[0][0] if self._behind else 0)
+            queue.is_lone = False
+        queue._add(waiter, behind)
+        return queue
+
+    def _add(self, waiter: Waiter, behind: int) -> None:
         wants = waiter.wants
         if wants is None:
-            reader = (waiter.behind[at], waiter.number, waiter)
-            if self._behind:
-                insort(self._behind, reader)
-            else:
-                self._behind.append(reader)
+            insort(self._behind, (behind, waiter.number, waiter))
             return
-        lanes = self._lanes
-        lane = lanes.get(wants) if lanes else None
+        lane = self._lanes.get(wants)
         if lane is None:
-            lanes[wants] = {waiter.number: waiter}
+            self._lanes[wants] = {waiter.number: waiter}
         else:
             lane[waiter.number] = waiter
 
-    def remove(self, waiter: Waiter, at: int) -> bool:
-        """Remove a command; returns whether the queue is empty then."""
+    def remove(self, waiter: Waiter, behind: int) -> bool:
+        """Remove a command; returns whether the queue, which is not lone, is empty then."""
         wants = waiter.wants
         if wants is None:
-            behind = self._behind
-            if len(behind) == 1:
-                behind.clear()
-            else:
-                del behind[bisect_left(behind, (waiter.behind[at], waiter.number))]
+            del self._behind[bisect_left(self._behind, (behind, waiter.number))]
         else:
             lane = self._lanes[wants]
             if len(lane) == 1:
@@ -138,7 +155,7 @@ class KeyQueue:
 
     @property
     def used_bytes(self) -> int:
-        """What the queue takes beside its waiters, with its place in the table of a database."""
+        """What the queue takes beside its waiters."""
         return _QUEUE_BYTES + DICT_BYTES * len(self._lanes)
 
     @property
@@ -151,20 +168,22 @@ class KeyQueue:
                 break  # those of a lane are alike
         return False
 
-    def called(self, value: Callable[[], Value | None]) -> Iterator[Waiter]:
+    def called(
+        self, value: Callable[[], Value | None], *, is_reviewed: bool = False
+    ) -> Iterator[Waiter]:
         """Those that must run again, in the order in which they blocked.
 
-        ``value`` reads the key: each of them may change it.
+        ``value`` reads the key: each of them may change it. ``is_reviewed``: all who fail without
+        the key must look, whatever the present value is.
         """
         sources: list[Iterator[Waiter]] = []
         now = value()
-        is_replaced, self.is_replaced = self.is_replaced, False
         if self._behind and type(now) is Stream:
             readers = self._behind[: bisect_left(self._behind, (now.last_id,))]
             if readers:
                 sources.append(iter([each[2] for each in sorted(readers, key=_number_of_reader)]))
         for wants, lane in self._lanes.items():
-            if is_replaced and _first(lane).fails_without_key:
+            if is_reviewed and _first(lane).fails_without_key:
                 sources.append(iter(list(lane.values())))
             elif wants(now):
                 sources.append(_served(lane, wants, value))

@@ -21,7 +21,7 @@ WAITER_BYTES: Final = 300
 """A blocked command with its parsed form, its timer and its conditions."""
 
 _KEY_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
-"""What each key takes beside the arguments, for each waiter."""
+"""What each key takes beside the arguments, for each waiter: its place in a queue and a table."""
 
 
 class Waiters:
@@ -29,8 +29,8 @@ class Waiters:
 
     __slots__ = ("_number", "_queues", "_timers", "active")
 
-    def __init__(self, queues: Sequence[dict[bytes, KeyQueue]]) -> None:
-        """``queues`` has a table for each database, by key."""
+    def __init__(self, queues: Sequence[tuple[dict[bytes, KeyQueue], set[bytes]]]) -> None:
+        """``queues`` has for each database its ``waiters`` and ``reviewed``."""
         self._queues = queues
         self.active: dict[int, Waiter] = {}
         """By their numbers, in the order in which they began to wait."""
@@ -44,17 +44,24 @@ class Waiters:
         waiter.number = self._number
         self.active[waiter.number] = waiter
         new = 0
-        queues = self._queues[waiter.db]
+        held = WAITER_BYTES + bytes_of(waiter.args) + _KEY_BYTES * len(waiter.keys)
+        lone: KeyQueue | None = None
+        lone_behind = 0
+        queues, _ = self._queues[waiter.db]
         for at, key in enumerate(waiter.keys):
+            behind = waiter.behind_at(at)
             queue = queues.get(key)
             if queue is None:
-                queue = queues[key] = KeyQueue()
+                if lone is None or behind != lone_behind:
+                    lone, lone_behind = KeyQueue(waiter, behind), behind
+                    held += lone.used_bytes
+                queues[key] = lone
             else:
-                new -= queue.used_bytes
-            queue.add(waiter, at)
-            new += queue.used_bytes
+                new -= 0 if queue.is_lone else queue.used_bytes
+                queue = queues[key] = queue.joined_by(waiter, behind)
+                new += queue.used_bytes
         session = waiter.session
-        waiter.held_bytes = WAITER_BYTES + bytes_of(waiter.args) + _KEY_BYTES * len(waiter.keys)
+        waiter.held_bytes = held
         session.hold("waiting", waiter.held_bytes)
         session.holdings.change("waiting", new)
         self._arm(waiter.deadline_ms, waiter)
@@ -84,14 +91,19 @@ class Waiters:
         gone = 0
         if waiter.conditions is not None:
             waiter.conditions.pop(waiter, None)
-        queues = self._queues[waiter.db]
+        queues, reviewed = self._queues[waiter.db]
         for at, key in enumerate(waiter.keys):
             queue = queues[key]
+            if queue.is_lone:
+                del queues[key]
+                continue
             gone += queue.used_bytes
-            if queue.remove(waiter, at):
+            if queue.remove(waiter, waiter.behind_at(at)):
                 del queues[key]
             else:
                 gone -= queue.used_bytes
+        if reviewed:
+            reviewed.difference_update([key for key in waiter.keys if key not in queues])
         session = waiter.session
         session.hold("waiting", -waiter.held_bytes)
         session.holdings.change("waiting", -gone)
@@ -114,7 +126,7 @@ class Waiters:
     def blocking_keys(self) -> tuple[int, int]:
         """(keys with waiters, those of them with a waiter that fails without the key)."""
         total = on_nokey = 0
-        for queues in self._queues:
+        for queues, _ in self._queues:
             total += len(queues)
             for queue in queues.values():
                 on_nokey += queue.fails_without_key

@@ -11,7 +11,7 @@ round.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -87,26 +87,37 @@ class Waking:
         again, self._again = self._again, deque()
         for waiter in again:
             if waiter.number in active:
-                self._step(waiter, keys)
+                self._step(waiter, keys, None)
             yield
         while keys:
             chained: dict[tuple[int, bytes], None] = {}
+            databases = region.keyspace.databases
+            reviewed = [databases[index].reviewed for index in {index for index, _ in keys}]
+            changed = {key for _, key in keys}.union(*reviewed)
             for index, key in keys:
-                database = region.keyspace.databases[index]
+                database = databases[index]
                 queue = database.waiters.get(key)
                 if queue is not None:
-                    for waiter in queue.called(partial(self._value, database, key)):
+                    is_reviewed = key in database.reviewed
+                    database.reviewed.discard(key)
+                    value = partial(self._value, database, key)
+                    for waiter in queue.called(value, is_reviewed=is_reviewed):
                         if waiter.number in active:
-                            self._step(waiter, chained)
+                            self._step(waiter, chained, changed)
                             yield
                 yield
             keys = chained
 
-    def _step(self, waiter: Waiter, chained: dict[tuple[int, bytes], None]) -> None:
+    def _step(
+        self,
+        waiter: Waiter,
+        chained: dict[tuple[int, bytes], None],
+        changed: Collection[bytes] | None,
+    ) -> None:
         """Run a command again; adds the keys to ``chained`` that it makes ready."""
         if self._ready:
             self._set_aside()
-        self._retry(waiter, self._region.clock.now_us() // 1000)
+        self._retry(waiter, self._region.clock.now_us() // 1000, changed)
         if self._ready:
             chained.update(self._ready)
             self._ready.clear()
@@ -134,8 +145,11 @@ class Waking:
         self._after.pop(session, None)
         self._after_next.pop(session, None)
 
-    def _retry(self, waiter: Waiter, now_ms: int) -> None:
-        """Run a blocked command again: it answers, fails, or keeps its place."""
+    def _retry(self, waiter: Waiter, now_ms: int, changed: Collection[bytes] | None = None) -> None:
+        """Run a blocked command again: it answers, fails, or keeps its place.
+
+        ``changed`` contains its keys that may have changed; without it, all may have.
+        """
         region = self._region
         session: Session = waiter.session
         if session.closing:  # its reply is not read; other readers get its entries
@@ -143,6 +157,7 @@ class Waking:
         ctx = region.context
         ctx.enter(session, now_ms)
         ctx.waiter = waiter
+        waiter.changed = changed
         entry = region.dispatcher.find(waiter.args)
         assert entry is not None
         assert entry.function is not None

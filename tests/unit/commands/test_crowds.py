@@ -207,6 +207,83 @@ def test_a_visit_of_many_streams_that_gives_nothing_has_no_effect(region: Counte
     assert region.region.keyspace.databases[0].waiters == {}
 
 
+def wide_reader(region: Counted, *words: object) -> Session:
+    """One that waits for many streams, of which each has a group."""
+    keys = [f"s{n}" for n in range(CROWD)]
+    for key in keys:
+        region.do("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
+    ids = ["$" if words[0] == "XREAD" else ">"] * CROWD
+    return region.waits(*words, "BLOCK", 0, "STREAMS", *keys, *ids)
+
+
+GROUPED = ("XREADGROUP", "GROUP", "g", "c")
+
+
+@pytest.mark.parametrize("words", [("XREAD",), GROUPED], ids=lambda words: words[0])
+def test_keys_for_which_nobody_else_waits_have_one_queue(
+    region: Counted, words: tuple[str, ...]
+) -> None:
+    waiters = region.region.keyspace.databases[0].waiters
+    holdings = region.region.holdings
+    held = holdings.by_holder["waiting"]
+    wide = wide_reader(region, *words)
+    assert len(waiters) == CROWD
+    assert len({id(queue) for queue in waiters.values()}) == 1
+    narrow = [
+        region.waits("XREAD", "BLOCK", 0, "STREAMS", "s7", "$"),
+        region.waits("XREADGROUP", "GROUP", "g", "d", "BLOCK", 0, "STREAMS", "s7", ">"),
+    ]
+    assert len({id(queue) for queue in waiters.values()}) == 2
+    assert region.region.keyspace.waiters.blocking_keys()[0] == CROWD
+    region.do("XADD", "s7", "1-0", "f", "v")
+    expected = [True, words[0] != "XREADGROUP"]
+    assert [bool(region.received(each)) for each in (wide, *narrow)] == [True, *expected]
+    assert list(waiters) == ([] if all(expected) else [b"s7"])
+    region.do("XADD", "s7", "2-0", "f", "v")
+    assert waiters == {}
+    assert holdings.by_holder["waiting"] == held
+
+
+@pytest.mark.parametrize("words", [("XREAD",), GROUPED], ids=lambda words: words[0])
+def test_who_runs_again_looks_only_at_what_has_changed(
+    region: Counted, words: tuple[str, ...]
+) -> None:
+    wide = wide_reader(region, *words)
+    hits = region.region.stats.keyspace_hits
+    region.do("XADD", "s7", "1-0", "f", "v")
+    assert region.received(wide)
+    assert region.region.stats.keyspace_hits == hits + 2, "as Redis counts one key"
+
+
+def test_who_runs_again_looks_at_all_that_has_changed(region: Counted) -> None:
+    """What one command makes ready together; and what was set back before, unsignalled."""
+    for first in ("XGROUP SETID s3 g 0", "XGROUP DELCONSUMER s3 g c"):
+        region.do("FLUSHALL")
+        region.do("XADD", "s3", "1-0", "f", "v")
+        wide = wide_reader(region, *GROUPED)
+        region.do(*first.split())
+        assert not region.received(wide)
+        region.do("MULTI")
+        region.do("XADD", "s20", "2-0", "f", "v")
+        region.do("XADD", "s10", "2-0", "f", "v")
+        region.do("EXEC")
+        (reply,) = region.replies(wide)
+        expected = [b"s10", b"s20"] if "DELCONSUMER" in first else [b"s3", b"s10", b"s20"]
+        assert [key for key, _ in reply] == expected
+        assert [row[1] for row in region.do("XINFO", "CONSUMERS", "s3", "g")] == [b"c"]
+        assert not region.region.keyspace.databases[0].reviewed
+
+
+def test_a_wait_that_ends_leaves_no_mark_at_its_keys(region: Counted) -> None:
+    wide = wide_reader(region, *GROUPED)
+    region.do("XGROUP", "SETID", "s3", "g", "0")
+    database = region.region.keyspace.databases[0]
+    assert database.reviewed == {b"s3"}
+    region.do("CLIENT", "UNBLOCK", wide.id)
+    assert database.waiters == {}
+    assert not database.reviewed
+
+
 def test_a_snapshot_keeps_the_time_of_a_read_that_got_nothing(region: Counted) -> None:
     for key in ("s", "t"):
         region.do("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")

@@ -141,9 +141,11 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
 def _with_news(ctx: Context, request: ReadRequest) -> Sequence[int]:
     """The places of those among many streams that must be looked at; counts the others.
 
-    A stream without an entry behind its ID need not be, if an earlier one has the same ID: so each
-    ID is checked.
+    If the command runs again they are those that have changed. Otherwise a stream without an entry
+    behind its ID need not be, if an earlier one has the same ID: so each ID is checked.
     """
+    if ctx.waiter is not None:
+        return ctx.waiter.places(request.keys)
     if ctx.server.events.flags:  # each missing key is an event
         return range(len(request.keys))
     places: list[int] = []

@@ -13,6 +13,7 @@ from anabranch.engine.stream_keys import OPTION_WIDTH
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header
 from anabranch.stream.block import Block
+from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.region_log import Span
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class ReadRequest:
     consumer = b""
     keys: list[bytes]
     ids: list[bytes]
+    visited: list[Consumer]
+    """The consumers of the groups that had nothing for an XREADGROUP: all are seen when it runs."""
 
     def deadline_ms(self, now_ms: int) -> int:
         """The time at which a blocked reader gives up; 0 is never."""

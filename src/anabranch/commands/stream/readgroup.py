@@ -34,6 +34,7 @@ _MEANINGLESS = (
 )
 
 _DELIVER: Final = kinds.Deliver  # a name of an interpreted module is looked up each time
+_CREATE_CONSUMER: Final = kinds.CreateConsumer
 
 _DELIVERY_BYTES = len(b":0\r\n:0\r\n")
 """What CLAIM adds to a new entry in the reply."""
@@ -50,11 +51,9 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request = ctx.waiter.request
     name = request.group
     assert name is not None
-    visited: list[Consumer] = []
-    plans = _plans(ctx, request, name, visited)
-    for consumer in visited:
+    plans = _plans(ctx, request, name)
+    for consumer in request.visited:
         consumer.seen_ms = ctx.now_ms
-    ctx.stats.keyspace_hits += len(request.keys)  # Redis looks twice, and counts both
     budget = ReplyBudget(request) if request.is_limited else None
     served: _Served = []
     for key, stream, group, after in plans:
@@ -62,16 +61,19 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             break
         is_new = request.consumer not in group.consumers
         if is_new:  # on its first read, even if it gets nothing
-            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, request.consumer, ctx.now_ms))
+            ctx.emit(_CREATE_CONSUMER(ctx.db.index, key, name, request.consumer, ctx.now_ms))
             ctx.changes += 1
-        group.consumers[request.consumer].seen_ms = ctx.now_ms
+        consumer = group.consumers[request.consumer]
+        consumer.seen_ms = ctx.now_ms
+        chunks: list[bytes] = []
+        count = 0
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
-        elif is_new and request.claim_ms is None and not stream.has_for(group):
-            continue
-        else:
+        elif not is_new or request.claim_ms is not None or stream.has_for(group):
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
         if after is None and not count:
+            if ctx.waiter is None:
+                request.visited.append(consumer)
             continue
         served.append((key, chunks, count))
     if served:
@@ -95,17 +97,23 @@ _Plan = tuple[bytes, Stream, Group, int | None]
 """A stream, its group, and behind which ID the consumer reads its history; None: new entries."""
 
 
-def _plans(ctx: Context, request: ReadRequest, name: bytes, visited: list[Consumer]) -> list[_Plan]:
+def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
     """What is to be read; fails if a stream or group is missing, before anything is delivered.
 
     Of many streams, nearly all have nothing for the group as a rule. If a visit is all there is to
-    record, ``visited`` gets the consumer, and there is no plan.
+    record, ``visited`` of the request gets the consumer, and there is no plan. If the command runs
+    again, only streams that have changed are looked at; those with CLAIM wait for time as well.
     """
     plans: list[_Plan] = []
     consumer = request.consumer
+    visited: list[Consumer] = []
     is_wide = len(request.keys) > 1 and request.claim_ms is None and not request.is_limited
-    for at, key in enumerate(request.keys):
-        raw = request.ids[at]
+    keys, ids = request.keys, request.ids
+    if ctx.waiter is not None and request.claim_ms is None:
+        places = ctx.waiter.places(keys)
+        keys, ids = [keys[at] for at in places], [ids[at] for at in places]
+    for at in range(len(keys)):  # machine code needs no tuple for it
+        key, raw = keys[at], ids[at]
         stream = ctx.read_stream(key)
         group = None if stream is None else stream.groups.get(name)
         if stream is None or group is None:
@@ -119,6 +127,9 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes, visited: list[Consum
             visited.append(known)
         else:
             plans.append((key, stream, group, after))
+    if ctx.waiter is None:
+        request.visited = visited
+    ctx.stats.keyspace_hits += len(keys)  # Redis looks twice, and counts both
     return plans
 
 
