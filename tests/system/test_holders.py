@@ -171,10 +171,13 @@ IN_PROCESS: dict[str, list[tuple[Action, Action, Action]]] = {
         (nothing, many("PSUBSCRIBE", "[a-f]%d*" + "?[x-z]*y" * 30, count=500), nothing),
     ],
     "waiting": [
-        (nothing, say("BLPOP", *[f"key:{each:06}" for each in range(4000)], 0), nothing),
+        (nothing, say("BLPOP", *[f"key:{each:06}" for each in range(20_000)], 0), nothing),
         (
             nothing,
-            say("XREAD", "BLOCK", 0, "STREAMS", *[f"k{n}" for n in range(4000)], *["$"] * 4000),
+            say(
+                *("XREAD", "BLOCK", 0, "STREAMS", *[f"k{n}" for n in range(20_000)]),
+                *[f"{n}-1" for n in range(20_000)],
+            ),
             nothing,
         ),
     ],

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.compiling import mypyc_attr
-from anabranch.metrics.holdings import DICT_BYTES
+from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Waiter:
 
 
 _QUEUE_BYTES: Final = 200
+_PLACE_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
+"""What each waiter of a queue takes in it."""
 
 
 @mypyc_attr(acyclic=True)
@@ -108,11 +110,12 @@ class KeyQueue:
     for which nobody else waits, so a command that waits for thousands of keys needs one.
     """
 
-    __slots__ = ("_behind", "_lanes", "is_lone")
+    __slots__ = ("_behind", "_count", "_lanes", "is_lone")
 
     def __init__(self, waiter: Waiter, behind: int) -> None:
         self._lanes: dict[Condition, dict[int, Waiter]] = {}
         self._behind: list[tuple[int, int, Waiter]] = []  # ID, number
+        self._count = 0
         self._add(waiter, behind)
         self.is_lone = True
 
@@ -130,6 +133,7 @@ class KeyQueue:
         return queue
 
     def _add(self, waiter: Waiter, behind: int) -> None:
+        self._count += 1
         wants = waiter.wants
         if wants is None:
             insort(self._behind, (behind, waiter.number, waiter))
@@ -142,6 +146,7 @@ class KeyQueue:
 
     def remove(self, waiter: Waiter, behind: int) -> bool:
         """Remove a command; returns whether the queue, which is not lone, is empty then."""
+        self._count -= 1
         wants = waiter.wants
         if wants is None:
             del self._behind[bisect_left(self._behind, (behind, waiter.number))]
@@ -156,7 +161,7 @@ class KeyQueue:
     @property
     def used_bytes(self) -> int:
         """What the queue takes beside its waiters."""
-        return _QUEUE_BYTES + DICT_BYTES * len(self._lanes)
+        return _QUEUE_BYTES + DICT_BYTES * len(self._lanes) + _PLACE_BYTES * self._count
 
     @property
     def fails_without_key(self) -> bool:
@@ -202,6 +207,7 @@ class KeyQueue:
         """Assert every invariant of a queue."""
         assert self._behind == sorted(self._behind)
         assert all(self._lanes.values())
+        assert self._count == len(self._behind) + sum(map(len, self._lanes.values()))
         for lane in self._lanes.values():
             assert list(lane) == sorted(lane)
             assert len({each.fails_without_key for each in lane.values()}) == 1

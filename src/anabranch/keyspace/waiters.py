@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anabranch.keyspace.waiter import KeyQueue, Waiter
-from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES, bytes_of
+from anabranch.metrics.holdings import DICT_SLOT_BYTES, bytes_of
 
 STALE_TIMERS: Final = 64
 """Obsolete timers are removed when they outnumber the others by more than this."""
@@ -20,8 +20,8 @@ STALE_TIMERS: Final = 64
 WAITER_BYTES: Final = 300
 """A blocked command with its parsed form, its timer and its conditions."""
 
-_KEY_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
-"""What each key takes beside the arguments, for each waiter: its place in a queue and a table."""
+_KEY_BYTES: Final = DICT_SLOT_BYTES
+"""What each key takes beside the arguments and its queue: its place in the table of queues."""
 
 
 class Waiters:
