@@ -248,15 +248,14 @@ def test_a_subscriber_that_does_not_read_is_closed_at_its_limit() -> None:
 
 
 def test_a_subscriber_above_its_soft_limit_is_closed_after_a_while() -> None:
-    limit = "pubsub 0 1mb 1"
+    limit = "pubsub 0 1mb 3"
     with AnabranchServer(extra=["--client-output-buffer-limit", limit]) as server:
         with server.client() as client, server.client() as lazy:
             lazy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             lazy.call("SUBSCRIBE", "news")
             started = time.monotonic()
-            for _ in range(150):
-                client.call("PUBLISH", "news", b"x" * 100_000)
+            client.pipeline([("PUBLISH", "news", b"x" * 100_000)] * 150)
             assert number(client, "pubsub_clients") == 1
-            wait_until(lambda: number(client, "pubsub_clients") == 0, "closed", 5.0)
-            assert 0.9 < time.monotonic() - started < 4.0
+            wait_until(lambda: number(client, "pubsub_clients") == 0, "closed", 30.0)
+            assert time.monotonic() - started > 2.9
         assert not mistakes(server)
