@@ -99,11 +99,11 @@ def test_the_page_stays_responsive(visit: Visit) -> None:
         pipe.execute()
         visitor = visit(port, script=WATCHING)
         page = visitor.page
-        visitor.until("() => document.querySelectorAll('#busy tbody button').length >= 8")
+        visitor.until("() => document.querySelectorAll('#busy tbody a').length >= 8")
         page.fill("#watch-key", "s0")
         page.press("#watch-key", "Enter")
         visitor.until("() => document.querySelectorAll('#entries tbody tr').length === 1")
-        for place in ("timeline", "s-stream"):
+        for place in ("timeline", "entries"):
             page.evaluate("(id) => document.getElementById(id).scrollIntoView()", place)
             idle = look(page)
             with load(server):

@@ -29,7 +29,8 @@ INJECTED = """() => [
   ...document.querySelectorAll("main script, main img, main iframe, main svg svg, main object"),
   ...[...document.querySelectorAll("main *")].filter((each) =>
     [...each.attributes].some((a) => a.name.startsWith("on")
-      || /^(href|src|srcdoc|data|action|formaction)$/.test(a.name) && /script|bad/i.test(a.value))),
+      || /^(href|src|srcdoc|data|action|formaction)$/.test(a.name) && /script|bad/i.test(a.value)
+        && !a.value.startsWith("#/stream/"))),
 ].map((each) => each.outerHTML)"""
 
 
@@ -63,18 +64,22 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_what_others_have_named_is_shown_as_text(port: int, visit: Visit) -> None:
     visitor = visit(port, script=TRAP)
     page = visitor.page
-    visitor.until(f"() => document.querySelectorAll('#busy tbody button').length >= {len(HOSTILE)}")
+    visitor.until(f"() => document.querySelectorAll('#busy tbody a').length >= {len(HOSTILE)}")
     visitor.until("() => document.querySelectorAll('#links tbody tr').length === 1")
     for each in HOSTILE:
+        visitor.go("#/")
         page.fill("#watch-key", each)
         page.press("#watch-key", "Enter")
-        visitor.until("() => document.querySelectorAll('#groups tbody button').length === 1")
-        page.locator("#groups tbody button").click()
-        visitor.until("() => document.querySelectorAll('#pending tbody tr').length === 1")
+        visitor.until("() => document.querySelectorAll('#groups tbody a').length === 1")
         visitor.until("() => document.querySelectorAll('#entries tbody tr').length >= 1")
+        page.locator("#groups tbody a").click()
+        visitor.until("() => document.querySelectorAll('#pending tbody tr').length === 1")
         page.fill("#line", f"XRANGE {shlex.quote(each)} - +")
         page.press("#line", "Enter")
     text = page.inner_text("main")
+    for view in ("#/streams", "#/"):
+        visitor.go(view)
+        text += page.inner_text("main")
     for each in HOSTILE[:5]:
         assert text.count(each) >= 3, f"{each} is shown as it is"
     assert f"Isolate {HOSTILE[1]}" in text
@@ -99,7 +104,7 @@ def test_a_visitor_without_a_token_reads_only(port: int, visit: Visit) -> None:
     visitor.until("() => document.getElementById('who').textContent === 'read only'")
     page.fill("#watch-key", HOSTILE[4])
     page.press("#watch-key", "Enter")
-    page.locator("#groups tbody button").click()
+    page.locator("#groups tbody a").click()
     visitor.until("() => document.querySelectorAll('#pending tbody tr').length === 1")
     acts = "#isolate, #heal, #links button, #pending button, #add button, #trim button"
     assert page.locator(acts).count() >= 7

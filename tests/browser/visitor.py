@@ -142,6 +142,11 @@ class Visitor:
         if message.type in {"error", "warning"}:
             self.complaints.append(message.text)
 
+    def go(self, address: str) -> None:
+        """Open a view by its address, as a link does: ``#/streams``."""
+        self.page.evaluate("(address) => { location.hash = address; }", address)
+        self.page.wait_for_function("(address) => location.hash === address", arg=address)
+
     def until(self, condition: str) -> None:
         """Wait until an expression of JavaScript is true."""
         self.page.wait_for_function(condition)

@@ -1,6 +1,7 @@
 """Requests of the page beside its feed: the list of streams, and single commands.
 
-A command runs as that of every other client, as the user of the request. Without a user or token
+A command runs as that of every other client, as the user of the request. With ``ask`` a command
+that deletes is not run: the answer is what to ask first. Without a user or token
 only commands run that change nothing, and none that Redis calls dangerous.
 """
 
@@ -16,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch.web.answers import Problem, as_json
+from anabranch.web.confirming import question
 from anabranch.web.conversation import Conversation, ErrorReply
 from anabranch.web.identity import identify
 from anabranch.web.plain import plain, words_of
@@ -97,7 +99,8 @@ class Api:
                     if sort == "key":
                         keep(first, (_Backwards(row.key), -row.db, row), most)
                     else:
-                        keep(first, (getattr(row, sort), row.key, row.db, row), most)
+                        ties = row.lag, row.length, _Backwards(row.key), -row.db
+                        keep(first, (getattr(row, sort), *ties, row), most)
             yield
         return count, [row for *_, row in sorted(first, reverse=True)]
 
@@ -120,6 +123,8 @@ class Api:
         if not 0 <= db < len(self._node.region.keyspace.databases):
             raise bad("there is no such database")
         self._check(viewer, words)
+        if asked.get("ask") and (asks := self._question(words)) is not None:
+            return as_json({"ask": asks})
         conversation = Conversation(self._node, viewer.address, viewer.local, viewer.user)
         conversation.session.db = db
         try:
@@ -132,6 +137,14 @@ class Api:
         finally:
             conversation.close()
         return as_json({"reply": await in_slices(plain(reply))})
+
+    def _question(self, words: list[bytes]) -> dict[str, Any] | None:
+        """What the page asks its user before this command; None if it deletes nothing."""
+        entry = self._node.region.dispatcher.find(words)
+        if entry is None:
+            return None
+        is_region = self._node.persistence.exchange is not None
+        return question(entry.command, words, is_region=is_region)
 
     def _check(self, viewer: Viewer, words: list[bytes]) -> None:
         """Raise 403 for a command that the page may not run. The rules of the user come later."""

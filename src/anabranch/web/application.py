@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from anabranch.web.answers import Problem, http_problem, problem
 from anabranch.web.api import Api
 from anabranch.web.availability import Availability
+from anabranch.web.entries import EntryParts
 from anabranch.web.feed import Feed
 from anabranch.web.guard import Guard, OnlyHealth
 from anabranch.web.health import Health
@@ -48,6 +49,7 @@ class Web:
                 *Metrics(node).routes,
                 *self._feed.routes,
                 *Api(node, self._feed.survey).routes,
+                *EntryParts(node).routes,
                 *page_routes(),
             ],
             exception_handlers={Problem: problem, HTTPException: http_problem},

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from anabranch.scheduling import Steps
 from anabranch.web.answers import Problem, as_json
+from anabranch.web.entries import wanted_of
 from anabranch.web.identity import identify
 from anabranch.web.plain import shown_name
 from anabranch.web.requests import place_of
@@ -87,7 +88,7 @@ class Feed:
         place = place_of(request)
         address = request.client.host if request.client is not None else ""
         self._require_room(address)
-        watch = None if place is None else Watch(self._node, viewer, *place)
+        watch = None if place is None else Watch(self._node, viewer, place, wanted_of(request))
         return Streamed(
             lambda gone: self._counted(address, self._messages(viewer, watch, gone)),
             media_type="text/event-stream",

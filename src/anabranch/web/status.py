@@ -48,6 +48,7 @@ def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
         "clients": len(region.sessions),
         "blocked": len(region.keyspace.waiters.active),
         "commands": stats.commands_processed,
+        "error_replies": stats.error_replies,
         "per_second": {
             "commands": round(rates.commands),
             "input_bytes": round(rates.input_bytes),

@@ -9,16 +9,16 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.keyspace.replica import region_of
 from anabranch.stream.entry_id import MAX_ID, parse, text
-from anabranch.stream.stream import Stream
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
+from anabranch.web.entries import Wanted, described_entry, find_stream, fitting
 from anabranch.web.plain import shown_bytes, shown_name
 from anabranch.web.view import may_run, may_see
 
 if TYPE_CHECKING:
     from anabranch.node.node import Node
     from anabranch.stream.groups.group import Group
+    from anabranch.stream.stream import Stream
     from anabranch.web.identity import Viewer
 
 FIRST: Final = 150
@@ -30,9 +30,6 @@ AT_ONCE: Final = 200
 BYTES_MAX: Final = REPLY_BYTES_MAX // 2
 """The same in bytes of the reply: the entry that reaches the limit is the last one."""
 
-FRAME_BYTES: Final = 32
-"""More than a reply has before its entries."""
-
 FIELDS_MAX: Final = 16
 VALUE_BYTES_MAX: Final = 200
 GROUPS_MAX: Final = 20
@@ -41,13 +38,16 @@ GROUPS_MAX: Final = 20
 class Watch:
     """What one viewer has seen of one stream."""
 
-    def __init__(self, node: Node, viewer: Viewer, db: int, key: bytes) -> None:
+    def __init__(
+        self, node: Node, viewer: Viewer, place: tuple[int, bytes], wanted: Wanted
+    ) -> None:
+        """``place``: database and key. Entries that are not wanted are told, and marked."""
         self._region = node.region
         self._conversation = Conversation(node, viewer.address, viewer.local, viewer.user)
-        self._conversation.session.db = db
+        self._db, self._key = place
+        self._conversation.session.db = self._db
+        self._wanted = wanted
         self._user = viewer.user
-        self._db = db
-        self._key = key
         self._cursor = b""
         self._newest = 0  # the greatest ID that has been here
         self._added = 0  # entries that the stream had been given at the last look
@@ -92,25 +92,13 @@ class Watch:
     async def _first(self) -> list[Any]:
         """The newest entries. Later calls return every entry that arrives after them, once."""
         self._cursor = await self._read(b"$")
-        count = self._fitting()
+        count, _, _ = fitting(self._stream(), 0, MAX_ID, FIRST, REPLY_BYTES_MAX, newest_first=True)
         if not count:
             return []
         rows: list[Any] = await self._conversation.call(
             b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"%d" % count
         )
         return rows[::-1]
-
-    def _fitting(self) -> int:
-        """How many of the newest entries fit into a reply."""
-        stream = self._stream()
-        count = size = 0
-        for block, low, high in stream.spans_reversed(0, MAX_ID, FIRST) if stream else ():
-            for each in reversed(block.sizes(low, high)):
-                size += each
-                if size > REPLY_BYTES_MAX - FRAME_BYTES:
-                    return count
-                count += 1
-        return count
 
     async def _next(self) -> list[Any]:
         limits = b"COUNT", b"%d" % AT_ONCE, b"MAXSIZE", b"%d" % BYTES_MAX
@@ -131,23 +119,16 @@ class Watch:
         return found
 
     def _stream(self) -> Stream | None:
-        value = self._region.keyspace.databases[self._db].values.get(self._key)
-        return value if type(value) is Stream else None
+        return find_stream(self._region, self._db, self._key)
 
     def _entry(self, stream: Stream | None, entry_id: int, fields: list[bytes]) -> dict[str, Any]:
-        found = None if stream is None else stream.find(entry_id)
-        entry: dict[str, Any] = {
-            "id": text(entry_id).decode(),
-            "fields": [_cut(each) for each in fields[: 2 * FIELDS_MAX]],
+        first = fields[: 2 * FIELDS_MAX]
+        return {
+            **described_entry(stream, entry_id, [_cut(each) for each in first]),
             "left_out": max(len(fields) // 2 - FIELDS_MAX, 0),
-            "is_cut": any(len(each) > VALUE_BYTES_MAX for each in fields[: 2 * FIELDS_MAX]),
+            "is_cut": any(len(each) > VALUE_BYTES_MAX for each in first),
+            "wanted": self._wanted.accepts(fields),
         }
-        if found is not None:
-            replica_id, block, index = found
-            entry["replica_id"] = replica_id
-            entry["region"] = region_of(replica_id)
-            entry["number"] = block.number(index)
-        return entry
 
     def _about(self, stream: Stream | None) -> dict[str, Any]:
         """The stream, and the cursors of its groups, as far as the user may see them."""

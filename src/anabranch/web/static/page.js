@@ -17,6 +17,7 @@ const el = (tag, attrs, ...children) => {
 const on = (id, kind, act) => $(id).addEventListener(kind, (event) => { if (kind === "submit") event.preventDefault(); act(event); });
 const tr = (...inside) => el("tr", {}, ...inside), td = (...inside) => el("td", {}, ...inside), figure = (n) => el("td", {class: "n"}, typeof n === "string" ? n : num(n)), named = (...inside) => el("th", {scope: "row"}, ...inside);
 const dimmed = (...inside) => el("span", {class: "dim"}, ...inside), button = (attrs, ...inside) => el("button", {type: "button", ...attrs}, ...inside);
+const link = (href, key, ...inside) => el("a", {class: "link", href, "data-k": key}, ...inside);
 const isOff = () => document.body.classList.contains("off");
 const svg = (tag, attrs, ...children) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -98,7 +99,8 @@ async function connect() {
   while (running === mine) {
     let why = "connection lost";
     try {
-      const answer = await fetch("/events" + (watched ? "?" + placeQuery(watched) : ""), {headers: headers(), signal: mine.signal, cache: "no-store"});
+      followed = filterOf();
+      const answer = await fetch("/events" + (watched ? "?" + placeQuery(watched) + followed : ""), {headers: headers(), signal: mine.signal, cache: "no-store"});
       if (!answer.ok) {
         const problem = await answer.json().catch(() => ({description: answer.statusText}));
         offline(why = problem.description, answer.status === 401);
@@ -149,8 +151,6 @@ const badge = (at, kind, text) => { at.className = "badge " + kind; if (at.textC
 const SHAPES = ["circle", "square", "triangle", "diamond", "cross"];
 const indexOf = (region) => Math.max(0, (state?.regions || []).findIndex((each) => each.region === region));
 const colour = (region) => css("--r" + indexOf(region) % 5);
-/* The region that made an ID: a server numbers the IDs of one millisecond so that it shows. */
-const madeBy = (id) => { const number = Number(BigInt(id.split("-")[1]) % 256n); return (state?.regions || []).some((each) => each.region === number) ? number : 0; };
 const nameOf = (region) => { const found = (state?.regions || []).find((each) => each.region === region); return found ? found.name : region ? "region " + region : "this server"; };
 function shapePath(kind, x, y, r) {
   if (kind === "square") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
@@ -183,8 +183,8 @@ function showRegions() {
     let kind, label, sub = "", flow = false;
     if (peer) {
       [kind, label] = worded(peer);
-      const missing = (peer.lag_effects || 0) + (peer.receive_lag_effects || 0);
-      sub = kind === "good" ? (peer.round_trip_ms == null ? "" : peer.round_trip_ms.toFixed(1) + " ms") : missing ? num(missing) + " missing" : peer.heard_ms > STALE_MS ? "heard " + span(peer.heard_ms) + " ago" : "";
+      const missing = lacks(peer.region);
+      sub = kind === "good" ? (peer.round_trip_ms == null ? "" : peer.round_trip_ms.toFixed(1) + " ms") : missing !== "0" ? "lacks " + missing : peer.heard_ms > STALE_MS ? "heard " + span(peer.heard_ms) + " ago" : "";
       flow = peer.state === "in_sync" && (traffic.get(peer.region) || 0) > 200;
     } else {
       const known = [told.get(a), told.get(b)].filter(Boolean).sort((p, q) => p.age_ms - q.age_ms)[0];
@@ -212,17 +212,17 @@ function showRegions() {
   const acts = state.may_act && state.links_can_be_cut;
   fill("links", state.peers.map((peer) => {
     const [kind, label] = worded(peer), cut = peer.state === "cut";
-    const link = (text, label, words) => button({disabled: !acts, "data-k": text + peer.region, "aria-label": label + " the link with " + peer.name, onclick: () => run(["AB.LINK", peer.name, ...words])}, text);
+    const change = (text, label, words) => button({disabled: !acts, "data-k": text + peer.region, "aria-label": label + " the link with " + peer.name, onclick: () => run(["AB.LINK", peer.name, ...words])}, text);
     return el("tr", {"data-region": peer.name, "data-state": peer.state}, named(mark(peer.region), " ", peer.name), td(el("span", {class: "badge " + kind}, label), peer.refusal && kind !== "good" ? el("div", {class: "why"}, "Refused: " + peer.refusal) : null),
-      td(el("span", {class: "acts in"}, cut || peer.delay_ms ? link("Heal", "Heal", ["RESUME"]) : link("Cut", "Cut", ["PAUSE"]), cut || peer.delay_ms ? null : link("Slow", "Slow down by 300 ms", ["DELAY", "300", "100"]))),
-      figure(peer.lag_effects), figure(peer.receive_lag_effects), figure(peer.lag_s == null ? "–" : span(peer.lag_s * 1000)),
+      td(el("span", {class: "acts in"}, cut || peer.delay_ms ? change("Heal", "Heal", ["RESUME"]) : change("Cut", "Cut", ["PAUSE"]), cut || peer.delay_ms ? null : change("Slow", "Slow down by 300 ms", ["DELAY", "300", "100"]))),
+      figure(lacks(peer.region)), figure(cellOf(state.region, peer.region).text), figure(peer.lag_s == null ? "–" : span(peer.lag_s * 1000)),
       figure(peer.round_trip_ms == null ? "–" : peer.round_trip_ms.toFixed(1) + " ms"), figure(peer.heard_ms == null ? "never" : span(peer.heard_ms)));
   }));
   $("isolate").disabled = !acts || state.peers.every((peer) => peer.state === "cut");
   $("heal").disabled = !acts || !state.peers.some((peer) => peer.state === "cut" || peer.delay_ms);
   $("isolate").textContent = "Isolate " + state.name;
   $("link-why").textContent = acts ? "" : !state.links_can_be_cut ? "Links can be cut where the server was started with enable-debug-command." : "Sign in to cut, slow and heal links.";
-  showMatrix(peers);
+  showMatrix();
   const states = state.peers.map((peer) => peer.name + " " + worded(peer)[1].slice(2)).join(", ");
   if (spokenStates && states !== spokenStates) say(states);
   spokenStates = states;
@@ -230,25 +230,39 @@ function showRegions() {
 const mark = (region) => svg("svg", {width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false"}, svg("path", {d: shapePath(shapeOf(region), 8, 8, 5.5), fill: colour(region)}));
 const each = (what) => (id) => on(id, "click", async () => { for (const peer of state.peers) await run(["AB.LINK", peer.name, what]); });
 each("PAUSE")("isolate"); each("RESUME")("heal");
-let wholeSince = 0, wasWhole = null;
-function showMatrix(peers) {
-  const regions = state.regions, ages = new Map(state.matrix.map((row) => [row.holder, row.age_ms]));
+/* What one region lacks of the effects of another. The links, the map and the matrix all say this. */
+function cellOf(holder, of) {
+  const row = state.matrix.find((each) => each.holder === holder), column = state.matrix.find((each) => each.holder === of);
+  const lacking = row?.missing?.[of] ?? null, age = Math.max(row?.age_ms ?? Infinity, column?.age_ms ?? Infinity);
+  const old = age > STALE_MS || state.peers.some((peer) => gone(peer) && (peer.region === holder || peer.region === of));
+  return {lacking, age, old, text: lacking == null ? "?" : lacking + (old ? "+" : "")};
+}
+function lacks(holder) {
+  const cells = state.regions.map((each) => cellOf(holder, each.region)), known = cells.filter((cell) => cell.lacking != null);
+  return known.length ? known.reduce((sum, cell) => sum + cell.lacking, 0) + (cells.some((cell) => cell.old || cell.lacking == null) ? "+" : "") : "?";
+}
+/* With traffic some effects are always under way: regions count as converged until they lag for some
+   refreshes in a row, or one of them cannot be heard. */
+const PATIENCE = 3;
+let wholeSince = 0, wasWhole = null, unlike = 0;
+function isWhole(missing, calm, unheard) {
+  if (unheard || !missing || calm === wasWhole) { unlike = 0; return !unheard && (!missing || calm); }
+  unlike++;
+  return unlike < PATIENCE ? wasWhole || false : calm;
+}
+function showMatrix() {
+  const regions = state.regions, fault = state.peers.find(gone), silent = new Set(state.peers.filter(gone).map((peer) => peer.region));
   let missing = 0, stale = null;
-  const fault = state.peers.find(gone);
-  const silent = new Set(state.peers.filter(gone).map((peer) => peer.region));
-  const calm = state.peers.every((peer) => peer.state === "in_sync" && (peer.lag_s || 0) < 1 && (peer.receive_lag_s || 0) < 1);
+  const calm = state.peers.every((peer) => !gone(peer) && (peer.lag_s || 0) < 1 && (peer.receive_lag_s || 0) < 1);
   fill($("matrix").tHead, [tr(td(""), regions.map((each) => el("th", {scope: "col"}, "of ", mark(each.region), " ", each.name)))]);
   fill("matrix", state.matrix.map((row) => tr(named(mark(row.holder), " ", nameOf(row.holder), row.holder === state.region ? " (this)" : ""), regions.map((each) => {
-    const lacking = row.missing && row.missing[each.region];
-    const age = Math.max(row.age_ms == null ? Infinity : row.age_ms, ages.get(each.region) == null ? Infinity : ages.get(each.region));
-    const old = age > STALE_MS || [row.holder, each.region].some((region) => silent.has(region));
+    const {lacking, age, old, text} = cellOf(row.holder, each.region);
     if (age > STALE_MS && (stale == null || age > stale)) stale = age;
     missing += lacking || 0;
-    const text = lacking == null ? "?" : lacking + (old ? "+" : "");
     const kind = row.holder === each.region && !lacking ? "self" : lacking ? (calm && !old ? "warn" : "bad") : old || lacking == null ? "warn" : "good";
     return el("td", {class: kind, "data-cell": nameOf(row.holder) + "/" + each.name, title: `${nameOf(row.holder)} lacks ${text} effects of ${each.name}` + (old ? `, told ${age === Infinity ? "never" : span(age) + " ago"}` : "")}, text);
   }))));
-  const whole = stale == null && !fault && (!missing || calm && wasWhole === true && missing < 1000);
+  const whole = isWhole(missing, calm, stale != null || fault);
   if (whole && !wasWhole) { wholeSince = state.now_ms; if (wasWhole === false) say("All regions have converged"); }
   wasWhole = whole;
   if (whole) badge($("converged"), "good", "✓ converged since " + clock(wholeSince) + (missing ? `, ${missing} under way` : ""));
@@ -259,13 +273,12 @@ function showMatrix(peers) {
 /* -- figures -- */
 const samples = [[], [], [], [], [], []];
 const sparks = new Map(), traffic = new Map();
-let lastSent = null, lastSurvey = -1;
+let lastSent = null, lastSurvey = -1, errorsBefore = null;
 function takeStatus(next) {
   const first = !state;
   state = next;
   document.body.classList.remove("off");
   const name = state.regions ? state.name : "port " + state.port;
-  document.title = "Anabranch " + name;
   $("name").textContent = name;
   $("s-durability").classList.toggle("wide", !state.regions);
   $("version").textContent = `Anabranch ${state.version}, port ${state.port}`;
@@ -279,8 +292,10 @@ function takeStatus(next) {
   const sent = state.peers ? state.peers.map((peer) => [peer.region, peer.sent_bytes + peer.received_bytes]) : [];
   if (lastSent) for (const [region, bytes] of sent) traffic.set(region, Math.max(0, bytes - (lastSent.get(region) || bytes)) / Math.max(.2, (state.now_ms - lastSent.get("now")) / 1000));
   lastSent = new Map([...sent, ["now", state.now_ms]]);
-  const s = state.survey;
-  totals([[state.per_second.commands, "commands/s"], [s.added_rate, "entries added/s"], [s.entries, "entries"], [s.streams, "streams"], [s.groups, "groups"], [s.lag, "lag of groups"], [s.pending, "pending"], [state.clients, "clients"]]);
+  const s = state.survey, before = errorsBefore;
+  errorsBefore = [state.error_replies, state.now_ms];
+  const errors = before && state.now_ms > before[1] ? Math.max(0, state.error_replies - before[0]) * 1000 / (state.now_ms - before[1]) : null;
+  totals([[state.per_second.commands, "commands/s"], [errors, "errors/s"], [s.added_rate, "entries added/s"], [s.entries, "entries"], [s.streams, "streams"], [s.groups, "groups"], [s.lag, "lag of groups"], [s.pending, "pending"], [state.clients, "clients"]]);
   $("rate-say").textContent = state.survey_age_s > 5 ? `Figures of streams were taken ${state.survey_age_s} s ago: with many streams they come less often.` : "";
   showRegions();
   if (s.count && s.count !== lastSurvey) {
@@ -297,9 +312,9 @@ function takeStatus(next) {
     drawAll();
   }
   showDurability();
-  if (first) { makeCharts(); list(); }
+  if (first) { entitle(); makeCharts(); list(); }
   const one = watched ? null : state.streams.find((row) => !row.key.size);
-  if (one) watch(one.db, one.key, true);
+  if (one) watch(one.db, one.key);
 }
 function totals(items) {
   const list = $("totals");
@@ -317,7 +332,7 @@ function makeCharts() {
       series: [{label: "at", value: (u, v, i) => clock(latest(u, v, i) * 1000)}, ...series.map(([label, name, dash]) => ({label, stroke: css(name), width: 2, dash, points: {show: false}, value: (u, v, i) => num(latest(u, v, i))}))]}, [[]], $(id));
   };
   if (!window.uPlot) return;
-  rateChart = make("rate-chart", [["added/s", "--r0"], ["given/s", "--r2", [6, 4]], ["acked/s", "--r1", [2, 3]]]);
+  rateChart = make("rate-chart", [["added/s", "--r0"], ["delivered/s", "--r2", [6, 4]], ["acknowledged/s", "--r1", [2, 3]]]);
   lagChart = make("lag-chart", [["lag", "--r3"], ["pending", "--r4", [6, 4]]]);
   feedCharts();
 }
@@ -327,11 +342,14 @@ function feedCharts() {
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (state) { makeCharts(); drawAll(); soon(); } });
 addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: wide(id), height: CHART_PX}); });
+/* On a narrow screen a table says that it has more columns than are to be seen. */
+const narrow = new ResizeObserver((seen) => { for (const {target} of seen) { const box = target.closest(".scroll"); box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1); } });
+for (const box of document.querySelectorAll(".scroll")) { narrow.observe(box); narrow.observe(box.firstElementChild); }
 const spark = (values) => {
   const high = Math.max(1, ...values), line = values.map((v, i) => (i * 120 / Math.max(1, values.length - 1)).toFixed(1) + "," + (18 - 16 * v / high).toFixed(1)).join(" ");
   return svg("svg", {width: 120, height: 20, viewBox: "0 0 120 20", role: "img", "aria-label": "at most " + num(Math.max(0, ...values)) + " a second"}, svg("polyline", {points: line, fill: "none", stroke: css("--r0"), "stroke-width": 1.5}));
 };
-const open = (row, text) => row.key.size ? text || shown(row.key) : button({class: "link", "data-k": row.db + JSON.stringify(row.key), onclick: () => watch(row.db, row.key)}, text || shown(row.key) + (row.db ? ` (db ${row.db})` : ""));
+const open = (row) => row.key.size ? shown(row.key) : link(address(row.db, row.key), row.db + JSON.stringify(row.key), brief(row.key) + (row.db ? ` (db ${row.db})` : ""));
 function drawAll() {
   if (!state) return;
   feedCharts();
@@ -346,7 +364,8 @@ function showHeat() {
   const most = Math.max(1, ...state.heat.flatMap((row) => row.ages));
   fill("heat", state.heat.length ? state.heat.map((row) => {
     const sum = Math.max(1, row.deliveries.reduce((a, b) => a + b, 0));
-    return tr(named(open(row, shown(row.key) + " / " + shown(row.group)), row.count > row.looked_at ? dimmed(` ${num(row.looked_at)} of ${num(row.count)}`) : null),
+    const name = shown(row.key) + " / " + shown(row.group);
+    return tr(named(row.key.size || row.group.size ? name : link(address(row.db, row.key, row.group), name, name), row.count > row.looked_at ? dimmed(` ${num(row.looked_at)} of ${num(row.count)}`) : null),
       ...row.ages.map((n) => { const cell = el("td", {class: "c"}, n ? num(n) : ""); if (n) cell.style.background = `rgba(${css("--heat")},${(.08 + .3 * Math.log(1 + n) / Math.log(1 + most)).toFixed(2)})`; return cell; }),
       td(row.deliveries.map((n) => Math.round(100 * n / sum) + " %").join(" · ")));
   }) : nothing(7, "Nothing is pending."));
@@ -384,17 +403,57 @@ let canvasWidth = 0, inView = true, frame = 0, drawnAt = 0;
 const soon = () => { if (inView && !frame) frame = requestAnimationFrame(() => { frame = 0; draw(); }); };
 new ResizeObserver((seen) => { canvasWidth = Math.round(seen[seen.length - 1].contentRect.width); soon(); }).observe($("timeline"));
 new IntersectionObserver((seen) => { inView = seen[seen.length - 1].isIntersecting; soon(); }).observe($("timeline"));
-function watch(db, key, quietly) {
+function watch(db, key) {
   watched = {db, key};
   points = []; arrivals = new Map(); about = {groups: []}; fresh = [];
   $("watch-key").value = shown(key);
   connect();
-  if (!quietly) { openStream(); $("s-stream").scrollIntoView({block: "nearest"}); $("h-stream").focus({preventScroll: true}); }
 }
 on("watch", "submit", () => {
   const text = $("watch-key").value, known = state && state.streams.find((row) => shown(row.key) === text);
-  if (text) watch(known ? known.db : 0, known ? known.key : text);
+  if (text) location.hash = address(known ? known.db : 0, known ? known.key : wordOf(bytesOf(text)));
 });
+/* -- views: each has an address, so that "back" works and a link can be sent to somebody -- */
+const asPart = (word) => typeof word === "object" ? "~" + encodeURIComponent(word.b64) : encodeURIComponent(word).replace(/^~/, "%7E");
+const ofPart = (part) => part[0] === "~" ? {b64: decodeURIComponent(part.slice(1))} : decodeURIComponent(part);
+const address = (db, key, group) => `#/stream/${db}/${asPart(key)}` + (group == null ? "" : "/group/" + asPart(group));
+let view = "overview", group = null;
+function placeOf(hash) {
+  const [, kind, db, key, , name] = hash.split("/");
+  if (kind === "streams") return {view: "streams"};
+  try {
+    if (kind === "stream" && /^\d+$/.test(db) && key != null) return {view: name == null ? "stream" : "group", db: +db, key: ofPart(key), group: name == null ? null : ofPart(name)};
+  } catch { /* no address of ours */ }
+  return {view: "overview"};
+}
+function entitle() {
+  const of = view === "overview" || view === "streams" ? "" : brief(watched.key) + (view === "group" ? " / " + brief(group) : "") + " – ";
+  document.title = of + "Anabranch" + (state ? " " + (state.regions ? state.name : "port " + state.port) : "");
+}
+function go(event) {
+  if (event && location.hash && !location.hash.startsWith("#/")) return; /* a place on this view */
+  const place = placeOf(location.hash);
+  view = $("main").dataset.view = place.view;
+  group = place.group ?? null;
+  if (place.key != null && !(watched && watched.db === place.db && same(watched.key, place.key))) { fill("groups", []); watch(place.db, place.key); }
+  if (view === "stream" || view === "group") {
+    const {db, key} = watched, name = brief(key) + (db ? ` (db ${db})` : "");
+    $("nav-stream").textContent = name; $("nav-stream").href = address(db, key); $("nav-stream").hidden = false;
+    $("h-stream").textContent = "Stream " + name;
+    if (group != null) { $("nav-group").textContent = brief(group); $("nav-group").href = address(db, key, group); $("h-group").textContent = `Group ${brief(group)} of stream ${name}`; fill("pending", []); fill("consumers", []); $("group-say").textContent = $("pending-say").textContent = ""; inGroup(); }
+    else openStream();
+  }
+  $("nav-group").hidden = group == null;
+  for (const each of document.querySelectorAll("nav a")) each.dataset.view === view ? each.setAttribute("aria-current", "page") : each.removeAttribute("aria-current");
+  if (view === "streams") list();
+  if (view === "overview" && state) { dispatchEvent(new Event("resize")); drawAll(); }
+  entitle();
+  if (!event) return;
+  scrollTo(0, 0);
+  const heading = {streams: "h-browse", stream: "h-stream", group: "h-group"}[view];
+  if (heading) $(heading).focus({preventScroll: true});
+}
+addEventListener("hashchange", go);
 const toggle = (id, act) => on(id, "click", () => { const on = $(id).getAttribute("aria-pressed") !== "true"; $(id).setAttribute("aria-pressed", on); act(on); });
 toggle("pause", (on) => { paused = on; if (!on) soon(); });
 on("span", "change", soon);
@@ -402,7 +461,7 @@ function takeEntries(seen) {
   if (!watched) return;
   if (seen.error) { $("timeline-say").textContent = seen.error; return; }
   about = seen;
-  if (seen.first) { points = []; arrivals = new Map(); }
+  if (seen.first) { points = []; arrivals = new Map(); if (tailing) { fill("entries", []); fresh = []; sayTail(); } }
   const here = state ? state.region : 0;
   for (const entry of seen.entries) {
     entry.ms = +entry.id.split("-")[0];
@@ -411,7 +470,7 @@ function takeEntries(seen) {
   }
   if (points.length > KEPT) points.splice(0, points.length - KEPT);
   noteArrivals(seen.applied, seen.first ? BEFORE : seen.now_ms);
-  if (!$("s-stream").hidden && tailing) { fresh = [...fresh, ...seen.entries].slice(-ROWS); showFresh(); }
+  if (tailing) { fresh = [...fresh, ...seen.entries.filter((entry) => entry.wanted)].slice(-ROWS); showFresh(); }
   if (!paused) soon();
 }
 /* When another region has an entry follows from how far it says to have applied its region's effects.
@@ -427,26 +486,46 @@ function noteArrivals(applied, when) {
   }
   if (arrivals.size > 4 * KEPT) arrivals = new Map([...arrivals].slice(-2 * KEPT));
 }
+const FONT = "12px system-ui, sans-serif";
+/* A line for each place where groups are, with their names; names that would overlap get rows of their own. */
+function flagsOf(place, end, measure) {
+  const flags = [], ends = [];
+  for (const {at: id, name} of about.groups || []) {
+    const at = place(+id.split("-")[0]), known = flags.find((flag) => Math.abs(flag.at - at) < 3);
+    if (at != null) known ? known.names.push(brief(name)) : flags.push({at, names: [brief(name)]});
+  }
+  for (const flag of flags.sort((a, b) => a.at - b.at)) {
+    flag.text = "▸ " + flag.names.slice(0, 4).join(", ") + (flag.names.length > 4 ? ` and ${flag.names.length - 4} more` : "");
+    const wide = measure(flag.text);
+    flag.begin = flag.at + 4 + wide > end ? Math.max(0, flag.at - 4 - wide) : flag.at + 4;
+    const free = ends.findIndex((before) => before + 8 < flag.begin);
+    flag.row = free < 0 ? ends.length : free;
+    ends[flag.row] = Math.max(ends[flag.row] || 0, flag.begin + wide, flag.at);
+  }
+  return flags;
+}
 function draw() {
   drawnAt = performance.now();
   const canvas = $("timeline"), ratio = devicePixelRatio || 1, width = canvasWidth || canvas.clientWidth, regions = state && state.regions || [{region: 0, name: "entries"}];
-  const lane = Math.max(34, Math.min(62, 190 / regions.length)), height = regions.length * lane + 26;
+  const lane = Math.max(34, Math.min(62, 190 / regions.length));
+  const c = canvas.getContext("2d"), seconds = +$("span").value, newest = points.length ? Math.max(points[points.length - 1].ms, points[Math.max(0, points.length - 50)].ms) : 0;
+  const now = state ? state.now_ms : 0, end = newest && newest < now - seconds * 1000 ? newest + seconds * 50 : now + 500, from = end - seconds * 1000;
+  const left = 78, x = (ms) => left + (ms - from) / (end - from) * (width - left - 12);
+  c.font = FONT;
+  const flags = flagsOf((ms) => ms < from || ms > end ? null : x(ms), width - 12, (text) => c.measureText(text).width), top = 4 + 15 * Math.max(1, ...flags.map((flag) => flag.row + 1)), height = top + regions.length * lane + 26;
   canvas.parentNode.style.height = height + "px";
   if (canvas.width !== width * ratio || canvas.height !== height * ratio) { canvas.width = width * ratio; canvas.height = height * ratio; }
-  const c = canvas.getContext("2d");
   c.setTransform(ratio, 0, 0, ratio, 0, 0);
   c.clearRect(0, 0, width, height);
   const stroke = (style, x, y, u, v) => { c.strokeStyle = style; c.beginPath(); c.moveTo(x, y); c.lineTo(u, v); c.stroke(); };
   if (!state) return;
   const ink = css("--ink"), dim = css("--dim"), line = css("--line"), warn = css("--warn");
-  const seconds = +$("span").value, newest = points.length ? Math.max(points[points.length - 1].ms, points[Math.max(0, points.length - 50)].ms) : 0;
-  const end = newest && newest < state.now_ms - seconds * 1000 ? newest + seconds * 50 : state.now_ms + 500, from = end - seconds * 1000;
-  const left = 78, x = (ms) => left + (ms - from) / (end - from) * (width - left - 12), lanes = new Map(regions.map((each, index) => [each.region, (index + .5) * lane])), y = (region) => lanes.get(region) ?? lane / 2;
-  c.font = "12px system-ui, sans-serif"; c.textBaseline = "middle";
+  const lanes = new Map(regions.map((each, index) => [each.region, top + (index + .5) * lane])), y = (region) => lanes.get(region) ?? top + lane / 2;
+  c.font = FONT; c.textBaseline = "middle";
   const step = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900].find((s) => seconds / s <= width / 110) || 1800;
   c.textAlign = "center";
   for (let t = Math.ceil(from / 1000 / step) * step; t * 1000 < end; t += step) {
-    stroke(line, x(t * 1000), 0, x(t * 1000), height - 22);
+    stroke(line, x(t * 1000), top, x(t * 1000), height - 22);
     c.fillStyle = dim; c.fillText(clock(t * 1000), x(t * 1000), height - 10);
   }
   c.textAlign = "left";
@@ -477,15 +556,13 @@ function draw() {
   }
   const tallest = Math.max(1, ...bars.values());
   for (const [id, n] of bars) { const [region, slot] = id.split("/").map(Number), h = Math.max(3, lane * .7 * n / tallest); c.fillStyle = path.get(region) || dim; c.fillRect(slot * 4, y(region) - h / 2, 3, h); }
-  for (const group of about.groups || []) {
-    const ms = +group.at.split("-")[0];
-    if (ms < from || ms > end) continue;
-    c.setLineDash([4, 3]); stroke(ink, x(ms), 0, x(ms), height - 22); c.setLineDash([]);
-    const label = "▸ " + brief(group.name); c.fillStyle = ink; c.textAlign = x(ms) > width - 120 ? "right" : "left"; c.fillText(label, x(ms) + (x(ms) > width - 120 ? -4 : 4), 8); c.textAlign = "left";
+  for (const {at, text, begin, row} of flags) {
+    c.setLineDash([4, 3]); stroke(ink, at, 15 * row + 8, at, height - 22); c.setLineDash([]);
+    c.fillStyle = ink; c.fillText(text, begin, 15 * row + 8);
   }
   const text = !watched ? "Choose a stream." : `${brief(watched.key)}: ${num(about.length)} entries; shown: ${points.length}` + (seen.size && state.regions ? " (" + [...seen].map(([region, n]) => nameOf(region) + " " + n).join(", ") + ")" : "") + (late ? `; ${late} came late: a reader by XREAD that was at the end skips them, AB.READ and groups do not` : "") + (about.passed_over ? `; ${num(about.passed_over)} passed over, too fast to show` : "");
   if ($("timeline-say").textContent !== text) { $("timeline-say").textContent = text; canvas.setAttribute("aria-label", "Timeline. " + text); }
-  if (!$("legend").children.length) $("legend").append(...(state.regions ? ["shape and colour: the writing region", "tick: another region received it", "◯ ring: it came late"] : []).concat("dashed line: how far a group was given entries").map((words) => el("li", {}, words)));
+  if (!$("legend").children.length) $("legend").append(...(state.regions ? ["shape and colour: the writing region", "tick: another region received it", "◯ ring: it came late"] : []).concat("dashed line: the last delivered ID of a group").map((words) => el("li", {}, words)));
 }
 setInterval(() => {
   if (document.hidden || isOff()) return;
@@ -507,23 +584,41 @@ on("find", "submit", () => { offset = 0; list(); });
 on("sort", "change", () => { offset = 0; list(); });
 on("more", "click", () => { offset += PAGE; list(); });
 on("earlier", "click", () => { offset = Math.max(0, offset - PAGE); list(); });
-setInterval(() => { if (state && !document.hidden && !isOff() && document.activeElement !== $("search")) list(); }, 5000);
-let tailing = true, group = null;
+setInterval(() => { if (state && view === "streams" && !document.hidden && !isOff() && document.activeElement !== $("search")) list(); }, 5000);
+let tailing = true;
 function openStream() {
-  $("s-stream").hidden = false;
-  $("h-stream").textContent = "Stream " + brief(watched.key);
-  $("group").hidden = true; group = null;
-  tailing = true; $("tail").setAttribute("aria-pressed", "true"); $("from").value = "";
-  fill("entries", []);
-  groups();
+  walking = null;
+  setTailing(true);
+  $("from").value = $("field").value = $("value").value = "";
+  follow(); groups();
 }
-const fieldsOf = ({fields, left_out: more, is_cut: cut}) => { const parts = []; for (let i = 0; i < fields.length; i += 2) parts.push(el("span", {class: "f"}, el("b", {}, shown(fields[i]) + " "), shown(fields[i + 1]))); if (more) parts.push(dimmed(`and ${more} more `)); if (cut) parts.push(dimmed("(long values are cut: Look shows them)")); return parts; };
-const wanted = (fields) => { const [name, ...rest] = $("filter").value.split("="), value = rest.join("="); if (!name) return true; for (let i = 0; i < fields.length; i += 2) if (shown(fields[i]) === name && (!rest.length || shown(fields[i + 1]).includes(value))) return true; return false; };
-const entryRow = (entry) => el("tr", {class: entry.late ? "late" : ""}, td(el("time", {title: new Date(entry.ms).toISOString()}, entry.id)), td(entry.region ? [mark(entry.region), " ", nameOf(entry.region)] : ""), td(fieldsOf(entry), entry.left_out || entry.is_cut ? null : copies(["XADD", watched.key, "*", ...entry.fields], `Copy ${entry.id} as a line of redis-cli`)));
+/* JSON over several lines. The text stays what it was: numbers are not read, as long ones would change. */
+function inLines(text) {
+  if (!/^\s*[[{]/.test(text) || text.length > 20000) return null;
+  try { JSON.parse(text); } catch { return null; }
+  let made = "", depth = 0;
+  const line = () => "\n" + "  ".repeat(depth);
+  const parts = text.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s"[\]{},:]+/g);
+  parts.forEach((part, at) => {
+    if (part === "{" || part === "[") { depth++; made += part + (parts[at + 1] === "}" || parts[at + 1] === "]" ? "" : line()); }
+    else if (part === "}" || part === "]") { depth--; made += (parts[at - 1] === "{" || parts[at - 1] === "[" ? "" : line()) + part; }
+    else made += part === "," ? "," + line() : part === ":" ? ": " : part;
+  });
+  return made;
+}
+const SHORT = 40;
+function valueOf(raw) {
+  const text = shown(raw), lines = text.length > SHORT ? inLines(text) : null;
+  return lines == null ? text : el("code", {class: "json"}, lines);
+}
+const fieldsOf = ({fields, left_out: more, is_cut: cut, too_large: large}) => { const parts = []; for (let i = 0; i < fields.length; i += 2) parts.push(el("span", {class: "f"}, el("b", {}, shown(fields[i]) + " "), valueOf(fields[i + 1]))); if (more) parts.push(dimmed(`and ${more} more `)); if (cut) parts.push(dimmed("(long values are cut: Search shows them)")); if (large) parts.push(dimmed(`${size(large)}: too large to be read here, and not compared with the filter`)); return parts; };
+const timeOf = (id) => { const ms = +id.split("-")[0]; return ms < 8.64e15 ? new Date(ms).toISOString() : "no time"; };
+const entryRow = (entry) => el("tr", {class: entry.late ? "late" : ""}, td(el("time", {title: timeOf(entry.id)}, entry.id)), el("td", {class: "of-regions", hidden: !state?.regions}, entry.region ? [mark(entry.region), " ", nameOf(entry.region)] : ""), td(fieldsOf(entry), entry.left_out || entry.is_cut || entry.too_large ? null : copies(["XADD", watched.key, "*", ...entry.fields], `Copy ${entry.id} as a line of redis-cli`)));
 function tail(entries) {
   const body = $("entries").tBodies[0];
-  body.prepend(...entries.filter((entry) => wanted(entry.fields)).reverse().slice(0, ROWS).map(entryRow));
+  body.prepend(...entries.slice().reverse().slice(0, ROWS).map(entryRow));
   while (body.rows.length > ROWS) body.deleteRow(-1);
+  sayTail();
 }
 /* A few new rows come at once, a flood once a second: nobody reads it faster. */
 function showFresh() {
@@ -531,12 +626,65 @@ function showFresh() {
   tailedAt = performance.now();
   tail(fresh.splice(0));
 }
-const follow = () => { if (tailing) { fill("entries", []); fresh = []; tail(points.slice(-ROWS)); } };
-toggle("tail", (on) => { tailing = on; follow(); });
-on("filter", "change", follow);
-on("range", "submit", async () => {
+/* -- following and walking -- */
+const filterOf = () => { const field = $("field").value, value = $("value").value; return (field ? "&field=" + encodeURIComponent(field) : "") + (value ? `&value=${encodeURIComponent(value)}&match=${$("match").value}` : ""); };
+const filterWords = () => { const field = $("field").value, value = $("value").value; return !field && !value ? "" : !value ? `with the field ${field}` : `whose ${field ? "value of " + field : "value of any field"} ${$("match").value === "part" ? "contains" : "is equal to"} “${value}”`; };
+const counted = (n) => n.toLocaleString("en") + (n === 1 ? " entry" : " entries");
+function setTailing(on) {
+  tailing = on; $("tail").setAttribute("aria-pressed", on);
+  for (const id of ["older", "newer"]) $(id).disabled = on && id === "newer";
+  $("halt").hidden = true;
+}
+function sayTail() {
+  const count = $("entries").tBodies[0].rows.length, words = filterWords();
+  $("walk-say").textContent = about.length === 0 ? "The stream has no entries." : words ? `Following entries ${words}: ${count} of those that came lately. Search looks at the whole stream.` : count ? `The newest ${count} of ${counted(about.length ?? count)}.` : "";
+}
+const follow = () => { edges = {older: "", newer: null}; fill("entries", []); fresh = []; tail(points.filter((point) => point.wanted).slice(-ROWS)); };
+toggle("tail", (on) => {
+  walking = null;
+  setTailing(on);
+  if (on) filterOf() === followed ? follow() : connect();
+});
+/* Entries from an ID on in one direction; with a filter, until there are enough or the end is reached. */
+let walking = null, edges = {older: "", newer: null}, followed = "";
+async function walk(direction, from) {
+  const mine = walking = {}, {db, key} = watched, filter = filterOf(), words = filterWords(), found = [];
+  let looked = 0, at = from, answer, opposite;
+  const back = direction === "older" ? "newer" : "older";
+  setTailing(false);
+  $("halt").hidden = false;
+  const draw = () => fill("entries", (direction === "older" ? found : [...found].reverse()).map(entryRow));
+  do {
+    answer = await fetch(`/api/entries?${placeQuery({db, key})}&direction=${direction}&limit=${ROWS - found.length}${at ? "&from=" + at : ""}${filter}`, {headers: headers()}).then((r) => r.json()).catch(() => ({error: "no answer"}));
+    if (walking !== mine) return;
+    if (answer.error || answer.description) { $("halt").hidden = true; $("walk-say").textContent = answer.error || answer.description; return; }
+    opposite ??= {edge: answer[back]};
+    looked += answer.looked_at; found.push(...answer.entries); at = answer[direction];
+    $("walk-say").textContent = `Looking: ${looked.toLocaleString("en")} of ${counted(answer.length ?? looked)}, ${found.length} found …`;
+    if (found.length && found.length !== answer.entries.length) draw();
+  } while (at && filter && found.length < ROWS && !mine.halted);
+  $("halt").hidden = true;
+  edges = {[direction]: at, [back]: from ? opposite.edge : null};
+  draw();
+  $("older").disabled = !edges.older; $("newer").disabled = !edges.newer;
+  const whole = !from && !at, side = direction === "older" ? "older" : "newer", length = answer.length ?? looked;
+  const reach = mine.halted ? `stopped after ${counted(looked)}` : at ? `looked at ${looked.toLocaleString("en")} of ${counted(length)}; ${side} ones may match, too` : whole ? `looked at all ${counted(looked)}` : `looked at all ${looked.toLocaleString("en")} that are ${side}, of ${counted(length)}`;
+  $("walk-say").textContent = !length ? "The stream has no entries." : filter ? `${found.length ? counted(found.length) : "No entry"} ${words}; ${reach}.` : found.length ? `${found.length} of ${counted(length)}${at ? "" : ", up to the " + (direction === "older" ? "oldest" : "newest")}.` : `The stream has no ${side} entries; it has ${counted(length)}.`;
+  if (!found.length && !filter) fill("entries", nothing(3, $("walk-say").textContent));
+}
+on("older", "click", () => { if (watched) walk("older", tailing ? olderThanShown() : edges.older); });
+on("newer", "click", () => { if (watched && edges.newer) walk("newer", edges.newer); });
+on("oldest", "click", () => { if (watched) walk("newer", ""); });
+on("halt", "click", () => { if (walking) walking.halted = true; });
+/* The ID below the last one that is shown. */
+function olderThanShown() {
+  const shownLast = $("entries").tBodies[0].rows, id = shownLast.length ? shownLast[shownLast.length - 1].cells[0].textContent : "";
+  if (!id) return "";
+  const [ms, seq] = id.split("-").map(BigInt);
+  return seq ? `${ms}-${seq - 1n}` : ms ? `${ms - 1n}-18446744073709551615` : "0-0";
+}
+on("range", "submit", () => {
   if (!watched) return;
-  tailing = false; $("tail").setAttribute("aria-pressed", "false");
   const text = $("from").value.trim();
   let start = text;
   if (text && !/^\d+(-\d+)?$/.test(text)) {
@@ -544,34 +692,33 @@ on("range", "submit", async () => {
     if (isNaN(when)) return refuse("from", "This is neither an ID nor a time");
     start = String(when);
   }
-  const reply = await run(text ? ["XRANGE", watched.key, start, "+", "COUNT", "100"] : ["XREVRANGE", watched.key, "+", "-", "COUNT", "100"], {quiet: true, counts: [25, 6, 1]});
-  if (reply == null) return;
-  const known = new Map(points.map((point) => [point.id, point]));
-  const rows = reply.filter(([, fields]) => wanted(fields)).map(([id, fields]) => entryRow(known.get(id) || {id, fields, ms: +id.split("-")[0], region: madeBy(id)}));
-  fill("entries", rows.length ? rows : nothing(3, "No entry there."));
+  walk(text ? "newer" : "older", start);
 });
 const pairsOf = (list) => Object.fromEntries(list.map(([name, value]) => [shown(name), value]));
 async function groups() {
-  if (!watched) return;
-  const reply = await run(["XINFO", "GROUPS", watched.key], QUIET);
+  const {db, key} = watched, reply = await run(["XINFO", "GROUPS", key], QUIET);
   if (!reply) { fill("groups", nothing(5, "–")); return; }
   const rows = reply.map(pairsOf);
   const lags = new Map((about.groups || []).map((each) => [shown(each.name), each.lag]));
-  fill("groups", rows.length ? first(rows).map((row) => tr(named(button({class: "link", "data-k": "g" + shown(row.name), onclick: () => { group = row.name; inGroup(true); }}, brief(row.name))), figure(row.consumers), figure(row.lag ?? lags.get(shown(row.name))), figure(row.pending), td(shown(row["last-delivered-id"])))).concat(others(5, rows)) : nothing(5, "No consumer group."));
+  fill("groups", rows.length ? first(rows).map((row) => tr(named(link(address(db, key, row.name), "g" + shown(row.name), brief(row.name))), figure(row.consumers), figure(row.lag ?? lags.get(shown(row.name))), figure(row.pending), td(shown(row["last-delivered-id"])))).concat(others(5, rows)) : nothing(5, "No consumer group."));
 }
-async function inGroup(focus) {
-  if (group == null) return;
-  const [consumers, pending] = await Promise.all([run(["XINFO", "CONSUMERS", watched.key, group], QUIET), run(["XPENDING", watched.key, group, "-", "+", "50"], QUIET)]);
-  if (!consumers || !pending) { $("group").hidden = true; return; }
-  $("group").hidden = false; $("h-group").textContent = "Group " + brief(group);
-  if (focus) $("h-group").focus();
-  const rows = consumers.map(pairsOf), can = state?.may_act, name = group, key = watched.key;
-  fill("consumers", rows.length ? first(rows).map((row) => tr(named(brief(row.name)), figure(row.pending), figure(span(row.idle)))).concat(others(3, rows)) : nothing(3, "No consumer."));
+const PENDING = 50;
+async function inGroup() {
+  const {db, key} = watched, name = group;
+  const [all, consumers, pending] = await Promise.all([run(["XINFO", "GROUPS", key], QUIET), run(["XINFO", "CONSUMERS", key, name], QUIET), run(["XPENDING", key, name, "-", "+", String(PENDING)], QUIET)]);
+  if (!same(name, group) || watched.db !== db || !same(watched.key, key)) return;
+  const own = (all || []).map(pairsOf).find((row) => same(row.name, name));
+  if (!own || !consumers || !pending) { $("group-say").textContent = all && !own ? "There is no such group, or no longer." : "The group cannot be read: see Commands."; fill("consumers", []); fill("pending", []); return; }
+  const told = (about.groups || []).find((each) => same(each.name, name));
+  $("group-say").replaceChildren("Stream ", link(address(db, key), "s", brief(key)), ` · lag ${num(own.lag ?? told?.lag)} · ${num(own.pending)} pending · ${num(own.consumers)} consumers · last delivered ID ${own["last-delivered-id"]} · entries read ${own["entries-read"] ?? "not known"}`);
+  $("pending-say").textContent = pending.length < own.pending ? `${pending.length} of ${own.pending.toLocaleString("en")}, the oldest IDs first` : "";
+  const rows = consumers.map(pairsOf), can = state?.may_act;
+  fill("consumers", rows.length ? first(rows).map((row) => tr(named(brief(row.name)), figure(row.pending), figure(span(row.idle)), figure(row.inactive < 0 ? "never" : span(row.inactive)))).concat(others(4, rows)) : nothing(4, "No consumer."));
   fill("pending", pending.length ? pending.map(([id, owner, idle, count]) => {
-    const act = (text, what, start) => button({disabled: !can, "data-k": text + id + JSON.stringify([key, name]), "aria-label": what, onclick: async () => { await start(); inGroup(); groups(); }}, text);
+    const act = (text, what, start) => button({disabled: !can, "data-k": text + id + JSON.stringify([key, name]), "aria-label": what, onclick: async () => { await start(); inGroup(); }}, text);
     const to = rows.find((row) => !same(row.name, owner));
     return tr(td(id), td(brief(owner) || "released"), figure(span(idle)), figure(count), td(el("span", {class: "acts in"},
-      act("Ack", "Ack " + id, () => run(["XACK", key, name, id], {sure: "The group will not be given this entry again."})),
+      act("Ack", "Ack " + id, () => run(["XACK", key, name, id], {sure: "The group will not be given this entry again" + everywhere()})),
       to ? act("Claim", `Claim ${id} for ${brief(to.name)}`, () => run(["XCLAIM", key, name, to.name, "0", id])) : null,
       shown(owner) ? act("Release", "Release " + id, () => run(["XNACK", key, name, "FAIL", "IDS", "1", id])) : null,
       act("Bury", `Bury ${id}: move it to the dead letters`, () => bury(key, name, id)))));
@@ -584,9 +731,9 @@ async function bury(key, name, id) {
   const [[, owner, , count]] = pending, dead = joined(key, ".dead");
   const origin = ["origin-key", key, "origin-id", id, "origin-group", name, "origin-consumer", owner, "origin-deliveries", String(count)];
   const add = ["XADD", dead, "IDMPAUTO", joined("dead-letter:", key, ":", name), "*", ...(found[0] ? found[0][1] : []), ...origin];
-  if (await run(add, {sure: `Moves the entry to the stream ${brief(dead)} and acknowledges it.`}) != null) await run(["XACK", key, name, id]);
+  if (await run(add, {sure: `Moves the entry to the stream ${brief(dead)} and acknowledges it` + everywhere()}) != null) await run(["XACK", key, name, id]);
 }
-setInterval(() => { if (watched && !$("s-stream").hidden && !document.hidden && !isOff()) { groups(); if (group != null) inGroup(); } }, 3000);
+setInterval(() => { if (watched && !document.hidden && !isOff()) { if (view === "stream") groups(); if (view === "group") inGroup(); } }, 3000);
 /* -- acting -- */
 /* As redis-cli reads and writes words: what cannot be seen, and what is no text, as \xff. */
 const HIDDEN = /[\0-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
@@ -608,18 +755,18 @@ function words(id) {
   return at < line.length ? [] : found;
 }
 function refuse(id, why) { const field = $(id); field.setCustomValidity(why); field.reportValidity(); field.oninput = () => field.setCustomValidity(""); }
-const QUIET = {quiet: true};
+const QUIET = {quiet: true}, everywhere = () => state?.regions ? ", in all regions." : ".";
 /* Runs a command as this user; the reply, or null after an error. Each act shows its command.
-   While a reply is too large, the last word becomes the next of the counts. */
-async function run(command, {quiet = false, sure = "", db = watched ? watched.db : 0, counts = []} = {}) {
-  if (sure && !(await confirmed(command, sure))) return null;
+   With asks the server says of a command that deletes what to ask first. */
+async function run(command, {quiet = false, sure = "", asks = false, db = watched ? watched.db : 0} = {}) {
+  if (sure && !(await confirmed(command, sure, watched.key))) return null;
   let answer;
   try {
-    const response = await fetch("/api/command", {method: "POST", headers: {...headers(), "Content-Type": "application/json"}, body: JSON.stringify({command, db})});
+    const response = await fetch("/api/command", {method: "POST", headers: {...headers(), "Content-Type": "application/json"}, body: JSON.stringify({command, db, ask: asks})});
     answer = await response.json();
   } catch { answer = {error: "no answer"}; }
+  if (answer.ask) return await confirmed(command, answer.ask.what, answer.ask.name) ? run(command, {db}) : null;
   const error = answer.error || answer.description;
-  if (counts.length && /too large/.test(error)) return run([...command.slice(0, -1), String(counts[0])], {quiet, db, counts: counts.slice(1)});
   if (!quiet || (error && !/no such key/.test(error))) note(command, error, answer.reply, quiet);
   return error ? null : answer.reply;
 }
@@ -638,8 +785,8 @@ function note(command, error, reply, quiet) {
   while ($("log").children.length > 8) $("log").lastChild.remove();
   say(error ? "Error: " + error : "Done: " + line);
 }
-function confirmed(command, what) {
-  const dialog = $("sure"), name = watched ? escaped(shown(watched.key)) : "";
+function confirmed(command, what, word) {
+  const dialog = $("sure"), name = escaped(shown(word));
   $("sure-what").textContent = what; $("sure-command").textContent = asLine(command);
   $("sure-label").firstChild.textContent = `Type ${name} to confirm `; $("sure-name").value = "";
   const check = () => { $("sure-ok").disabled = $("sure-name").value !== name; };
@@ -647,8 +794,10 @@ function confirmed(command, what) {
   dialog.returnValue = ""; dialog.showModal();
   return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "ok"), {once: true}));
 }
-on("type", "submit", async () => { const found = words("line"); if (found.length) await run(found); });
+on("type", "submit", async () => { const found = words("line"); if (found.length) await run(found, {asks: true}); });
 on("add", "submit", async () => { const found = words("pairs"); if (watched && found.length) { if (await run(["XADD", watched.key, "*", ...found]) != null) $("pairs").value = ""; } });
-on("trim", "submit", async () => { if (watched && $("keep").value !== "") await run(["XTRIM", watched.key, "MAXLEN", $("keep").value], {sure: `Deletes all but the newest ${$("keep").value} entries, in all regions.`}); });
+on("trim", "submit", async () => { if (watched && $("keep").value !== "") await run(["XTRIM", watched.key, "MAXLEN", $("keep").value], {sure: `Deletes all but the newest ${$("keep").value} entries` + everywhere()}); });
+addEventListener("hashchange", () => { if ($("sure").open) $("sure").close(""); });
+go();
 connect();
 })();
