@@ -12,7 +12,7 @@ import redis
 from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.server.listener import bind_all
-from anabranch.testing import Cluster, NotConvergedError, Server, server
+from anabranch.testing import Cluster, NotConvergedError, Server, living
 
 
 def client_of(region: Server) -> redis.Redis:
@@ -22,14 +22,14 @@ def client_of(region: Server) -> redis.Redis:
 def test_a_port_of_regions_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1] - GOSSIP_PORT_ABOVE
-        choose = server.bind_free_port
+        choose = living.bind_free_port
         choices = iter([port])
 
         def chosen(bind: str, backlog: int) -> list[socket.socket]:
             first = next(choices, None)
             return choose(bind, backlog) if first is None else bind_all(bind, first)
 
-        monkeypatch.setattr(server, "bind_free_port", chosen)
+        monkeypatch.setattr(living, "bind_free_port", chosen)
         with Cluster("eu", "us") as cluster:
             assert port not in [region.port for region in cluster]
         assert next(choices, None) is None

@@ -65,6 +65,36 @@ def test_it_fails(anabranch):
     assert anabranch.xlen("orders") == 2
 """
 
+FAILING_BESIDE_OTHERS = """
+import pytest
+from anabranch.testing import Server
+from anabranch.testing.plugin import anabranch_client, anabranch_proc
+
+other_server = anabranch_proc()
+other_client = anabranch_client("other_server")
+
+
+@pytest.fixture
+def ours(anabranch_server):
+    return anabranch_server
+
+
+def test_that_passes(anabranch, other_client):
+    anabranch.set("earlier", 1)
+    other_client.set("elsewhere", 1)
+
+
+def test_it_fails(ours):
+    ours.execute("SET", "not-of-a-client", 1)
+    own = Server().start()
+    own.execute("SET", "own", 1)
+    assert False
+
+
+def test_it_fails_without_a_server():
+    assert False
+"""
+
 FAILING_WITH_MUCH_DATA = """
 def test_it_fails(anabranch):
     anabranch.set("large", "v" * 1_000_000)
@@ -112,6 +142,49 @@ def test_every_fixture_works_where_pytest_finds_the_plugin(tmp_path: Path) -> No
     done = run(tmp_path, SUITE, "--anabranch-set", "hz=42")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 passed" in done.stdout
+
+
+def test_a_report_has_the_servers_of_the_test_and_its_commands(tmp_path: Path) -> None:
+    done = run(tmp_path, FAILING_BESIDE_OTHERS, **ALONE)
+    assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    first, _, second = done.stdout.partition("test_it_fails_without_a_server _")
+    sections = re.findall(r"- anabranch redis://127.0.0.1:\d+ -", first)
+    assert len(sections) == 2, "the server of its fixture, and the one that it has started"
+    assert "'own': '1'" in first
+    assert "'not-of-a-client': '1'" in first
+    assert '"SET" "earlier"' not in first, "a command of the test before"
+    assert "elsewhere" not in first
+    assert "anabranch redis://" not in second
+
+
+def test_pytest_describes_the_fixtures(tmp_path: Path) -> None:
+    done = run(tmp_path, "", "--fixtures", **ALONE)
+    _, _, shown = done.stdout.partition("fixtures defined from anabranch.testing.plugin")
+    for name in ("anabranch", "anabranch_async", "anabranch_cluster", "anabranch_server", "_url"):
+        assert re.search(rf"^\S*{name}( \[session scope\])? --.*\n    \w", shown, re.MULTILINE), (
+            name
+        )
+    assert "pytest-asyncio" in shown
+    assert "no docstring available" not in shown.partition("fixtures defined from")[0]
+
+
+def test_the_import_of_the_kit_leaves_the_server_out() -> None:
+    """Counted, not timed: pytest imports the kit in every run."""
+    code = (
+        "import sys; before = set(sys.modules); "
+        "from anabranch.testing import Clock, Cluster, Disk, Server; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = done.stdout.split()
+    assert len(imported) < 200
+    assert not {"hiredis", "msgspec", "redis", "zstandard"} & set(imported)
+    ours = [name for name in imported if name.startswith("anabranch.")]
+    assert all(
+        name.startswith(("anabranch.testing", "anabranch.server.clock"))
+        for name in ours
+        if name not in {"anabranch.version", "anabranch.server", "anabranch.compiling"}
+    ), ours
 
 
 def test_the_report_of_much_data_is_short(tmp_path: Path) -> None:

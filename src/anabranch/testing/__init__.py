@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from anabranch.testing.clock import Clock
     from anabranch.testing.cluster import Cluster, NotConvergedError
     from anabranch.testing.disk import Disk
-    from anabranch.testing.server import CommandFailedError, Server
+    from anabranch.testing.server import Server
+    from anabranch.testing.words import CommandFailedError
 
 __all__ = ["Clock", "Cluster", "CommandFailedError", "Disk", "NotConvergedError", "Server"]
 
 _HOMES: Final = {
     "Clock": "clock",
     "Cluster": "cluster",
-    "CommandFailedError": "server",
+    "CommandFailedError": "words",
     "Disk": "disk",
     "NotConvergedError": "cluster",
     "Server": "server",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from anabranch.keyspace.replica import region_of
-from anabranch.server.app import Server as LiveServer
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import differences
 from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.server import Server
 from anabranch.testing.startable import Startable
 from anabranch.testing.worker import LoopThread
+
+if TYPE_CHECKING:
+    from anabranch.server.app import Server as LiveServer
 
 _POLL_S: Final = 0.002
 _SHOWN_MAX: Final = 20
@@ -179,6 +180,8 @@ class Cluster(Startable):
 
     def _lacking(self) -> list[str]:
         """The effects that each region lacks, by the region that wrote them."""
+        from anabranch.keyspace.replica import region_of  # noqa: PLC0415 - with the server
+
         vectors = {
             name: region.call(_vector) for name, region in self.regions.items() if region.is_running
         }

@@ -6,9 +6,10 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from anabranch.oplog.storage import LogFile
-from anabranch.server.disk import Directory
+if TYPE_CHECKING:
+    from anabranch.server.disk import Directory
 
 
 class Disk:
@@ -35,32 +36,6 @@ class Disk:
 
     def open_directory(self, path: Path) -> Directory:
         """The directory of a server, on this disk."""
-        return _LimitedDirectory(path, self)
+        from anabranch.testing.limited_directory import LimitedDirectory  # noqa: PLC0415 - with the server
 
-
-class _LimitedDirectory(Directory):
-    def __init__(self, path: Path, disk: Disk) -> None:
-        super().__init__(path)
-        self._disk = disk
-
-    def create(self, name: str) -> LogFile:
-        """A new file, which can be full."""
-        return _LimitedFile(super().create(name), self._disk)
-
-    def append(self, name: str) -> LogFile:
-        """A file that exists, which can be full."""
-        return _LimitedFile(super().append(name), self._disk)
-
-
-class _LimitedFile:
-    def __init__(self, file: LogFile, disk: Disk) -> None:
-        self._file = file
-        self._disk = disk
-        self.sync = file.sync
-        self.truncate = file.truncate
-        self.is_there = file.is_there
-        self.close = file.close
-
-    def write(self, data: bytes) -> None:
-        self._disk.require_space()
-        self._file.write(data)
+        return LimitedDirectory(path, self.require_space)

@@ -12,7 +12,9 @@ fixture               scope
 
 Servers with settings of their own: `anabranch_proc` and `anabranch_client` make fixtures.
 ``anabranch_settings`` in the configuration of pytest, or ``--anabranch-set directive=value``, are
-settings for all of them. A test that fails shows the seed, the newest commands and the data.
+settings for all of them. A test that fails shows, of the servers of its own fixtures, the seed, the
+commands since its setup and the data. ``anabranch_async`` is for the plugin pytest-asyncio, or any
+other way to run coroutines.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ def anabranch_proc(scope: Any = "session", **settings: Any) -> Callable[..., Ite
 
     @pytest.fixture(scope=scope)
     def server(pytestconfig: pytest.Config) -> Iterator[Server]:
+        """A stream server in a thread of the test process (anabranch.testing.Server)."""
         from anabranch.testing.server import Server  # noqa: PLC0415 - only who asks for it
 
         with Server(**_settings(pytestconfig, settings)) as started:  # type: ignore[arg-type]
@@ -81,8 +84,10 @@ def anabranch_client(server: str = "anabranch_server", **options: Any) -> Any:
 
     @pytest.fixture
     def client(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+        """A redis-py client of a server that is emptied before the test."""
         redis = pytest.importorskip("redis", reason="the client fixtures need redis-py")
         running = request.getfixturevalue(server)
+        request.node.stash.setdefault(_USED, []).append(running)
         running.flush()
         with redis.Redis.from_url(running.url, **options) as made:
             yield made
@@ -96,13 +101,13 @@ anabranch = anabranch_client()
 
 @pytest.fixture(scope="session")
 def anabranch_url(anabranch_server: Server) -> str:
-    """The address of the session's server."""
+    """The address of the session's server, for any client library."""
     return anabranch_server.url
 
 
 @pytest.fixture
 def anabranch_async(anabranch_server: Server) -> redis.asyncio.Redis:
-    """A client for ``async with``, which closes it."""
+    """A client of redis.asyncio, for ``async with``; a test that awaits needs pytest-asyncio."""
     asynchronous = pytest.importorskip("redis.asyncio", reason="the client fixtures need redis-py")
     anabranch_server.flush()
     client: redis.asyncio.Redis = asynchronous.from_url(anabranch_server.url)
@@ -111,26 +116,65 @@ def anabranch_async(anabranch_server: Server) -> redis.asyncio.Redis:
 
 @pytest.fixture
 def anabranch_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
-    """Three regions, new for each test."""
+    """Three regions, eu, us and ap, new for each test (anabranch.testing.Cluster)."""
     from anabranch.testing.cluster import Cluster  # noqa: PLC0415 - only who asks for it
 
     with Cluster(**_settings(pytestconfig, {})) as started:  # type: ignore[arg-type]
         yield started
 
 
+_SEEN_BEFORE: Final = pytest.StashKey[dict[int, int]]()
+"""How many commands each server had seen when the setup of a test began, by its port."""
+
+
+_USED: Final = pytest.StashKey[list["Server"]]()
+"""The servers of the clients of a test."""
+
+
+def _running() -> dict[int, Server]:
+    kit = sys.modules.get("anabranch.testing.server")  # if one was started
+    return {} if kit is None else kit.RUNNING
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note what the servers have seen before this test."""
+    item.stash[_SEEN_BEFORE] = {port: each.seen_count for port, each in _running().items()}
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the servers of a test that failed were asked, and what they hold."""
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the servers of a test that failed were asked since its setup, and what they hold.
+
+    Its servers are those of its fixtures, and those that it has started itself.
+    """
     report = yield
     if report.when == "call" and report.failed:
-        kit = sys.modules.get("anabranch.testing.server")  # if one was started
-        for server in [] if kit is None else kit.RUNNING.values():
-            report.sections.append((f"anabranch {server.url}", _shown(server)))
+        before = item.stash.get(_SEEN_BEFORE, {})
+        used = _servers_of(item)
+        for port, server in list(_running().items()):
+            if server in used or port not in before:
+                shown = _shown(server, before.get(port, 0))
+                report.sections.append((f"anabranch {server.url}", shown))
     return report
 
 
-def _shown(server: Server) -> str:
-    lines = [repr(server), "", "newest commands:", *server.commands[-_COMMANDS_SHOWN:]]
+def _servers_of(item: pytest.Item) -> list[Server]:
+    """The servers among the fixtures of a test, regions of clusters included."""
+    found = list(item.stash.get(_USED, []))
+    for value in getattr(item, "funcargs", {}).values():
+        regions = getattr(value, "regions", None)
+        found += regions.values() if isinstance(regions, dict) else [value]
+    return found
+
+
+def _shown(server: Server, seen_before: int) -> str:
+    commands = server.commands_since(seen_before)
+    lines = [repr(server), "", "commands since the setup:", *commands[-_COMMANDS_SHOWN:]]
+    if len(commands) > _COMMANDS_SHOWN:
+        lines.insert(3, f"... {len(commands) - _COMMANDS_SHOWN} before")
     if server.is_running:
         try:
             data = pformat(_brief(server.dump()), width=100, sort_dicts=False).splitlines()

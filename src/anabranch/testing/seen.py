@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from anabranch.engine.dispatch import quoted
-from anabranch.engine.session import Session
-
 if TYPE_CHECKING:
+    from anabranch.engine.session import Session
     from anabranch.server.app import Server as LiveServer
 
 OURSELVES: Final = "anabranch.testing"
@@ -26,6 +24,8 @@ ARGUMENTS_MAX: Final = 100
 
 def our_session(live: LiveServer) -> Session:
     """A session of the test kit; it is no client, so it is not counted, listed or killed."""
+    from anabranch.engine.session import Session  # noqa: PLC0415 - with the server
+
     return Session(0, live.region.acl.initial_user(), OURSELVES, OURSELVES)
 
 
@@ -39,6 +39,8 @@ class _SeenCommand(NamedTuple):
     """How many arguments were left out."""
 
     def line(self) -> str:
+        from anabranch.engine.dispatch import quoted  # noqa: PLC0415 - with the server
+
         seconds, us = divmod(self.now_us, 1_000_000)
         words = [
             quoted(shown) + (b"... (%d bytes)" % size if size > len(shown) else b"")
@@ -55,12 +57,14 @@ class Seen:
 
     def __init__(self) -> None:
         self._commands: deque[_SeenCommand] = deque(maxlen=SEEN_MAX)
+        self._count = 0
 
     def watch(self, live: LiveServer) -> None:
         """Remember what clients send to this server, where MONITOR would show it."""
 
         def remember(session: Session, args: list[bytes]) -> None:
             if session.address != OURSELVES:
+                self._count += 1
                 self._commands.append(
                     _SeenCommand(
                         live.clock.now_us(),
@@ -73,9 +77,16 @@ class Seen:
 
         live.region.dispatcher.monitor(our_session(live), remember)
 
-    def lines(self) -> list[str]:
-        """The commands as MONITOR prints them, oldest first."""
-        return [command.line() for command in list(self._commands)]
+    @property
+    def count(self) -> int:
+        """How many commands were seen since the start."""
+        return self._count
+
+    def lines(self, since: int = 0) -> list[str]:
+        """The commands as MONITOR prints them, oldest first; ``since``: not the first so many."""
+        known = list(self._commands)
+        left_out = max(since - (self._count - len(known)), 0)
+        return [command.line() for command in known[left_out:]]
 
     def clear(self) -> None:
         """Forget all."""

@@ -4,51 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
-import hiredis
-
-from anabranch.config.load import load
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
-from anabranch.engine.context import Context
-from anabranch.errors import CommandError, ConfigError
-from anabranch.node.identity import recall
-from anabranch.scripting import new_machine
-from anabranch.server.app import Server as LiveServer
-from anabranch.server.app import Surroundings
-from anabranch.server.disk import DataDirectory, Directory
-from anabranch.server.listener import bind_all, bind_free_port
-from anabranch.server.logs import LOGGER
-from anabranch.server.stop import abandon, orderly_stop
-from anabranch.server.wings import Wings
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
 from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.disk import Disk
-from anabranch.testing.seen import Seen, our_session
+from anabranch.testing.seen import Seen
 from anabranch.testing.startable import Startable
+from anabranch.testing.words import HOST, CommandFailedError, Word
 from anabranch.testing.worker import LoopThread
-from anabranch.web import new_web
 
-HOST: Final = "127.0.0.1"
+if TYPE_CHECKING:
+    from anabranch.server.app import Server as LiveServer
 
-Word = bytes | str | int | float
+__all__ = ["RUNNING", "CommandFailedError", "Server"]
 
 RUNNING: Final[dict[int, Server]] = {}
 """All servers of this process that run, by their ports."""
 
 # A program that does not configure logging shall not see events on stderr.
-LOGGER.addHandler(logging.NullHandler())
-
-
-class CommandFailedError(Exception):
-    """A command of the test kit got an error as its reply."""
+logging.getLogger("anabranch").addHandler(logging.NullHandler())
 
 
 class Server(Startable):
@@ -108,19 +89,10 @@ class Server(Startable):
         return self
 
     async def _begin(self, loop_name: str) -> None:
-        loaded = load(self._words())
-        settings = loaded.settings
-        recall(loaded, Directory(Path(settings.dir) / settings.appenddirname))
-        live = LiveServer(
-            settings,
-            Wings(new_web, new_machine),
-            loop_name=loop_name,
-            surroundings=Surroundings(
-                clock=self.clock,
-                chance=random.Random(self.seed),  # noqa: S311 - a test wants to be repeated
-                place=DataDirectory(settings, self.disk.open_directory),
-            ),
-        )
+        from anabranch.testing.living import new_live  # noqa: PLC0415 - see there
+
+        live = new_live(self._words(), loop_name, self.clock, self.seed, self.disk)
+        settings = live.settings
         self._seen.watch(live)
         try:
             await live.start()
@@ -136,6 +108,8 @@ class Server(Startable):
 
     def _words(self) -> list[str]:
         """The settings as words of a command line."""
+        from anabranch.testing.living import free_port  # noqa: PLC0415 - see there
+
         own = self._own = self._own or OwnDirectory()
         directory = self._kept_in or own.path
         directory.mkdir(parents=True, exist_ok=True)
@@ -149,9 +123,9 @@ class Server(Startable):
             "appenddirname": "data",
         }
         if "region_id" in self._given:
-            given["port"] = self.port or _free_port(with_gossip=True)
+            given["port"] = self.port or free_port(with_gossip=True)
         elif self._unix:
-            given["port"] = self.port or _free_port()  # with a socket, 0 means no port
+            given["port"] = self.port or free_port()  # with a socket, 0 means no port
         if self._unix:
             given["unixsocket"] = self.unix_path = str(own.path / "socket")
         given |= {name.replace("_", "-"): value for name, value in self._given.items()}
@@ -161,11 +135,9 @@ class Server(Startable):
         """SHUTDOWN ends a server as it ends a process."""
         patient = await live.stop_requested()
         self._live = None
-        try:
-            await orderly_stop(live, patient=patient)
-        finally:
-            live.close()
-            _take_apart(live)
+        from anabranch.testing.living import stop  # noqa: PLC0415 - see there
+
+        await stop(live, patient=patient)
 
     def stop(self) -> None:
         """Stop in good order; its data can be used again.
@@ -195,9 +167,9 @@ class Server(Startable):
         self._live = None
         if self._stopping is not None:
             self._stopping.cancel()
-        abandon(live)
-        _take_apart(live)
-        await asyncio.sleep(0)  # the transports close
+        from anabranch.testing.living import crash  # noqa: PLC0415 - see there
+
+        await crash(live)
 
     def restart(self) -> Self:
         """Start again at the same address, after `crash` or `stop`, or stop first."""
@@ -243,7 +215,9 @@ class Server(Startable):
 
         Raises `CommandFailedError` for an error, also for a command that would wait.
         """
-        return self.call(lambda live: _execute(live, words))
+        from anabranch.testing.living import execute  # noqa: PLC0415 - see there
+
+        return self.call(lambda live: execute(live, words))
 
     def call(self, function: Callable[[LiveServer], Any]) -> Any:
         """Call a function with the live server in the thread in which it lives."""
@@ -264,7 +238,9 @@ class Server(Startable):
         def end_faults(live: LiveServer) -> None:
             for entry in live.region.dispatcher.all_entries():
                 entry.function = entry.command.function
-            _execute(live, ("CLIENT", "UNPAUSE"))
+            execute(live, ("CLIENT", "UNPAUSE"))
+
+        from anabranch.testing.living import execute  # noqa: PLC0415 - see there
 
         self.call(end_faults)  # in a turn of its own: what the pause held back runs before the next
         self.execute("FLUSHALL")
@@ -276,27 +252,9 @@ class Server(Startable):
         `command` is a name, or a name and a sub-command (``XGROUP CREATE``); an error begins with
         its code: ``ERR``, ``LOADING``, ``OOM``.
         """
+        from anabranch.testing.living import arm  # noqa: PLC0415 - see there
 
-        def arm(live: LiveServer) -> None:
-            words = [word.encode() for word in command.lower().split()]
-            entry = live.region.dispatcher.find(words) if words else None
-            if entry is None or entry.command.full_name != "|".join(command.lower().split()):
-                raise ValueError(f"there is no command {command!r}")
-            function = entry.command.function
-            left = times
-
-            def fail(ctx: Context, args: list[bytes]) -> bytes | None:
-                nonlocal left
-                if left <= 0:
-                    entry.function = function
-                    assert function is not None
-                    return function(ctx, args)
-                left -= 1
-                raise CommandError(error)
-
-            entry.function = fail
-
-        self.call(arm)
+        self.call(lambda live: arm(live, command, error, times))
 
     def _write_again(self) -> None:
         with suppress(RuntimeError):  # it is not running
@@ -316,6 +274,15 @@ class Server(Startable):
         """
         return self._seen.lines()
 
+    @property
+    def seen_count(self) -> int:
+        """How many commands clients have sent since the start."""
+        return self._seen.count
+
+    def commands_since(self, count: int) -> list[str]:
+        """`commands` without those among the first ``count`` ones that clients sent."""
+        return self._seen.lines(count)
+
     def statistics(self) -> dict[str, int | float | str]:
         """The fields of ``INFO everything``."""
         text = bytes(self.execute("INFO", "everything")).decode()
@@ -328,9 +295,11 @@ class Server(Startable):
 
     def dump(self) -> dict[str, Any]:
         """All data, readable: key to value; see `anabranch.testing.contents`."""
+        from anabranch.testing.living import execute  # noqa: PLC0415 - see there
+
         found: dict[str, Any] = self.call(
             lambda live: contents(
-                lambda *words, database=0: _execute(live, words, database=database)
+                lambda *words, database=0: execute(live, words, database=database)
             )
         )
         return found
@@ -341,33 +310,9 @@ class Server(Startable):
         return f"<anabranch.testing.Server {state}, seed {self.seed}>"
 
 
-def _take_apart(live: LiveServer) -> None:
-    """Free the data. Consumers and their pending entries refer to each other, unseen by `gc`."""
-    keyspace = live.region.keyspace
-    for database in keyspace.databases:
-        keyspace.deferred_free.defer(database.clear())
-    keyspace.deferred_free.sweep(lambda: False)
-
-
 async def _ended(task: asyncio.Task[None]) -> None:
     with suppress(asyncio.CancelledError):
         await task
-
-
-def _free_port(*, with_gossip: bool = False) -> int:
-    """A free port; the port on which its region would listen for others is free, too."""
-    while True:
-        listening = bind_free_port(HOST, 1)
-        port: int = listening[0].getsockname()[1]
-        try:
-            if with_gossip:
-                listening += bind_all(HOST, port + GOSSIP_PORT_ABOVE)
-        except ConfigError:
-            continue
-        finally:
-            for each in listening:
-                each.close()
-        return port
 
 
 def _text(value: object) -> str:
@@ -381,39 +326,3 @@ def _number(text: str) -> int | float | str:
         with suppress(ValueError):
             return kind(text)
     return text
-
-
-def _execute(live: LiveServer, words: tuple[Word, ...], *, database: int = 0) -> Any:
-    """Run one command as a user who may do everything."""
-    region = live.region
-    session = our_session(live)
-    try:
-        session.user = region.acl.users[b"default"].changed(
-            [b"on", b"+@all", b"~*", b"&*"], all_channels=True
-        )
-        session.db = database
-        session.resp3 = True
-        session.refresh()
-        region.execute(session, [[_bytes(word) for word in words]])
-        while session.sliced is not None:
-            region.scheduler.run_turn()
-        snapshots = live.node.persistence.snapshots
-        if session.waiter in region.context.waits.inquiries and snapshots.in_progress:  # SAVE
-            try:
-                snapshots.complete()
-            except OSError as problem:
-                snapshots.failed(problem)
-            region.waking.answer_inquiries()
-        reader = hiredis.Reader()
-        reader.feed(b"".join(session.outbox))
-        reply = reader.gets() if session.outbox else CommandFailedError("it would wait")
-    finally:
-        region.close_session(session)
-        live.node.end_turn()
-    if isinstance(reply, Exception):
-        raise CommandFailedError(f"{' '.join(map(str, words))}: {reply}")
-    return reply
-
-
-def _bytes(word: Word) -> bytes:
-    return word if isinstance(word, bytes) else str(word).encode()

@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from anabranch.server.loop import loop_factory
-
 _Result = TypeVar("_Result")
 _PATIENCE_S: Final = 60.0
 
@@ -23,6 +21,8 @@ class LoopThread:
 
     def __init__(self) -> None:
         """The thread starts at once."""
+        from anabranch.server.loop import loop_factory  # noqa: PLC0415 - with the server
+
         self._process = os.getpid()
         factory, self.loop_name = loop_factory()
         self._loop = factory()
