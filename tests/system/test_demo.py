@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.group import command
 from tests.support.inspection import has_proc, processes_that_name, wait_until
-from tests.support.servers import AnabranchServer
+from tests.support.servers import AnabranchServer, free_port
 from tests.support.terminal import Terminal
 
 SECONDS = 110.0
@@ -107,11 +107,12 @@ def test_the_story_is_told_and_every_claim_of_it_holds() -> None:
         rest, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, text + rest
     assert "Traceback" not in rest
-    _, _, report = text.partition("\nReport\n")
-    lines = report.partition("\nThe regions and their traffic go on.")[0].strip().splitlines()
-    assert re.match(r"all 28 claims hold, 1 skipped, in \d+ s$", lines[-1]), report
-    claims = [line for line in lines[:-1] if line]
-    assert {line.split()[0] for line in claims} == {"ok", "skipped"}
+    told, _, _ = text.partition("\nThe regions and their traffic go on.")
+    lines = told.strip().splitlines()
+    assert re.match(r"all 28 claims hold, 1 skipped, in \d+ s$", lines[-1]), text
+    claims = [line.strip() for line in lines if re.match(r"  (ok|FAILED|skipped): ", line)]
+    assert len(claims) == len(set(claims)) == 29, "each claim is printed once"
+    assert not any(line.startswith("FAILED") for line in claims)
     for sentence in (
         "the first status after it shows every link of eu as cut (cut, cut)",
         "all regions have the same digest",
@@ -124,14 +125,19 @@ def test_the_story_is_told_and_every_claim_of_it_holds() -> None:
         "group ap-workers has processed every order",
     ):
         assert any(line.startswith("ok") and sentence in line for line in claims), sentence
-    (lacks,) = re.findall(
-        r"lack entries of each other \((\d+) missing at eu, (\d+) at us\)", report
-    )
+    (lacks,) = re.findall(r"lack entries of each other \((\d+) missing at eu, (\d+) at us\)", text)
     assert min(map(int, lacks)) >= 10
     steps = re.findall(r"^(\d+)/10  ", text, re.MULTILINE)
     assert steps == [str(number) for number in range(1, 11)]
     assert len(re.findall(r"^  \$ (?:redis-cli -p|anabranch) ", text, re.MULTILINE)) >= 9
     assert nothing_is_left(text)
+
+
+def test_the_first_port_can_be_chosen() -> None:
+    port = free_port()
+    with demo(*QUICK, "--regions", "2", "--port", str(port)) as process:
+        text = read_until(process, f"  region us: redis-cli -p {port + 1}\n")
+    assert f"  region eu: redis-cli -p {port}\n" in text
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import sys
 import click
 
 from anabranch.cli.serve import Directives
-from anabranch.config.load import Loaded, load
+from anabranch.config.load import CommandLineError, Loaded, load
 from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
 
@@ -34,7 +34,7 @@ def command(ctx: click.Context) -> None:
         loaded = load([word for word in ctx.args if word not in own], os.environ)
     except ConfigError as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
-        ctx.exit(1)
+        ctx.exit(2 if isinstance(problem, CommandLineError) else 1)
     names = [name for name in ROWS if "--changed" not in options or name in loaded.sources]
     for note in loaded.notes:
         print(f"anabranch: {note}", file=sys.stderr)

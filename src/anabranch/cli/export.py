@@ -13,9 +13,10 @@ from anabranch.cli.transfer.carry import carry, conclude, select, transfer_optio
 from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_target import FileTarget
 from anabranch.cli.transfer.live_target import LiveTarget
+from anabranch.cli.transfer.record import TransferFailed
 from anabranch.cli.transfer.scan import ScanSource
 from anabranch.cli.transfer.summary import Summary
-from anabranch.rdb.payload import RDB_VERSION_MIN
+from anabranch.rdb.payload import RDB_VERSION
 
 
 @click.command(
@@ -30,18 +31,18 @@ complete. To have it loaded, stop Redis and let its dbfilename name it.
 
 \b
 --rdb-version says what the target reads:
-  10  Redis 7.0 (default for files)      13  Redis 8.6: idempotent producers
-  11  Redis 7.2, Valkey                  14  Redis 8.8: NACKed entries
-  12  Redis 7.4
-A running server is asked. Streams that hold what the version has no place for are named, and
-nothing is written without them unless --lossy allows it.
+  10  Redis 7.0                          13  Redis 8.6: idempotent producers
+  11  Redis 7.2, Valkey                  14  Redis 8.8, 'anabranch import': NACKed entries
+  12  Redis 7.4                              (default for files)
+A running server is asked. Streams that hold what the version has no place for are named at once,
+and no file is written without them unless --lossy allows it.
 
 Exit 0 if everything was written, 1 if not, 2 for wrong usage.
 
 \b
 Examples:
   anabranch export dump.rdb
-  anabranch export dump.rdb --rdb-version 14 --match 'orders:*'
+  anabranch export dump.rdb --rdb-version 10 --match 'orders:*'
   anabranch export redis://10.0.0.5:6379 --replace
 """,
 )
@@ -84,10 +85,15 @@ def command(
             require_databases(server, selection.databases)
         source = ScanSource(here, selection)
         if there is None:
-            version = rdb_version or RDB_VERSION_MIN
+            version = rdb_version or RDB_VERSION
             file = FileTarget(
                 target, summary, replace=replace, dry_run=dry_run, rdb_version=version
             )
+            if version < RDB_VERSION and not lossy:
+                for db, key, lost in source.losing(version):
+                    summary.loses(db, key, lost, lossy=False)
+                if summary.would_lose:
+                    raise TransferFailed(file.incomplete)
             with file:
                 carry(source, file, selection, summary, lossy=lossy)
             return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack, closing
 from dataclasses import replace as with_changes
-from os import environ
 from typing import Any
 
 import click
@@ -71,13 +71,15 @@ def command(
         raise click.UsageError("-u: keys keep their databases; leave the number out")
     there = None
     if is_url(source):
-        password = environ.get("ANABRANCH_OTHER_AUTH")
+        password = os.environ.get("ANABRANCH_OTHER_AUTH")
         there = with_changes(
             here, user=None, password=password, port=6379, path=None, tls=False, is_other=True
         )
         there = there.at_url(source, "SOURCE")
     elif scan:
         raise click.UsageError("--scan is for a running Redis")
+    elif source != "-" and not os.path.lexists(source):
+        raise click.UsageError(f"SOURCE: {source}: No such file or directory")
     selection = select(databases, pattern, there.db if there else None)
     shown = str(there) if there else "standard input" if source == "-" else source
     summary = Summary("imported", shown, str(here), dry_run=dry_run)

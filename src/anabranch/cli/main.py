@@ -1,6 +1,7 @@
 """The two programs: they run a command, and turn failures into exit codes.
 
-0 is success, 1 failure, 2 wrong usage.
+0 is success, 1 failure, 2 wrong usage. ``-h`` is the host, as in redis-cli; as the last word it
+asks for help, as there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def _run(module: str, program: str) -> None:
         try:
             with ended_by_ctrl_c():
                 command = import_module(module).command
-            command(prog_name=program)
+            words = sys.argv[1:]
+            if words[-1:] == ["-h"]:
+                words[-1] = "--help"
+            command(words, prog_name=program)
         finally:
             if sys.stdout:  # None if it was closed
                 sys.stdout.flush()  # here it can be told that it fails

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.interrupts import ended_by_ctrl_c
-from anabranch.config.load import load
+from anabranch.config.load import CommandLineError, load
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.errors import ConfigError
 from anabranch.oplog.errors import LogError
@@ -47,6 +47,16 @@ class Directives(click.Command):
             ctx.exit()
         ctx.args = list(args)
         return []
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """The names of directives."""
+        return [
+            click.shell_completion.CompletionItem(f"--{name}", help=row.sentence)
+            for name, row in ROWS.items()
+            if f"--{name}".startswith(incomplete) and incomplete.startswith("-")
+        ] or super().shell_complete(ctx, incomplete)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The text behind the name of the command."""
@@ -102,7 +112,7 @@ Examples:
   anabranch serve /etc/anabranch.conf --loglevel debug
   ANABRANCH_PORT=6380 anabranch serve
 """,
-    epilog="Exit codes: 0 after an orderly stop, 1 if the server cannot start.",
+    epilog="Exit codes: 0 after an orderly stop, 1 if the server cannot start, 2 wrong usage.",
     context_settings={"max_content_width": 100},
 )
 @click.pass_context
@@ -112,7 +122,8 @@ def command(ctx: click.Context) -> None:
         loaded = load(ctx.args, os.environ)
     except ConfigError as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
-        ctx.exit(1)
+        is_usage = isinstance(problem, CommandLineError) and ctx.info_name != SERVER
+        ctx.exit(2 if is_usage else 1)
     try:
         with ended_by_ctrl_c():  # until the server handles the signal itself
             app = import_module("anabranch.server.app")

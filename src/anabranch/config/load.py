@@ -48,6 +48,10 @@ def _decoded(text: bytes) -> str:
     return text.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
 
 
+class CommandLineError(ConfigError):
+    """The mistake is on the command line: wrong usage, and no fault of a file or the machine."""
+
+
 class Loaded:
     """The settings of a start, and their sources."""
 
@@ -102,9 +106,15 @@ def load(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = 
     path, given = split_arguments(arguments)
     reader = _Loader()
     if path is not None:
-        reader.read_file(path)
+        try:
+            reader.read_file(path)
+        except _CannotRead as problem:
+            raise CommandLineError(str(problem)) from None
     reader.read_environment(environment or {})
-    reader.read_arguments(given)
+    try:
+        reader.read_arguments(given)
+    except ConfigError as problem:
+        raise CommandLineError(str(problem)) from None
     try:
         _check_together(reader.loaded.settings)
     except ConfigError as problem:
@@ -128,7 +138,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[tuple[st
         elif given:
             given[-1][1].append(word)
         else:
-            raise ConfigError(f"command line: '{word}' stands before any --directive")
+            raise CommandLineError(f"command line: '{word}' stands before any --directive")
     return path, given
 
 
@@ -183,6 +193,9 @@ class _Loader:
                 words = [row.kind.alone]
             elif not words and not row.kind.many_words:
                 raise ConfigError(_bad("command line", line, "a value is missing", row))
+            elif len(words) > 1 and not row.kind.many_words:
+                objection = f"takes one value, '{words[1]}' is one too many"
+                raise ConfigError(_bad("command line", line, objection, row))
             elif len(words) == 1 and isinstance(row.kind, Lines):
                 words = _words(words[0], "command line")  # --user "name rules", all in one
             self._set(row, words, "command line", line)

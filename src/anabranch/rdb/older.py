@@ -21,19 +21,33 @@ NACKED_CONSUMER: Final = b"nacked"
 
 def losses(image: StreamImage, stream_type: StreamType) -> list[str]:
     """What ``stream_type`` cannot store, as text; empty if it can store everything."""
+    return losses_of(
+        stream_type,
+        nacked=sum(len(group.nacked) - group.late for group in image.groups),
+        iids=sum(len(producer.iids) for producer in image.producers),
+        idmp_settings=(image.idmp_duration, image.idmp_maxsize),
+    )
+
+
+def losses_of(
+    stream_type: StreamType,
+    *,
+    nacked: int,
+    iids: int,
+    idmp_settings: tuple[int | None, int | None],
+) -> list[str]:
+    """The same from figures: NACKed entries, idempotent IDs, and duration and size of IDMP.
+
+    Counters of idempotent IDs that are all forgotten are no loss: they only inform.
+    """
     lost = []
-    if not stream_type.has_nacked:
-        nacked = sum(len(group.nacked) - group.late for group in image.groups)
-        if nacked:
-            lost.append(f"{nacked} NACKed {'entry' if nacked == 1 else 'entries'}")
+    if not stream_type.has_nacked and nacked:
+        lost.append(f"{nacked} NACKed {'entry' if nacked == 1 else 'entries'}")
     if not stream_type.has_producers:
-        iids = sum(len(producer.iids) for producer in image.producers)
-        if iids or image.iids_added or image.iids_duplicates:
+        if iids:
             lost.append(f"{iids} idempotent ID{'' if iids == 1 else 's'} and their counters")
-        if image.idmp_duration not in (None, DURATION_DEFAULT_S) or image.idmp_maxsize not in (
-            None,
-            MAXSIZE_DEFAULT,
-        ):
+        duration_s, maxsize = idmp_settings
+        if duration_s not in (None, DURATION_DEFAULT_S) or maxsize not in (None, MAXSIZE_DEFAULT):
             lost.append("IDMP settings")
     return lost
 

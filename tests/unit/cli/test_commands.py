@@ -39,7 +39,12 @@ def test_help_lists_the_sub_commands() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "found"),
-    [("anabranch pe", {"plain,pending"}), ("anabranch top --js", {"plain,--json"})],
+    [
+        ("anabranch pe", {"plain,pending"}),
+        ("anabranch top --js", {"plain,--json"}),
+        ("anabranch serve --appendf", {"plain,--appendfilename", "plain,--appendfsync"}),
+        ("anabranch config --http-b", {"plain,--http-bind"}),
+    ],
 )
 def test_a_shell_completes_commands_and_options(typed: str, found: set[str]) -> None:
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
@@ -108,9 +113,50 @@ def test_config_shows_values_and_where_they_come_from(tmp_path: Path) -> None:
     assert [line.split()[0] for line in changed] == ["hz", "requirepass"]
 
 
-def test_config_ends_with_1_when_a_start_would_be_refused() -> None:
+def test_a_mistake_on_the_command_line_ends_with_2_everywhere(tmp_path: Path) -> None:
+    """Unknown words, bad values and files that are not there; what a file says ends with 1."""
+    for words in (
+        ("config", "--prot", "1"),
+        ("config", "--port", "x"),
+        ("config", "nosuch.conf"),
+        ("serve", "--prot", "1"),
+        ("serve", "--port"),
+        ("serve", "nosuch.conf"),
+        ("import", "nosuch.rdb"),
+        ("restore", "nosuch"),
+        ("top", "--nosuch"),
+        ("toop",),
+    ):
+        assert run(*words).exit_code == 2, words
+    (tmp_path / "my.conf").write_text("prot 1\n")
+    assert run("config", str(tmp_path / "my.conf")).exit_code == 1
+
+
+def test_one_word_too_many_is_named() -> None:
+    result = run("serve", "--dir", "data", "foo")
+    assert "dir: takes one value, 'foo' is one too many" in result.stderr
+    assert "'foo' stands before any --directive" in run("serve", "my.conf", "foo").stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "nearest"), [("toop", "top"), ("pendng", "pending"), ("exprot", "export")]
+)
+def test_an_unknown_command_is_answered_with_the_nearest(typed: str, nearest: str) -> None:
+    assert f"No such command '{typed}'. Did you mean '{nearest}'?" in run(typed).stderr
+    assert "The help lists all" in run("xyzzy").stderr
+    assert "restart" in run("cluster", "restrat").stderr
+
+
+@pytest.mark.parametrize("words", ["top", "serve", "spark lag", "cluster up", "", "export out.rdb"])
+def test_h_as_the_last_word_asks_for_help(words: str) -> None:
+    """``-h HOST`` names the host, as in redis-cli."""
+    program = [sys.executable, "-m", "anabranch", *words.split(), "-h"]
+    done = subprocess.run(program, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("Usage: anabranch")
+
+
+def test_config_says_which_start_would_be_refused() -> None:
     result = run("config", "--prot", "1")
-    assert result.exit_code == 1
     assert "did you mean 'port'?" in result.stderr
     assert result.stdout == ""
 

@@ -234,10 +234,10 @@ def test_the_table() -> None:
         "  not imported     4                            type hash: db0 h0, db0 h1, db0 h2, ...",
         "  expired          1                            their time has passed",
         "  refused          1                            because: db1 r",
-        "  refused          1                            it would lose something, see below; "
-        "--lossy goes on without: db2 n",
+        "  refused          1                            the target has no place for a part of it, "
+        "see below: db2 n",
         "  left out         1                            function libraries",
-        "would be lost (--lossy goes on without):",
+        "would be lost:",
         "  db2 n: 1 NACKed entry, IDMP settings",
         "late (pending; XAUTOCLAIM hands them out, another region may have, too):",
         r"  db0 s: 1,200 entries of group g\x1b",

@@ -51,7 +51,7 @@ def image(**changes: object) -> StreamImage:
         ({}, StreamType.V2, ["2 NACKed entries"]),
         ({"groups": []}, StreamType.V2, []),
         ({"groups": [], "iids_added": 1}, StreamType.V4, []),
-        ({"groups": [], "iids_added": 1}, StreamType.V3, ["0 idempotent IDs and their counters"]),
+        ({"groups": [], "iids_added": 1}, StreamType.V3, []),
         (
             {"groups": [], "producers": [ProducerImage(b"p", [(b"i", 1)])], "iids_added": 1},
             StreamType.V3,
@@ -62,7 +62,7 @@ def image(**changes: object) -> StreamImage:
         (
             {"idmp_maxsize": 7, "iids_duplicates": 1},
             StreamType.V2,
-            ["2 NACKed entries", "0 idempotent IDs and their counters", "IDMP settings"],
+            ["2 NACKed entries", "IDMP settings"],
         ),
     ],
 )

@@ -31,6 +31,11 @@ __all__ = ["command"]
 LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
 """The delay that is added to a link, in one direction."""
 
+HOW_TO_KEEP: Final = """
+Nothing of this is left. To go on with such regions:
+  anabranch demo --keep    these regions and their traffic, until Ctrl-C
+  anabranch cluster up     regions without traffic, whose data stay"""
+
 PAGE_S: Final = 5.0
 LOOK_S: Final = 0.5
 
@@ -52,8 +57,8 @@ def _latency(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
 
 The regions are processes of this machine in a temporary directory. The demo cuts one region off,
 shows what differs, fails a producer over, heals the links, kills a region, and prints for each step
-the redis-cli line that shows it. It ends with a report in which every claim was checked. Ctrl-C
-stops everything; nothing is left behind.""",
+the redis-cli line that shows it, and every claim as it was checked. Ctrl-C stops everything;
+nothing is left behind.""",
     epilog="Exit codes: 0 every claim holds, 1 one does not, 2 wrong usage, 130 interrupted.",
 )
 @click.option(
@@ -63,6 +68,10 @@ stops everything; nothing is left behind.""",
 @click.option(
     "--latency", callback=_latency, default="lan", show_default=True, metavar="lan|wan|MS",
     help="What is added to the links: nothing, 40 ms, or so many milliseconds one way.",
+)  # fmt: skip
+@click.option(
+    "--port", type=click.IntRange(1, 65535 - len(NAMES)),
+    help="Port of the first region; the others follow. [default: the first free ones from 7379 on]",
 )  # fmt: skip
 @click.option("--interactive", is_flag=True, help="Wait for Enter behind each step.")
 @click.option("--keep", is_flag=True, help="Go on with regions and traffic until Ctrl-C.")
@@ -82,6 +91,7 @@ stops everything; nothing is left behind.""",
 def command(
     count: int,
     latency: float,
+    port: int | None,
     interactive: bool,
     keep: bool,
     page: bool | None,
@@ -95,7 +105,8 @@ def command(
     end_as_ctrl_c()
     console = Console()
     try:
-        cluster = DemoCluster(count, latency, with_page=can_serve() if page is None else page)
+        with_page = can_serve() if page is None else page
+        cluster = DemoCluster(count, latency, with_page=with_page, port=port)
     except (ClusterFailed, OSError) as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -110,6 +121,8 @@ def command(
         story.report(time.monotonic() - began)
         if keep:
             _go_on(console, cluster, traffic)
+        elif story.held:
+            _say(console, HOW_TO_KEEP)
     except ClusterFailed as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -47,11 +47,18 @@ PAGE_ENTRIES: Final = 5000
 class DemoCluster:
     """Several regions on this machine, and what they contain."""
 
-    def __init__(self, count: int, delay_ms: float, *, with_page: bool) -> None:
-        """``delay_ms`` is added to the links, in each direction."""
+    def __init__(
+        self, count: int, delay_ms: float, *, with_page: bool, port: int | None = None
+    ) -> None:
+        """``delay_ms`` is added to the links, in each direction.
+
+        ``port``: that of the first region, the others follow; None: free ones are looked for.
+        Raises :class:`ClusterFailed` if there are none.
+        """
+        members = _members(count, port, with_page=with_page)
         self.directory = Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
         self.delay_ms = delay_ms
-        self.files = ClusterFiles(self.directory, _members(count, with_page=with_page))
+        self.files = ClusterFiles(self.directory, members)
         self._processes: dict[Member, subprocess.Popen[bytes]] = {}
         self._clients: dict[Member, redis.Redis] = {}
 
@@ -199,11 +206,11 @@ def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:
     )
 
 
-def _members(count: int, *, with_page: bool) -> list[Member]:
+def _members(count: int, port: int | None, *, with_page: bool) -> list[Member]:
     """Regions on free ports; the lowest free ones, so that they are easy to guess."""
     problem: ClusterFailed | None = None
-    for attempt in range(PORT_TRIES):
-        first = FIRST_PORT + 100 * attempt
+    for attempt in range(PORT_TRIES if port is None else 1):
+        first = (port or FIRST_PORT) + 100 * attempt
         members = [
             Member(index + 1, name, first + index, first + index + GOSSIP_PORT_ABOVE)
             for index, name in enumerate(NAMES[:count])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -74,9 +75,13 @@ def command(
             stream, group, "-", "+", count, consumer, idle=int(min_idle * 1000) or None
         )
         rows = [row for row in found if row["times_delivered"] >= min_deliveries]
-        facts: dict[str, Any] = {"pending": [_facts(row) for row in rows]}
+        total = _count(client, stream, group, consumer)
+        facts: dict[str, Any] = {"pending": [_facts(row) for row in rows], "count": total}
         if not as_json:
             _print(rows)
+            if len(rows) < total:
+                more = "; --count shows more" if len(found) == count else ""
+                print(f"{len(rows):,} of {total:,}{more}", file=sys.stderr)
         act = "release" if release else f"move to {shown(target)}" if target else ""
         what = "this entry" if len(rows) == 1 else f"these {len(rows)} entries"
         if act and rows and (yes or click.confirm(f"{act}: {what}?", err=True)):
@@ -94,6 +99,15 @@ def command(
                 print(f"{done} {'moved' if target else 'released'}{note}")
     if as_json:
         print_json(facts)
+
+
+def _count(client: Any, key: bytes, group: bytes, consumer: bytes | None) -> int:
+    """The pending entries of the group, or of one consumer."""
+    summary = client.xpending(key, group)
+    if consumer is None:
+        return int(summary["pending"])
+    owners = {each["name"]: each["pending"] for each in summary["consumers"]}
+    return int(owners.get(consumer, 0))
 
 
 def _facts(row: dict[str, Any]) -> dict[str, Any]:

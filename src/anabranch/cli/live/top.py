@@ -100,12 +100,12 @@ class _Look:
         )
 
     def lines(self) -> list[str]:
-        """For files and pipes."""
-        return [
-            self.heading(),
-            *(f"region {' '.join(row)}" for row in map(_peer_cells, self.peers)),
-            *(f"stream {' '.join(_stream_cells(row))}" for row in self.streams),
-        ]
+        """For files and pipes: tables with tabs, the headings first."""
+        tables = [[self.heading()]]
+        if self.peers:
+            tables += [_PEER_HEADINGS, *map(_peer_cells, self.peers)]
+        tables += [_STREAM_HEADINGS, *map(_stream_cells, self.streams)]
+        return ["\t".join(row) for row in tables]
 
     def tables(self, width: int) -> Group:
         """The table for a terminal; a narrow one has fewer columns."""

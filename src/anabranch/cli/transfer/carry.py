@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -37,6 +37,13 @@ from anabranch.rdb.values import Value
 from anabranch.stream.image import StreamImage
 
 _FRAME_BYTES = 10
+
+WAYS_OUT: Final = f"""\
+ways out:
+  a file of --rdb-version {RDB_VERSION}, which 'anabranch import' and Redis 8.8 read, keeps all this
+  --lossy leaves it out
+  a copy of the server's directory keeps everything ('Backup and restore' in docs/persistence.md)"""
+"""What to do about streams that the target cannot store whole."""
 
 
 def carry(
@@ -125,6 +132,8 @@ def conclude(
         print(json.dumps(summary.as_json()))
     elif summary.error is None or summary.anything:
         print(summary.as_text())
+        if summary.would_lose:
+            print(WAYS_OUT)
     if summary.error is not None:
         print(f"anabranch: {summary.error}", file=sys.stderr)
     ctx.exit(0 if summary.succeeded else 1)
@@ -166,7 +175,7 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--rdb-version",
                 type=click.IntRange(RDB_VERSION_MIN, RDB_VERSION),
-                help="Version to write. [default: what the target reads; 10 for files]",
+                help=f"Version to write. [default: what the target reads; {RDB_VERSION} for files]",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         ]

@@ -62,6 +62,11 @@ class FileTarget:
         if not self._dry_run:
             self._unfinished.unlink(missing_ok=True)
 
+    @property
+    def incomplete(self) -> str:
+        """Why there is no file."""
+        return f"{self._path} was not written, for it would not be complete"
+
     def put(self, item: Item) -> None:
         """Write it."""
         try:
@@ -73,7 +78,7 @@ class FileTarget:
     def finish(self, *, complete: bool) -> None:
         """Give the file its name, if it is complete."""
         if not complete:
-            raise TransferFailed(f"{self._path} was not written, for it would not be complete")
+            raise TransferFailed(self.incomplete)
         try:
             self._writer.end()
             self._file.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import redis
@@ -19,7 +20,9 @@ from anabranch.cli.transfer.client import connect
 from anabranch.cli.transfer.record import KeyRecord, Selection, TransferFailed
 from anabranch.rdb.errors import PayloadChecksumError
 from anabranch.rdb.kinds import SUPPORTED
-from anabranch.rdb.payload import unframe
+from anabranch.rdb.older import losses_of
+from anabranch.rdb.payload import stream_type_of, unframe
+from anabranch.rdb.stream_types import StreamType
 
 _SCAN_COUNT = 500
 _BATCH_KEYS = 200
@@ -59,6 +62,19 @@ class ScanSource:
             for db in self._databases:
                 with connect(self._address, db) as client:
                     yield from self._database(client, db)
+        except redis.RedisError as problem:
+            raise TransferFailed(f"{self._address}: {message(problem, self._address)}") from None
+
+    def losing(self, rdb_version: int) -> Iterator[tuple[int, bytes, list[str]]]:
+        """Streams of this server that a version cannot hold, and what they would lose.
+
+        Found by XINFO, so that nobody waits for the values; a stream of which that is refused is
+        not named.
+        """
+        try:
+            for db in self._databases:
+                with connect(self._address, db) as client:
+                    yield from _losing_in(client, db, self._selection, stream_type_of(rdb_version))
         except redis.RedisError as problem:
             raise TransferFailed(f"{self._address}: {message(problem, self._address)}") from None
 
@@ -149,6 +165,29 @@ class ScanSource:
             )
             for key, count, records in zip(keys, replies[::2], replies[1::2], strict=True)
         }
+
+
+def _losing_in(
+    client: Any, db: int, selection: Selection, stream_type: StreamType
+) -> Iterator[tuple[int, bytes, list[str]]]:
+    found = client.scan_iter(match=selection.pattern, count=_SCAN_COUNT, _type="stream")
+    keys = (key for key in dict.fromkeys(found) if selection.takes(db, key))
+    while some := list(islice(keys, _BATCH_KEYS)):
+        with client.pipeline(transaction=False) as pipe:
+            for key in some:
+                pipe.xinfo_stream(key, full=True)
+            replies = pipe.execute(raise_on_error=False)
+        for key, facts in zip(some, replies, strict=True):
+            if not isinstance(facts, dict):
+                continue
+            lost = losses_of(
+                stream_type,
+                nacked=sum(group.get("nacked-count", 0) for group in facts["groups"]),
+                iids=facts.get("iids-tracked", 0),
+                idmp_settings=(facts.get("idmp-duration"), facts.get("idmp-maxsize")),
+            )
+            if lost:
+                yield db, key, lost
 
 
 def _record(

@@ -103,7 +103,12 @@ class Summary:
         self._lossy = lossy
         self._lost.append((shown(db, key), lost))
         if not lossy:
-            self.refused("it would lose something, see below; --lossy goes on without", db, key)
+            self.refused("the target has no place for a part of it, see below", db, key)
+
+    @property
+    def would_lose(self) -> bool:
+        """Whether a stream was refused because the target cannot store it whole."""
+        return bool(self._lost) and not self._lossy
 
     def late(self, db: int, key: bytes, group: bytes, entries: int) -> None:
         """A group has pending entries that were not delivered at their source."""
@@ -184,7 +189,7 @@ class Summary:
             rows.append(("left out", number, "", "", "", name))
         lines = [head, *_table(rows)]
         if self._lost:
-            lines.append("lost:" if self._lossy else "would be lost (--lossy goes on without):")
+            lines.append("lost:" if self._lossy else "would be lost:")
             lines += _listed([f"{key}: {', '.join(lost)}" for key, lost in self._lost], "streams")
         if self._late:
             lines.append("late (pending; XAUTOCLAIM hands them out, another region may have, too):")
