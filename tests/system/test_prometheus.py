@@ -140,6 +140,11 @@ def test_prometheus_evaluates_dashboard_and_alerts(both: tuple[Prometheus, Pair]
     pair.eu.execute_command("XADD", "s", "IDMP", "p", "b", "*", "f", "v")
     entry_id = pair.eu.xrange("s", count=1)[0][0]
     pair.eu.execute_command("XCLAIM", "s", "g", "c", "0", entry_id, "IDLE", str(3_600_000))
+    with pair.eu.pipeline(transaction=False) as pipe:
+        pipe.xgroup_create("s", "late", "0")
+        for _ in range(10_001):
+            pipe.xadd("s", {"f": "v"})
+        pipe.execute()
     pair.eu.config_set("maxmemory", str(pair.eu.info("memory")["used_memory"] + 1000))
     expected = {
         "AnabranchPeerNotInSync": "us is not in sync with 127.0.0.1",
@@ -147,12 +152,16 @@ def test_prometheus_evaluates_dashboard_and_alerts(both: tuple[Prometheus, Pair]
         "AnabranchOldPending": "Group g of s has an entry that is pending",
         "AnabranchDedupWindowShort": "Idempotent IDs of s are forgotten",
         "AnabranchMemoryNearLimit": "is nearly at maxmemory",
+        "AnabranchGroupLag": "Group late of s lags by",
     }
     wait_until(lambda: set(prometheus.alerts()) >= set(expected), "alerts begin", seconds=60)
     began = prometheus.alerts()
     for name, text in expected.items():
         assert text in began[name]["annotations"]["summary"]
     assert all(not rule.get("lastError") for rule in rules(prometheus))
+    # What is down is told by Prometheus itself.
+    pair.eu.config_set("http-port", 0)
+    wait_until(lambda: "AnabranchDown" in prometheus.alerts(), "it is down", seconds=60)
 
 
 def rules(prometheus: Prometheus) -> list[dict[str, Any]]:

@@ -163,7 +163,7 @@ def pytest_runtest_makereport(
 
 def _servers_of(item: pytest.Item) -> list[Server]:
     """The servers among the fixtures of a test, regions of clusters included."""
-    found = list(item.stash.get(_USED, []))
+    found: list[Server] = list(item.stash.get(_USED, ()))
     for value in getattr(item, "funcargs", {}).values():
         regions = getattr(value, "regions", None)
         found += regions.values() if isinstance(regions, dict) else [value]

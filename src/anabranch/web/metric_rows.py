@@ -13,7 +13,7 @@ class Metric(NamedTuple):
     """One family of series; ``name`` is without the prefix."""
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     meaning: str
 
@@ -78,6 +78,12 @@ METRICS: Final = [
         commands_failed_calls_total calls that ended with an error
         commands_rejected_calls_total calls refused before they ran
         """,
+    ),
+    Metric(
+        "command_latency_seconds",
+        "histogram",
+        ("family",),
+        "how long commands took to run, by family (stream, string, generic ...)",
     ),
     *_rows(
         "db",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from anabranch.region.region import Region
 
 __all__ = ["PREFIX", "Metrics"]
+
+LATENCY_BITS: Final = (13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+"""Bounds of the latency histograms: 2 to the power of these nanoseconds, 8 µs to 2.1 s."""
 
 PEER_STATES: Final = {"in_sync": 0, "unreachable": 2, "cut": 2, "removed": 2}
 """Every other state is catching up: 1."""
@@ -155,6 +159,12 @@ class Metrics:
                     "commands_rejected_calls_total": entry.rejected,
                 }
                 samples.add((entry.command.full_name,), calls)
+        for family, (histogram, total_ns) in sorted(_latencies(region).items()):
+            buckets: list[tuple[str, float]] = [
+                (str(2**bits / 1e9), sum(histogram[: bits + 1])) for bits in LATENCY_BITS
+            ]
+            buckets.append(("+Inf", sum(histogram)))
+            samples.add_histogram("command_latency_seconds", (family,), buckets, total_ns / 1e9)
         for database in region.keyspace.databases:
             if database.values:
                 keys = {
@@ -167,6 +177,17 @@ class Metrics:
             for peer in exchange.peers():
                 samples.add((peer.name or str(peer.region),), _peer(peer))
             samples.add((), _cluster(region, exchange.facts()))
+
+
+def _latencies(region: Region) -> dict[str, tuple[list[int], int]]:
+    """Of each family of commands that ran: calls by the bits of their nanoseconds, and the sum."""
+    found: dict[str, tuple[list[int], int]] = {}
+    for entry in region.dispatcher.all_entries():
+        if entry.total_ns:
+            histogram, total_ns = found.get(entry.command.group, ([0] * 64, 0))
+            summed = list(map(add, histogram, entry.histogram))
+            found[entry.command.group] = summed, total_ns + entry.total_ns
+    return found
 
 
 def _peer(peer: PeerFigures) -> dict[str, float | None]:

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.exposition import generate_latest
 
 from anabranch.scheduling import Steps
@@ -49,7 +53,11 @@ class Samples:
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], _Table] = {}
         self._table_of: dict[str, _Table] = {}
+        self._histograms: dict[str, list[_HistogramCollector]] = {}
         for row in METRICS:
+            if row.kind == "histogram":
+                self._histograms[row.name] = []
+                continue
             table = self._tables.setdefault(row.labels, _Table(len(row.labels)))
             table.values[row.name] = []
             self._table_of[row.name] = table
@@ -69,6 +77,13 @@ class Samples:
             label.append(cell)
         for name, column in table.values.items():
             column.append(values.get(name))
+
+    def add_histogram(
+        self, name: str, labels: tuple[str, ...], buckets: list[tuple[str, float]], total: float
+    ) -> None:
+        """Add a histogram: how many values are up to each bound, and the sum of all values."""
+        row = next(each for each in METRICS if each.name == name)
+        self._histograms[name].append(_HistogramCollector(row, labels, buckets, total))
 
     def written(self) -> Steps[list[bytes]]:
         """Their text in chunks of moderate size; frees the samples."""
@@ -91,11 +106,8 @@ class Samples:
 
     def _family(self, row: Metric) -> Iterator[bytes]:
         """The text of one family in short pieces; without samples there is none."""
-        table = self._table_of[row.name]
-        column = table.values[row.name]
         is_first = True
-        for start in range(0, len(column), SAMPLES_PER_STEP):
-            piece = _SampleCollector(row, table, start)
+        for piece in self._pieces(row):
             if piece.is_empty:
                 yield b""
                 continue
@@ -103,6 +115,30 @@ class Samples:
             # The lines of HELP and TYPE stand before the first piece only.
             yield text if is_first else text.split(b"\n", 2)[2]
             is_first = False
+
+    def _pieces(self, row: Metric) -> Iterator[_SampleCollector | _HistogramCollector]:
+        if row.kind == "histogram":
+            yield from self._histograms[row.name]
+            return
+        table = self._table_of[row.name]
+        for start in range(0, len(table.values[row.name]), SAMPLES_PER_STEP):
+            yield _SampleCollector(row, table, start)
+
+
+class _HistogramCollector:
+    """A collector of one histogram, for prometheus-client."""
+
+    is_empty = False
+
+    def __init__(
+        self, row: Metric, labels: tuple[str, ...], buckets: list[tuple[str, float]], total: float
+    ) -> None:
+        self._family = HistogramMetricFamily(PREFIX + row.name, row.meaning, labels=row.labels)
+        self._family.add_metric(labels, buckets, total)
+
+    def collect(self) -> Iterator[Any]:
+        """The family."""
+        yield self._family
 
 
 class _SampleCollector:

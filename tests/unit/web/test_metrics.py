@@ -65,7 +65,10 @@ class Process:
             for sample in family.samples:
                 name = sample.name.removeprefix(PREFIX)
                 values = found.setdefault(name, {})
-                labels = tuple(sample.labels[label] for label in LABELS[name])
+                family = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+                bound = (sample.labels["le"],) if "le" in sample.labels else ()
+                known = LABELS.get(name) or LABELS.get(family, ())
+                labels = (*(sample.labels[label] for label in known), *bound)
                 assert labels not in values, "a series appears once"
                 values[labels] = sample.value
         return found
@@ -299,3 +302,22 @@ def test_the_volume_of_a_directory_is_that_of_the_system(tmp_path: Path) -> None
     assert found["volume_bytes"] == usage.total
     assert found["volume_free_bytes"] == pytest.approx(usage.free, rel=0.1)
     assert volume_facts(str(tmp_path / "none")) == {}
+
+
+def test_latencies_of_a_family_are_a_histogram(process: Process) -> None:
+    entries = process.region.dispatcher.entries
+    for name, spent_ns in ((b"xadd", 5_000), (b"xlen", 40_000), (b"xadd", 3_000_000), (b"set", 1)):
+        entries[name].histogram[spent_ns.bit_length()] += 1
+        entries[name].total_ns += spent_ns
+    found = process.scrape()
+    buckets = found["command_latency_seconds_bucket"]
+    counts = {bound: count for (family, bound), count in buckets.items() if family == "stream"}
+    assert counts["8.192e-06"] == 1
+    assert counts["3.2768e-05"] == 1
+    assert counts["0.000131072"] == 2
+    assert counts["0.002097152"] == 2
+    assert counts["0.008388608"] == counts["+Inf"] == 3
+    assert found["command_latency_seconds_count"]["stream",] == 3
+    assert found["command_latency_seconds_sum"]["stream",] == pytest.approx(3_045_000 / 1e9)
+    assert found["command_latency_seconds_count"]["string",] == 1
+    assert ("list",) not in found["command_latency_seconds_count"]
