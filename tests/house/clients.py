@@ -32,10 +32,10 @@ CLIENTS = (
     Client(
         "redis",
         "python",
-        "redis_py redis_py_asyncio redis_py_suite",
+        "redis_py redis_py_asyncio redis_py_multidb redis_py_suite",
         "redis-py, sync and asyncio, RESP2 and RESP3: groups, blocking reads, transactions, "
-        "pipelines, pools, messages; and the tests that redis-py itself has of streams, `Lock` "
-        "and scripts",
+        "pipelines, pools, messages, failover among regions; and the tests that redis-py itself "
+        "has of streams, `Lock` and scripts",
         "its tests are in its source archive, which is downloaded from PyPI; locks and scripts "
         "need `anabranch[lua]`",
     ),
