@@ -218,6 +218,70 @@ def test_manifests_give_no_rights_that_the_server_does_not_need(path: Path) -> N
             assert "secretKeyRef" in row["valueFrom"]
 
 
+def extras() -> dict[str, dict[str, Any]]:
+    """The objects beside the regions, by their kinds."""
+    paths = (DOCKER / "kubernetes" / "extras").glob("*.yaml")
+    return {each["kind"]: each["spec"] for path in paths for each in objects(path)}
+
+
+def test_what_stands_beside_the_regions_selects_them() -> None:
+    found = extras()
+    budget, monitor = found["PodDisruptionBudget"], found["ServiceMonitor"]
+    assert budget["maxUnavailable"] == 1
+    for path in MANIFESTS:
+        (workload,) = [each for each in objects(path) if each["kind"] == "StatefulSet"]
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        assert budget["selector"]["matchLabels"].items() <= labels.items()
+        scraped = [
+            each["metadata"]
+            for each in objects(path)
+            if each["kind"] == "Service"
+            and monitor["selector"]["matchLabels"].items() <= each["metadata"]["labels"].items()
+            and monitor["endpoints"][0]["port"] in [row["name"] for row in each["spec"]["ports"]]
+        ]
+        (service,) = scraped
+        assert service["name"] == variables(path)["ANABRANCH_HTTP_HOSTS"], "its Host is admitted"
+        job = service["labels"][monitor["jobLabel"]]
+        assert job == "anabranch", "as the alert rules name it"
+
+
+def test_workers_are_scaled_by_what_the_server_answers() -> None:
+    """The user of docker/README.md reads the lag at the place that the scaler is told."""
+    pytest.importorskip("starlette", reason="the extra web is not installed")
+    found = extras()
+    (trigger,) = found["ScaledObject"]["triggers"]
+    given = {row["parameter"] for row in found["TriggerAuthentication"]["secretTargetRef"]}
+    assert given == {"username", "password"}
+    scaler = trigger["metadata"]
+    assert all(isinstance(value, str) for value in scaler.values()), "KEDA takes text only"
+    address = re.fullmatch(r"http://([\w-]+):(\d+)(/.*)", scaler["url"])
+    assert address is not None
+    services = {
+        each["metadata"]["name"]: [row["port"] for row in each["spec"]["ports"]]
+        for path in MANIFESTS
+        for each in objects(path)
+        if each["kind"] == "Service"
+    }
+    assert int(address[2]) in services[address[1]]
+    place = re.fullmatch(r'streams\.#\(key=="(\w+)"\)\.lag', scaler["valueLocation"])
+    assert place is not None
+    port = free_port()
+    with AnabranchServer(extra=["--http-port", str(port)]) as server, server.client() as client:
+        for words in (
+            ("XADD", place[1], "*", "f", "v"),
+            ("XADD", place[1] + "-more", "*", "f", "v"),
+            ("XGROUP", "CREATE", place[1], "g", "0"),
+            ("ACL", "SETUSER", "reader", "on", ">pw", "~*", "+info", "+xinfo|stream"),
+        ):
+            client.call(*words)
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{address[3]}")
+        login = base64.b64encode(b"reader:pw").decode()
+        request.add_header("Authorization", f"Basic {login}")
+        with urllib.request.urlopen(request) as answer:
+            streams = json.load(answer)["streams"]
+    assert [row["lag"] for row in streams if row["key"] == place[1]] == [1]
+
+
 def test_probes_ask_for_paths_that_the_server_answers() -> None:
     paths = {
         row["httpGet"]["path"]
