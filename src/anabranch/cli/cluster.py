@@ -30,6 +30,7 @@ from anabranch.cli.cluster_servers import (
 )
 from anabranch.cli.cluster_view import ClusterView, table
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
+from anabranch.cli.nearest import NearestGroup
 from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -38,6 +39,7 @@ WATCH_S: Final = 0.2
 
 
 @click.group(
+    cls=NearestGroup,
     help="""Several regions of an Active-Active cluster on this machine.
 
 \b

@@ -5,12 +5,12 @@ A sub-command's module is imported only when it is called, so that the others do
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from anabranch.cli.interrupts import ended_by_ctrl_c
+from anabranch.cli.nearest import NearestGroup
 from anabranch.version import __version__
 
 _SUBCOMMANDS = {
@@ -44,7 +44,7 @@ _MODULES = {
 """Modules whose name differs from that of their sub-command."""
 
 
-class _Lazy(click.Group):
+class _Lazy(NearestGroup):
     """Sub-commands by module name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -59,17 +59,6 @@ class _Lazy(click.Group):
             module = import_module(f"anabranch.cli.{_MODULES.get(name, name)}")
         command: click.Command = module.command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Answer an unknown name with the nearest one."""
-        name = args[0]
-        if name not in _SUBCOMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            near = get_close_matches(name, _SUBCOMMANDS, n=1)
-            advice = f"Did you mean '{near[0]}'?" if near else "The help lists all of them."
-            ctx.fail(f"No such command '{name}'. {advice}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list above, without imports."""

@@ -34,6 +34,7 @@ from anabranch.cli.inspect_values import (
     when,
 )
 from anabranch.cli.inspect_write import write_log
+from anabranch.cli.nearest import NearestGroup
 from anabranch.cli.progress import Progress
 from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of
@@ -52,6 +53,7 @@ _PENDING_SHOWN = 10
 
 
 @click.group(
+    cls=NearestGroup,
     help="""Inspect the log and the snapshots of a server, also when it is down.
 
 Checksums of everything are verified. Nothing is changed but by 'log --write', so a running server

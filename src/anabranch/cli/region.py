@@ -12,12 +12,16 @@ import redis
 
 from anabranch.cli.address import Address
 from anabranch.cli.inspect_files import Failed, lines_of_failure
+from anabranch.cli.nearest import NearestGroup
 from anabranch.cli.remedies import message
 from anabranch.cli.salvage import Lost, RemainingRegions, bring_back, lost_in, noted, remember_done
 from anabranch.errors import AnabranchError
 
 
-@click.group(help="What is done about a region of an Active-Active cluster beside running it.")
+@click.group(
+    cls=NearestGroup,
+    help="What is done about a region of an Active-Active cluster beside running it.",
+)
 def command() -> None:
     """The group itself has nothing to do."""
 

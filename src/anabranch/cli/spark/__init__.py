@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from anabranch.cli.nearest import NearestGroup
 from anabranch.cli.spark.audits import audit, idmp_audit
 from anabranch.cli.spark.doctor import doctor
 from anabranch.cli.spark.ingest import ingest
@@ -15,6 +16,7 @@ __all__ = ["command"]
 
 
 @click.group(
+    cls=NearestGroup,
     help="""Pipelines on Apache Spark. They need: pip install "anabranch[spark]".
 
 This installs a Java runtime, too. 'anabranch spark doctor' checks the installation. Every job is
