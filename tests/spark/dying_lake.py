@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 from anabranch.spark.jobs.compact import compact
-from anabranch.spark.jobs.migrate import migrate
 from anabranch.spark.lake.table import Lake
 from tests.spark.lakes import add, copies, die_at, table
 
@@ -20,10 +19,7 @@ from tests.spark.lakes import add, copies, die_at, table
 def change(root: Path, name: str) -> None:
     """Make it, as often as one likes."""
     if name == "compact":
-        compact(None, root, target_bytes=1 << 20, retain_hours=0)
-    elif name == "migrate":
-        if (root / "_log").exists():
-            migrate(root)
+        compact(None, root, target_mib=1, retain_hours=0)
     else:
         add(Lake(root), 7, (101, 150), (151, 200))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anabranch.spark.jobs.archive import Archived, archive, waiting
+from anabranch.spark.jobs.archive import Archived, archive
 from anabranch.spark.jobs.verify import verify
 from anabranch.spark.lake.table import Lake, LakeError
 from anabranch.spark.reading import micro_batches
@@ -50,21 +50,27 @@ def test_runs_of_spark_and_runs_without_go_on_for_each_other(
 ) -> None:
     from anabranch.spark.jobs.replay import table_of
 
-    steps: list[tuple[int, int, int]] = []
+    steps: list[str] = []
     for number, session in enumerate((None, spark, None, None)):
         fill(ours, "s", ROWS)
-        assert waiting(tmp_path, options_of(ours)) == ROWS
+        plan = archive(None, tmp_path, dry_run=True, options=options_of(ours))
+        assert plan.entries == ROWS
         if number:  # whoever wrote the last batch died before it was noted, or before it was done
             forget_last(tmp_path / "_checkpoint", "commits")
         done = archive(
             session,
             tmp_path,
             options=options_of(ours),
-            progress=lambda step: steps.append((step.batch, step.entries, step.left)),
+            progress=lambda step: steps.append(step.text),
         )
         assert (done.entries, done.total) == (ROWS, (number + 1) * ROWS)
         assert numbers(tmp_path) == list(range(done.total))
-    assert steps[:4] == [(0, 60, 140), (1, 60, 80), (2, 60, 20), (3, 20, 0)]
+    assert steps[:4] == [
+        "batch 0: 60 entries, 140 left",
+        "batch 1: 60 entries, 80 left",
+        "batch 2: 60 entries, 20 left",
+        "batch 3: 20 entries, 0 left",
+    ]
     assert seen_by(table_of(spark, tmp_path)) == seen_by_polars(tmp_path)
     assert alone(ours, tmp_path).entries == 0
 

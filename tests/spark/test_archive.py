@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.spark.jobs.archive import Archived, ArchiveProgress, Part, archive
+from anabranch.spark.jobs.archive import Archived, Part, archive
 from anabranch.spark.jobs.replay import replay
+from anabranch.spark.jobs.signatures import JobStep, SessionNeeded
 from anabranch.spark.lake.table import LakeError
-from anabranch.spark.options import OptionError
 from anabranch.spark.reading.losses import DataLossError
 from tests.spark.reading import base_of
 from tests.spark.test_lake_jobs import command
@@ -58,16 +58,16 @@ def test_a_dry_run_says_what_a_run_then_does(
     assert plan == Archived(ROWS + 1, 2, 0, 0, 0, (), parts, dry_run=True)
     assert not lake.exists()
 
-    steps: list[ArchiveProgress] = []
+    steps: list[JobStep] = []
     done = archive(spark, lake, progress=steps.append, options=given(ours))
     assert (done.entries, done.parts, done.dry_run) == (plan.entries, parts, False)
-    assert [each.batch for each in steps] == list(range(len(steps)))
     assert len(steps) >= 4
-    left = ROWS + 1
-    for step in steps:
-        left -= step.entries
-        assert step.left == left
-    assert left == 0
+    before = 0
+    for number, (text, entries_done) in enumerate(steps):
+        left = ROWS + 1 - entries_done
+        assert text == f"batch {number}: {entries_done - before} entries, {left} left"
+        before = entries_done
+    assert before == ROWS + 1
 
     assert planned(ours, lake).entries == 0
     fill(ours, "s", 7)
@@ -102,7 +102,7 @@ def test_a_dry_run_starts_where_the_options_say_and_fails_as_the_run_would(
         client.call("XADD", "s", "*", "n", "1")
     with pytest.raises(LakeError, match="has no positions"):
         archive(None, lake, dry_run=True, options={"url": url(plain), "subscribe": "s"})
-    with pytest.raises(OptionError, match="needs a Spark session"):
+    with pytest.raises(SessionNeeded, match="needs a Spark session"):
         archive(None, lake, once=False, options=given(ours))
 
 
@@ -114,14 +114,14 @@ def test_a_replay_says_how_far_it_is_and_before_what_it_would_do(
         client.call("XADD", "t", "5-1", "a", "1")
     archive(spark, tmp_path, options=given(ours))
 
-    def run(**more: Any) -> tuple[Any, list[tuple[int, int]]]:
-        seen: list[tuple[int, int]] = []
+    def run(**more: Any) -> tuple[Any, list[int | None]]:
+        seen: list[int | None] = []
         done = replay(
             spark,
             tmp_path,
             url=url(ours),
             prefix="new:",
-            progress=lambda *said: seen.append(said),
+            progress=lambda step: seen.append(step.done),
             **more,
         )
         return done, seen
@@ -134,7 +134,7 @@ def test_a_replay_says_how_far_it_is_and_before_what_it_would_do(
     for written in (ROWS + 1, 0):
         done, seen = run()
         assert done.entries == ROWS + 1
-        assert (seen[0], seen[-1][0]) == ((0, ROWS + 1), written)
+        assert (seen[0], seen[-1]) == (0, written)
         assert seen == sorted(set(seen))
 
 
@@ -147,8 +147,8 @@ def test_the_command_says_where_it_starts_and_how_far_it_is(
     told, noise = said_by(*words, "--dry-run", "--json", place=tmp_path)
     assert (json.loads(told)["entries"], noise) == (ROWS, [])
     told, _ = said_by(*words, "--dry-run", place=tmp_path)
-    assert "s: 300 entries at most, positions " in told
-    assert "a dry run: nothing was written" in told
+    assert "s: 300 entries, positions " in told
+    assert "dry run: yes" in told
     assert not (tmp_path / "lake").exists()
     told, noise = said_by(*words, "--once", place=tmp_path)
     assert noise == [
@@ -157,15 +157,15 @@ def test_the_command_says_where_it_starts_and_how_far_it_is(
         "batch 0: 200 entries, 100 left",
         "batch 1: 100 entries, 0 left",
     ]
-    assert "300 entries added, in 2 files of " in told
+    assert "\nentries: 300\nfiles: 2\n" in told
     told, (line,) = said_by(*words, place=tmp_path)
     assert line.startswith("anabranch: resuming from checkpoint at s behind ")
     assert line.endswith("; startingOffsets ignored")
-    assert "0 entries added, in 0 files of 0 bytes; the lake has 300" in told
+    assert "entries: 0\nfiles: 0\nnbytes: 0\ntotal: 300\n" in told
     told, noise = said_by(*("replay", "lake", "-u", url(ours), "--prefix", "new:"), place=tmp_path)
     assert noise[0] == "0 entries added, of 300 in the lake"
     assert noise[-1] == "300 entries added, of 300 in the lake"
-    assert "300 entries of 2 files are in new:s, IDs " in told
+    assert "entries: 300\nstreams: new:s\nfiles: 2\n" in told
 
 
 def test_a_new_checkpoint_adds_nothing_that_the_lake_has(

@@ -40,7 +40,7 @@ def test_a_server_of_its_own_tells_refusals_and_short_memories(ours):
         add(client, "full", 11, 11)
         add(client, "roomy", *range(8))
         client.execute_command("XADD", "none", "*", "f", "v")
-    done = idmp_audit(options={"url": url(ours)})
+    done = idmp_audit(None, options={"url": url(ours)})
     (memory,) = done.memories
     assert (memory.stream, memory.duration_s, memory.maxsize) == ("s", 1000, 10)
     assert (memory.producers, memory.iids, memory.added, memory.refused) == (2, 18, 21, 2)
@@ -48,7 +48,7 @@ def test_a_server_of_its_own_tells_refusals_and_short_memories(ours):
     assert 0 <= done.near_capacity[0].remembers_s < 60
     assert (done.near_expiry, done.twice, done.collapsed) == ((), (), ())
     assert done.producers == 2
-    nearly = idmp_audit(options={"url": url(ours)}, near=0.2)
+    nearly = idmp_audit(None, options={"url": url(ours)}, near=0.2)
     assert {each.producer for each in nearly.near_capacity} == {"full", "roomy"}
 
 
@@ -59,7 +59,7 @@ def test_a_producer_that_has_been_silent_for_long_is_near_expiry(ours):
         add(client, "p", 1)
 
         def expires_soon() -> bool:
-            done = idmp_audit(options={"url": url(ours)}, near=0.5)
+            done = idmp_audit(None, options={"url": url(ours)}, near=0.5)
             return [each.producer for each in done.near_expiry] == ["p"]
 
         assert not expires_soon()
@@ -77,11 +77,11 @@ def test_what_two_regions_accepted(regions):
             )
     with talking(eu) as client:
         add(client, "p", "alone")
-    parted = idmp_audit(region_urls=urls(regions))
+    parted = idmp_audit(None, region_urls=urls(regions))
     assert parted.twice == parted.collapsed == ()
     regions.heal()
     wait_until(regions.converged, "all have applied the same", 300)
-    done = idmp_audit(region_urls=urls(regions))
+    done = idmp_audit(None, region_urls=urls(regions))
     (batch,) = done.twice
     assert (batch.stream, batch.producer, batch.regions) == ("s", "bulk", ("1", "2"))
     assert batch.what == "batch 7, rows 0 to 1"
@@ -104,7 +104,7 @@ def test_what_both_regions_keep_is_there_twice(regions, tmp_path):
     wait_until(regions.converged, "all have applied the same", 300)
     for server in regions.servers:
         regions.call(server, "CONFIG", "SET", "idmp-conflict", "collapse")
-    done = idmp_audit(region_urls=urls(regions))
+    done = idmp_audit(None, region_urls=urls(regions))
     assert {each.what for each in done.twice} == {"idempotent ID once", "idempotent ID 0x00ff"}
     assert {each.live for each in done.twice} == {2}
     told = subprocess.run(
@@ -119,7 +119,5 @@ def test_what_both_regions_keep_is_there_twice(regions, tmp_path):
         check=False,
     )
     assert told.returncode == 1
-    assert told.stderr.splitlines() == [
-        f"anabranch: asking {name} about 1 streams" for name in urls(regions)
-    ]
+    assert told.stderr.splitlines() == [f"asking {name} about 1 streams" for name in urls(regions)]
     assert len(json.loads(told.stdout)["twice"]) == 2

@@ -37,13 +37,14 @@ def test_groups_that_keep_up_and_groups_that_never_will(spark, ours, tmp_path):
         client.execute_command("XACK", "s", "done", *(each for each, _ in client.xrange("s")))
         steps = count()
 
-        def work(_samples: object) -> None:
+        def work(_step: object) -> None:
             read(client, "ahead", 20)
             if next(steps) < 3:
                 fill(ours, "s", 5)
                 read(client, "done", 5)
 
         done = lag(
+            None,
             options={"url": url(ours)},
             samples=5,
             interval_s=0.2,
@@ -79,6 +80,7 @@ def test_a_dry_run_looks_once_and_writes_nothing(ours, tmp_path):
             client.xgroup_create("s", group, "0")
     seen = []
     done = lag(
+        None,
         options={"url": url(ours)},
         samples=5,
         interval_s=60,
@@ -92,10 +94,10 @@ def test_a_dry_run_looks_once_and_writes_nothing(ours, tmp_path):
         ("g", 10, False),
         ("h", 10, False),
     ]
-    assert [len(each) for each in seen] == [2]
+    assert [each.text for each in seen] == ["s g: 10, s h: 10"]
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(PlotError):
-        lag(options={"url": url(ours)}, plot=tmp_path / "lag.txt", dry_run=True)
+        lag(None, options={"url": url(ours)}, plot=tmp_path / "lag.txt", dry_run=True)
 
 
 def test_lag_is_known_where_redis_does_not_know_it(ours, plain):
@@ -106,7 +108,7 @@ def test_lag_is_known_where_redis_does_not_know_it(ours, plain):
             client.xgroup_create("s", "g", "0")
             read(client, "g", 2)
             client.xdel("s", ids[5])
-        (found,) = lag(options={"url": url(server)}, samples=2, interval_s=0.01).groups
+        (found,) = lag(None, options={"url": url(server)}, samples=2, interval_s=0.01).groups
         lags[server.name] = found.last, found.never, found.pending
     assert lags["redis-server"] == (None, False, 2)
     assert lags["anabranch"] == (7, True, 2)
@@ -119,6 +121,7 @@ def test_several_servers_and_only_some_groups(ours, plain):
             client.xgroup_create("s", "g", "0")
             client.xgroup_create("s", "h", "$")
     done = lag(
+        None,
         region_urls={"eu": url(ours), "us": url(plain)},
         samples=1,
         streams=["s"],
@@ -134,10 +137,10 @@ def test_several_servers_and_only_some_groups(ours, plain):
 
 def test_what_is_asked_for_must_be_possible_before_it_begins(tmp_path, monkeypatch):
     with pytest.raises(PlotError, match=r"\.svg"):
-        lag(plot=tmp_path / "lag.gif")
+        lag(None, plot=tmp_path / "lag.gif")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(PlotError, match=r'pip install "anabranch\[plot\]"'):
-        lag(plot=tmp_path / "lag.png")
+        lag(None, plot=tmp_path / "lag.png")
 
 
 def test_the_same_samples_are_the_same_picture(tmp_path):
@@ -177,7 +180,8 @@ def test_the_command_tells_by_its_exit_code(ours, tmp_path):
 
     done = run("--plot", "lag.png", "--table", "lags", "--dry-run")
     assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
-    assert "a dry run: 2 samples would be taken in 0.1 s; nothing was written" in done.stdout
+    assert "samples: 2\n" in done.stdout
+    assert "dry run: yes" in done.stdout
     done = run("--plot", "lag.png")
     assert done.returncode == 1, done.stderr
     assert "s g: lag 10 (at most 10), +0.0 entries/s, NEVER catches up" in done.stdout

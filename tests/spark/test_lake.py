@@ -1,9 +1,8 @@
-"""Lakes without Spark: what is committed, merged, removed and migrated, and what readers see."""
+"""Lakes without Spark: what is committed, merged and removed, and what readers see."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,16 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.spark.jobs.compact import compact
-from anabranch.spark.jobs.migrate import migrate
 from anabranch.spark.jobs.verify import verify
 from anabranch.spark.lake.files import merge
 from anabranch.spark.lake.table import Gap, Lake, LakeError
 from tests.spark import dying_lake, writing_lake
 from tests.spark.lakes import DAY_MS, add, copies, positions, seen_by_duckdb, seen_by_polars, table
 from tests.support.servers import REPOSITORY
-
-OLD = Path(__file__).parent / "old_lake" / "lake"
-OLD_ENTRIES = 60
 
 
 @pytest.fixture
@@ -40,7 +35,7 @@ def kinds(lake: Lake, **more: Any) -> list[str]:
 
 
 def merged(lake: Lake, **more: Any) -> Any:
-    return compact(None, lake.root, **{"target_bytes": 1 << 20, **more})
+    return compact(None, lake.root, **{"target_mib": 1, **more})
 
 
 def flip(path: Path, at: int) -> None:
@@ -196,9 +191,6 @@ def test_a_lake_that_is_none_is_refused(lake: Lake) -> None:
     assert kinds(lake) == ["log"]
     with pytest.raises(LakeError, match="is this a lake"):
         merged(lake)
-    shutil.copytree(OLD, lake.root)
-    with pytest.raises(LakeError, match="migrate-lake"):
-        add(lake, 0, (0, 9))
 
 
 # ---------------------------------------------------------------------------------- verification
@@ -325,23 +317,19 @@ def test_every_reader_sees_the_same_whole_batches_while_writers_are_killed(lake:
     assert kinds(lake) == []
 
 
-@pytest.mark.parametrize("change", ["publish", "compact", "migrate"])
+@pytest.mark.parametrize("change", ["publish", "compact"])
 def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(lake: Lake, change: str) -> None:
     def entries(root: Path) -> int:
         return sum(each.rows for each in Lake(root).files())
 
-    if change == "migrate":
-        shutil.copytree(OLD, lake.root)
-        allowed, whole = {0, OLD_ENTRIES}, OLD_ENTRIES
-    else:
-        environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/src:{REPOSITORY}"}
-        setup = (
-            "from tests.spark.lakes import *; import sys; lake = Lake(sys.argv[1]);"
-            "[add(lake, b, (b * 25 + 1, b * 25 + 25)) for b in range(4)]"
-        )  # in a process of its own: the library does not survive a fork
-        subprocess.run([sys.executable, "-c", setup, str(lake.root)], check=True, env=environment)
-        allowed = {100, 200} if change == "publish" else {100}
-        whole = max(allowed)
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/src:{REPOSITORY}"}
+    setup = (
+        "from tests.spark.lakes import *; import sys; lake = Lake(sys.argv[1]);"
+        "[add(lake, b, (b * 25 + 1, b * 25 + 25)) for b in range(4)]"
+    )  # in a process of its own: the library does not survive a fork
+    subprocess.run([sys.executable, "-c", setup, str(lake.root)], check=True, env=environment)
+    allowed = {100, 200} if change == "publish" else {100}
+    whole = max(allowed)
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/src:{REPOSITORY}"}
     words = [sys.executable, dying_lake.__file__, str(lake.root), change]
     subprocess.run(words, check=True, env=environment)
@@ -357,37 +345,3 @@ def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(lake: Lake, change
         assert verify(None, root).findings == ()
         step += 1
     assert step > 4
-
-
-# ------------------------------------------------------------------------------------- migration
-
-
-def test_a_lake_of_the_version_before_is_migrated(lake: Lake) -> None:
-    """`old_lake` was archived in three runs and merged once, by the last version with manifests."""
-    shutil.copytree(OLD, lake.root)
-    done = migrate(lake.root)
-    assert (done.files_before, done.files, done.entries) == (6, 6, OLD_ENTRIES)
-    found = verify(None, lake.root)
-    assert (found.entries, found.undigested, found.findings) == (OLD_ENTRIES, 0, ())
-    seen = seen_by_polars(lake.root)
-    assert seen == seen_by_duckdb(lake.root)
-    assert [row[2] for row in seen if row[0] == "orders"] == stay(48)
-    assert [row[2] for row in seen if row[0] == "a/b: c%"] == stay(12)
-    # The query of its checkpoint goes on: a batch that is repeated is in already.
-    query = (lake.root / "_checkpoint" / "metadata").read_text().split('"')[3]
-    assert not add(lake, 2, (48, 49), query=query)
-    assert add(lake, 3, (48, 49), stream="orders", region="", query=query)
-    with pytest.raises(LakeError, match="no lake of an earlier version"):
-        migrate(lake.root)
-
-
-def test_an_old_lake_with_a_damaged_file_is_not_migrated(lake: Lake) -> None:
-    shutil.copytree(OLD, lake.root)
-    path = lake.root.joinpath(next(lake.root.glob("stream=orders/**/*20-*.parquet")))
-    published = next(lake.root.glob("stream=orders/**/*24-*.parquet"))
-    flip(published, 100)
-    assert path.exists()
-    with pytest.raises(LakeError, match="not what it was"):
-        migrate(lake.root)
-    flip(published, 100)
-    assert migrate(lake.root).entries == OLD_ENTRIES

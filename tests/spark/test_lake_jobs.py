@@ -72,24 +72,29 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
 ) -> None:
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import replay, table_of
+    from anabranch.spark.jobs.signatures import JobStep
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake.table import Lake
 
     fill_both(ours)
     assert archived(spark, ours, tmp_path).entries == ROWS + 500
     before = Lake(tmp_path).files()
-    seen: list[tuple[int, int]] = []
+    seen: list[JobStep] = []
     reader = table_of(spark, tmp_path)
     rows = seen_by(reader)
     assert seen_by_duckdb(tmp_path) == seen_by_polars(tmp_path) == rows
-    done = compact(spark, tmp_path, progress=lambda *said: seen.append(said))
+    done = compact(spark, tmp_path, progress=seen.append)
     after = Lake(tmp_path).files()
     assert seen_by(reader) == rows  # it reads the version that it was made from
     assert seen_by_duckdb(tmp_path) == seen_by_polars(tmp_path) == rows
     assert seen_by(table_of(spark, tmp_path)) == rows
     days = {Path(each.path).parent for each in before}
     assert len(before) > len(after) == len(days)
-    assert (done.problems, done.removed, seen[-1]) == ((), 0, (done.made, done.made))
+    assert (done.problems, done.removed, seen[-1]) == (
+        (),
+        0,
+        (f"{done.made} of {done.made} days merged", done.made),
+    )
     assert compact(None, tmp_path, retain_hours=0).removed == done.merged
     assert not any((tmp_path / each.path).exists() for each in set(before) - set(after))
     found = verify(spark, tmp_path)

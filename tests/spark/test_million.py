@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.spark.jobs.ingest import ingest
-from anabranch.spark.jobs.windows import Windowing, windows
+from examples.spark.windows import Windowing
+from tests.spark.example_jobs import ingest, windows
 from tests.spark.expected_windows import HOUR_MS, differences, told_in, windows_of
 from tests.spark.reading import url
 from tests.spark.samples import LATENESS_MS, Shape, events

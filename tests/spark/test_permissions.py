@@ -104,11 +104,11 @@ def test_auditing(user: User) -> None:
 
 def test_watching_groups_and_producers(user: User) -> None:
     def groups() -> None:
-        (found,) = lag(options=user.options, streams=["source"], samples=1).groups
+        (found,) = lag(None, options=user.options, streams=["source"], samples=1).groups
         assert (found.last, found.pending) == (7, 3)
 
     def producers() -> None:
-        done = idmp_audit(region_urls=user.urls, options=user.options, streams=["source"])
+        done = idmp_audit(None, region_urls=user.urls, options=user.options, streams=["source"])
         assert (done.producers, done.twice) == (1, ())
 
     check(user, listed("`lag`"), groups)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from anabranch.spark.jobs.ingest import ingest
-from anabranch.spark.jobs.windows import Windowing, windows
+from examples.spark.windows import Windowing
+from tests.spark.example_jobs import ingest, windows
 from tests.spark.expected_windows import told_in
 from tests.spark.reading import url
 from tests.support.servers import REPOSITORY, AnabranchServer

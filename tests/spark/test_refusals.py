@@ -122,7 +122,7 @@ def test_a_pattern_is_refused_by_a_node_that_has_a_part_of_the_keys(
         with pytest.raises(Exception, match=told.format(r"a:\*")):
             query.awaitTermination()
         with pytest.raises(OptionError, match=told.format(r"\*")):
-            lag(options=options)
+            lag(None, options=options)
     # Who may use few commands may use patterns on a server that has all keys.
     with plain.client() as client:
         client.call("XADD", "a:1", "*", "n", "7")

@@ -11,7 +11,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 from anabranch.spark.connection.client import ServerRefused, connect, facts_of
 from anabranch.spark.connection.region_names import RegionNames
 from anabranch.spark.decoding.columns import ColumnError
-from anabranch.spark.jobs.windows import Windowing, windows
 from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
 from anabranch.spark.reading.readers import stream_reader
 from anabranch.spark.writing import adding
@@ -181,12 +180,6 @@ def test_a_name_stands_for_all_epochs_of_a_region(both):
         ]
         assert [names.covers("2", each) for each in ("2", "2.7")] == [True, False]
         names.check(["us", "1", "1.5"], {"2"})
-
-
-def test_windows_of_regions_by_name_go_on(spark, both, tmp_path):
-    given = {"url": url(both), "into": "told", "checkpoint": tmp_path}
-    assert windows(spark, "s", Windowing(), regions=["eu", "us"], **given).regions == ("eu", "us")
-    assert windows(spark, "s", Windowing(), **given).regions == ("eu", "us")
 
 
 def test_a_group_is_a_start_only_where_it_has_skipped_nothing(regions):

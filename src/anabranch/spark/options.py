@@ -294,19 +294,6 @@ class WriteOptions:
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
-def for_batch_reads(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options of a streaming read without those that a batch read refuses."""
-    refused = {
-        each.name for each in fields(ReadOptions) if each.metadata.get("only") == "streaming"
-    }
-    known = _known(ReadOptions)
-    return {
-        name: value
-        for name, value in given.items()
-        if name.lower() not in known or known[name.lower()][1] not in refused
-    }
-
-
 def _shown(option: Field[Any]) -> str:
     first, *words = option.name.split("_")
     return option.metadata["name"] or first + "".join(map(str.capitalize, words))

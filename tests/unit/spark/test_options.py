@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from anabranch.spark.options import OptionError, ReadOptions, WriteOptions, for_batch_reads
+from anabranch.spark.options import OptionError, ReadOptions, WriteOptions
 
 
 def test_names_may_come_in_any_case_and_as_kafka_calls_them():
@@ -133,12 +133,7 @@ def test_the_command_line_refuses_a_mistyped_option_before_anything_starts():
 
     from anabranch.cli.spark import command
 
-    words = ["windows", "s", "--into", "t", "--checkpoint", "c", "-o", "failOnDataLos=false"]
+    words = ["archive", "lake", "--streams", "s", "-o", "failOnDataLos=false"]
     done = CliRunner().invoke(command, words)
     assert done.exit_code == 2
     assert "did you mean failOnDataLoss?" in done.output
-
-
-def test_a_batch_read_with_options_of_a_query_keeps_those_that_it_knows() -> None:
-    given = {"url": "redis://h", "maxEntriesPerTrigger": "5", "MAXOFFSETSPERTRIGGER": "5", "a": "b"}
-    assert for_batch_reads(given) == {"url": "redis://h", "a": "b"}

@@ -1,16 +1,28 @@
-"""``anabranch spark ...``: the jobs of `anabranch.spark.jobs` from the command line."""
+"""``anabranch spark ...``: the jobs of `anabranch.spark.jobs` from the command line.
+
+Each command is made of the signature of its job: parameters, their types, defaults and help.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from importlib import import_module
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
 
 import click
 
 from anabranch.cli.nearest import NearestGroup
-from anabranch.cli.spark.audits import audit, idmp_audit
-from anabranch.cli.spark.doctor import doctor
-from anabranch.cli.spark.ingest import ingest
-from anabranch.cli.spark.lag import lag
-from anabranch.cli.spark.lake import archive, compact, migrate_lake, replay, verify
-from anabranch.cli.spark.windows import windows
+from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.spark.record import Record
+from anabranch.cli.spark.running import run
+from anabranch.errors import AnabranchError
+from anabranch.spark.jobs.signatures import JOBS, JobSignature
+from anabranch.spark.options import OptionError, check_names
 
 __all__ = ["command"]
 
@@ -26,8 +38,147 @@ def command() -> None:
     """The group of all jobs."""
 
 
-for _each in (
-    *(doctor, ingest, archive, compact, verify, replay, migrate_lake),
-    *(windows, audit, idmp_audit, lag),
-):
-    command.add_command(_each)
+# ------------------------------------------------------------------------- parameters to options
+
+
+def _parameter(name: str, hint: str, of: Field[Any]) -> click.Parameter:
+    """The argument or the option for a parameter of a job; `hint` is its type."""
+    about = of.metadata
+    if about.get("is_argument"):
+        return click.Argument([name], type=click.Path(path_type=Path))
+    names = about.get("names") or (f"--{name.replace('_', '-')}",)
+    more: dict[str, Any] = {"help": about["help"], "metavar": about.get("metavar")}
+    if name == "url":
+        more["envvar"] = "ANABRANCH_URL"
+    if name == "options":
+        return click.Option([*names, name], multiple=True, callback=_pairs, **more)
+    if of.default not in (None, (), "", False, MISSING):
+        more |= {"default": of.default, "show_default": True}
+    elif of.default == "":
+        more["default"] = ""
+    if hint == "bool":
+        more |= {"is_flag": True, "default": of.default}
+    elif "Sequence" in hint:
+        more["callback"] = _names
+    elif "Mapping" in hint:
+        more["callback"] = _urls
+    elif "int" in hint:
+        more["type"] = click.IntRange(about["least"]) if "least" in about else int
+    elif "float" in hint:
+        more["type"] = FiniteRange(about.get("least"), about.get("most"))
+    elif "Path" in hint:
+        more["type"] = click.Path(path_type=Path)
+    return click.Option([*names, name], **more)
+
+
+def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
+
+
+def _pairs(_ctx: click.Context, _option: click.Parameter, pairs: Sequence[str]) -> dict[str, str]:
+    """What ``-o name=value`` said, as options of the data source."""
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"-o takes name=value, not {pair!r}")
+        options[name] = value
+    try:
+        check_names(options)
+    except OptionError as problem:
+        raise click.UsageError(f"-o {problem}") from None
+    return options
+
+
+def _urls(
+    _ctx: click.Context, _option: click.Parameter, text: str | None
+) -> Mapping[str, str] | None:
+    if text is None:
+        return None
+    try:
+        urls = json.loads(text)
+    except ValueError as problem:
+        raise click.UsageError(f"--region-urls is no JSON: {problem}") from None
+    if not isinstance(urls, dict) or not all(isinstance(each, str) for each in urls.values()):
+        raise click.UsageError('--region-urls is an object: {"eu": "redis://eu:6379", ...}')
+    return urls
+
+
+_MASTER = click.Option(
+    ["--master"],
+    default="local[2,4]",
+    show_default=True,
+    help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
+)
+_OUTPUT = (
+    click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
+    click.Option(
+        ["--report"],
+        type=click.Path(dir_okay=False, path_type=Path),
+        help='Write an HTML page on this run: .html. Needs: pip install "anabranch[plot]"',
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------- commands
+
+
+def _report(record: Record, page: Path) -> None:
+    """Let a record write a report at its end; refuse at once what cannot be written then."""
+    from anabranch.cli.spark.report import page_of  # noqa: PLC0415 - an extra
+    from anabranch.spark.plots.plotting import check_matplotlib  # noqa: PLC0415 - an extra
+
+    if page.suffix not in (".html", ".htm"):
+        raise click.UsageError(f"--report: a page is called .html, not {str(page)!r}")
+    if not page.parent.is_dir():
+        raise click.UsageError(f"--report: {page.parent} is no directory")
+    check_matplotlib()
+    record.page, record.page_of = page, page_of
+
+
+class _JobCommand(click.Command):
+    """A command that runs a job; a failure is one line and exit code 1, as is a finding."""
+
+    def __init__(self, signature: type[JobSignature]) -> None:
+        words = re.findall("[A-Z][a-z]+", signature.__name__.removesuffix("Job"))
+        self._signature = signature
+        self._module = "_".join(words).lower()
+        parameters = [
+            _parameter(each.name, str(each.type), each)
+            for each in fields(signature)
+            if each.metadata
+        ]
+        arguments = [each for each in parameters if isinstance(each, click.Argument)]
+        options = [each for each in parameters if isinstance(each, click.Option)]
+        master = [_MASTER] if signature.takes_session else []
+        text = (getdoc(signature) or "").replace("\nExample:", "\n\b\nExample:")
+        super().__init__(
+            "-".join(words).lower(),
+            params=[*arguments, *options, *master, *_OUTPUT],
+            help=text,
+        )
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the job; exit with 1 if it finds something, or fails."""
+        given = dict(ctx.params)
+        record = Record(ctx, as_json=given.pop("as_json"))
+        page = given.pop("report")
+        master = given.pop("master") if self._signature.takes_session else None
+        try:
+            if page is not None:
+                _report(record, page)
+            job = getattr(import_module(f"anabranch.spark.jobs.{self._module}"), self._module)
+            job_of = self._signature(progress=record.step, limited=True, **given)
+            run(record, job, job_of, master)
+        except ImportError as problem:
+            record.fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+        except OptionError as problem:
+            raise click.UsageError(str(problem)) from None
+        except (AnabranchError, OSError) as problem:
+            record.fail(str(problem))
+        if record.failed:
+            raise SystemExit(1)
+
+
+for _each in JOBS:
+    command.add_command(_JobCommand(_each))

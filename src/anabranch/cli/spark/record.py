@@ -4,67 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
+from anabranch.cli.spark.results import figures_of, findings_of, lines_of
+from anabranch.spark.jobs.signatures import JobStep
+
 _STEPS_MAX: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Something that was looked at."""
-
-    what: str
-    """What holds without problems: ``no position is missing``."""
-    problems: Sequence[str] = ()
-    fails: bool = True
-    """A problem is a failure, and the command exits with 1."""
-
-
-def checks_of(holds: Mapping[str, str], found: Iterable[tuple[str, str]]) -> list[Check]:
-    """A check for each kind of finding: what holds without any, and the lines of those found."""
-    lines: dict[str, list[str]] = {kind: [] for kind in holds}
-    for kind, line in found:
-        lines[kind].append(line)
-    return [Check(what, lines[kind]) for kind, what in holds.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What a job says of its result."""
-
-    last: str
-    lines: Sequence[str] = ()
-    checks: Sequence[Check] = ()
-
-    @property
-    def failed(self) -> bool:
-        """Does a check fail?"""
-        return any(each.problems and each.fails for each in self.checks)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A line of progress."""
-
-    at: datetime
-    text: str
-    total: int | None
-    """What was done so far, if that is counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """Drawn when the report is written."""
-
-    title: str
-    draw: Callable[[Path], None]
-    """Gets a path that ends in ``.svg``."""
 
 
 @dataclass(slots=True)
@@ -73,37 +24,39 @@ class Record:
 
     context: click.Context
     as_json: bool = False
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    ended: datetime | None = None
+    steps: list[tuple[datetime, JobStep]] = field(default_factory=list)
+    result: Any = None
+    failure: str | None = None
     page: Path | None = None
     """Where the report goes."""
     page_of: Callable[[Record], str] | None = None
     """Makes the report."""
-    began: datetime = field(default_factory=lambda: datetime.now(UTC))
-    ended: datetime | None = None
-    unit: str = "entries"
-    """Of the totals of steps."""
-    steps: list[Step] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
-    words: Words | None = None
-    failure: str | None = None
 
-    def step(self, text: str, *, more: int | None = None, total: int | None = None) -> None:
-        """Say how far it is, on stderr. `more` was done since the last step, or `total` so far."""
-        print(text, file=sys.stderr, flush=True)
-        if more is not None:
-            total = more + ((self.steps[-1].total or 0) if self.steps else 0)
-        self.steps.append(Step(datetime.now(UTC), text, total))
+    @property
+    def failed(self) -> bool:
+        """Whether the run failed, or found something."""
+        return self.result is None or bool(findings_of(self.result))
+
+    def step(self, step: JobStep) -> None:
+        """Say how far it is, on stderr."""
+        print(step.text, file=sys.stderr, flush=True)
+        self.steps.append((datetime.now(UTC), step))
         if len(self.steps) > _STEPS_MAX:
-            del self.steps[1:-1:2]  # totals stay true
+            del self.steps[1:-1:2]
 
-    def tell(self, result: Any, words: Words) -> None:
+    def tell(self, result: Any) -> None:
         """Print the result, and write the report."""
-        self.words, self.ended = words, datetime.now(UTC)
+        self.result, self.ended = result, datetime.now(UTC)
         if self.as_json:
-            print(json.dumps(asdict(result)))
+            hidden = [each.name for each in fields(result) if not each.repr]
+            print(json.dumps({k: v for k, v in asdict(result).items() if k not in hidden}))
         else:
-            for line in (*words.lines, *(line for each in words.checks for line in each.problems)):
-                print(line)
-            print(f"{words.last}, in {(self.ended - self.began).total_seconds():.1f} s")
+            print(*lines_of(result), sep="\n", end="\n" if lines_of(result) else "")
+            for name, value in figures_of(result):
+                print(f"{name}: {value}")
+            print(f"took: {(self.ended - self.began).total_seconds():.1f} s")
         sys.stdout.flush()
         self._write()
 

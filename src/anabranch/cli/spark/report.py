@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from click.core import ParameterSource
 
+from anabranch.cli.spark.results import figures_of, findings_of, lines_of
 from anabranch.spark.plots.plotting import Curve, Panel, colours_of, draw, span
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
-    from anabranch.cli.spark.record import Check, Record
+    from anabranch.cli.spark.record import Record
 
 _PAGE: Final = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -37,8 +38,7 @@ th { font-weight: 600; white-space: nowrap; }
 img { width: 100%; margin: .5rem 0; }
 p.when { color: #555; margin-top: .2rem; }
 ul { margin: 0; padding-left: 1.2rem; }
-.passed { color: #00694c; } .failed { color: #b03a00; } .noted { color: #7a5c00; }
-.passed, .failed, .noted { font-weight: 600; }
+.passed { color: #00694c; } .failed { color: #b03a00; }
 </style>
 </head>
 <body>
@@ -53,24 +53,30 @@ $body
 def page_of(record: Record) -> str:
     """The page; everything in it that was given is escaped, and passwords are left out."""
     end = record.ended or record.began
-    words = record.words
-    checks = words.checks if words is not None else ()
+    result = record.result
     failure = re.sub(r"://\S*@", "://***@", record.failure or "")
-    said = [failure] if words is None else [*words.lines, words.last]
+    found = set(map(str, findings_of(result)))
+    figures = [] if result is None else figures_of(result)
     parts = [
-        _section("Summary", _items(said)),
-        _section("Checks", _table(("Result", "What", "Problems"), map(_check, checks))),
+        _section("Failure", _items([failure] if failure else [])),
+        _section("Findings", _items(each for each in _lines(result) if each in found)),
+        _section("Result", _table(("Figure", "Value"), (map(escape, each) for each in figures))),
+        _section("Details", _items(each for each in _lines(result) if each not in found)),
         _section("What was run", _table(("Option", "Value"), _options(record))),
         *(_section(title, picture) for title, picture in _pictures(record)),
         _section("Progress", _table(("Time (UTC)", "Step"), _progress(record))),
     ]
     return _PAGE.substitute(
         title=escape(f"anabranch spark {record.context.info_name}"),
-        verdict="failed" if words is None or words.failed else "passed",
+        verdict="failed" if record.failed else "passed",
         when=f"{span(record.began, end)}, {(end - record.began).total_seconds():.1f} s",
         version=escape(__version__),
         body="\n".join(filter(None, parts)),
     )
+
+
+def _lines(result: Any) -> list[str]:
+    return [] if result is None else lines_of(result)
 
 
 def _section(title: str, content: str) -> str:
@@ -78,7 +84,8 @@ def _section(title: str, content: str) -> str:
 
 
 def _items(texts: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in texts) + "</ul>"
+    made = "".join(f"<li>{escape(each)}</li>" for each in texts)
+    return f"<ul>{made}</ul>" if made else ""
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -86,12 +93,6 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     made = ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     return "\n".join([f"<table><tr>{head}</tr>", *made, "</table>"]) if made else ""
-
-
-def _check(check: Check) -> tuple[str, str, str]:
-    result = "passed" if not check.problems else "failed" if check.fails else "noted"
-    problems = _items(check.problems) if check.problems else ""
-    return f'<span class="{result}">{result}</span>', escape(check.what), problems
 
 
 def _options(record: Record) -> Iterator[tuple[str, str]]:
@@ -127,16 +128,16 @@ def _without_user(url: str) -> str:
 
 
 def _pictures(record: Record) -> Iterator[tuple[str, str]]:
-    counted = [each for each in record.steps if each.total is not None]
+    counted = [(at, step.done) for at, step in record.steps if step.done is not None]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch, "picture.svg")
-        for each in record.pictures:
-            each.draw(place)
-            yield each.title, _embedded(place, each.title)
+        if (draw_result := getattr(record.result, "draw", None)) is not None:
+            draw_result(place)
+            yield "Over time", _embedded(place, "What was seen over time")
         if len(counted) > 1:
-            times, totals = [each.at for each in counted], [each.total for each in counted]
+            times, totals = zip(*counted, strict=True)
             line = Curve("", [record.began, *times], [0, *totals], colours_of(["1"])["1"])
-            draw(place, "Done over time", [Panel("", record.unit, [line])])
+            draw(place, "Done over time", [Panel("", "", [line])])
             yield "Progress over time", _embedded(place, "What was done over time")
 
 
@@ -146,5 +147,5 @@ def _embedded(picture: Path, title: str) -> str:
 
 
 def _progress(record: Record) -> Iterator[tuple[str, str]]:
-    for each in record.steps:
-        yield f"{each.at:%Y-%m-%d %H:%M:%S}", escape(each.text)
+    for at, step in record.steps:
+        yield f"{at:%Y-%m-%d %H:%M:%S}", escape(step.text)

@@ -75,23 +75,21 @@ class RegionConnections:
 
     @classmethod
     @contextmanager
-    def connected(
-        cls, server: ServerOptions, urls: Mapping[str, str] | None, *, least: int = 2
-    ) -> Iterator[Self]:
-        """`urls`: name to address; by default `server` alone. `least`: how many regions at least.
+    def connected(cls, server: ServerOptions, urls: Mapping[str, str]) -> Iterator[Self]:
+        """`urls`: name to address.
 
         Raises `OptionError`, `ReplicaError`, `ServerRefused` and `ServerUnreachable`.
         """
         with ExitStack() as stack:
             found = []
-            for name, url in (urls or {"": server.url}).items():
+            for name, url in urls.items():
                 options = replace(server, url=url)
                 client = stack.enter_context(connect(options))
                 if not client.has_bulk:
                     raise ReplicaError(f"the server at {client.address} is no Anabranch server")
                 number = facts_of(client.command("AB.INFO", repeatable=True))["region"]
                 found.append(RegionConnection(name, number, options, client))
-            _check_distinct(found, least)
+            _check_distinct(found)
             yield cls(found)
 
     @property
@@ -118,12 +116,7 @@ class RegionConnections:
         return [[each.has(token, deadline) for token in tokens] for each in self.all]
 
 
-def _check_distinct(replicas: Sequence[RegionConnection], least: int) -> None:
-    if len(replicas) < least:
-        raise OptionError(
-            "two regions are needed to compare: name them by --region-urls (region_urls), such as "
-            '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
-        )
+def _check_distinct(replicas: Sequence[RegionConnection]) -> None:
     numbers = [each.number for each in replicas]
     twice = {number for number in numbers if number and numbers.count(number) > 1}
     if twice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from anabranch.spark.connection.client import connect
+from anabranch.spark.jobs.signatures import ArchiveJob, JobStep, Progress, SessionNeeded, taking
 from anabranch.spark.lake.files import SCHEMA
 from anabranch.spark.lake.table import Gap, Lake, LakeError, PlacePart, drafts_of
-from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.by_region import committed_offsets
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
 from anabranch.spark.reading.losses import assess
@@ -46,6 +47,11 @@ class Part:
     last: int
     """Positions of the first and the last entry."""
 
+    def __str__(self) -> str:
+        """For people."""
+        place = f"{self.stream}/{self.region}" if self.region else self.stream
+        return f"{place}: {self.entries:,} entries, positions {self.first} to {self.last}"
+
 
 @dataclass(frozen=True, slots=True)
 class Archived:
@@ -68,63 +74,42 @@ class Archived:
     dry_run: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveProgress:
-    """One batch, for reports of progress."""
-
-    batch: int
-    entries: int
-    left: int
-    """Entries that the server had when the batch was planned, and that are not copied yet."""
-
-
-def archive(
-    spark: SparkSession | None,
-    lake: str | Path,
-    *,
-    once: bool = True,
-    checkpoint: str | Path | None = None,
-    interval_s: float = 10.0,
-    dry_run: bool = False,
-    progress: Callable[[ArchiveProgress], None] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> Archived:
+@taking(ArchiveJob)
+def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
     """Copy streams to a lake, from where the last run ended.
 
-    `options` are those of a read: url, subscribe, maxEntriesPerTrigger ... With `once` it ends when
-    it has all that there was; else it goes on, a batch every `interval_s` seconds, until the query
-    is stopped. The checkpoint is kept in the lake, unless a directory is given. With `once` no
-    session is needed: without one this process copies, and a later run may have one. With `dry_run`
-    no entry is read, and nothing is written. `progress` gets
-    each batch. Raises what Spark raises, `GaveUp`, `LakeError`, and `OptionError`.
+    With `once` it ends when it has all that there was, and needs no session: without one this
+    process copies, and a later run may have one. Else it goes on, a batch every `interval_s`
+    seconds, until the query is stopped. With `dry_run` no entry is read. Raises what Spark raises,
+    `GaveUp`, `LakeError`, and `OptionError`.
     """
-    root = Path(lake).absolute()
-    place = Path(checkpoint).absolute() if checkpoint is not None else root / "_checkpoint"
-    given = _given(options)
-    _require_new(Lake(root), place, ReadOptions.parse(given))
-    if dry_run:
+    lake = Lake(Path(job.lake).absolute())
+    place = Path(job.checkpoint).absolute() if job.checkpoint else lake.root / "_checkpoint"
+    options = ReadOptions.parse(job.given)
+    _require_new(lake, place, options)
+    if job.dry_run:
         parts = tuple(
             Part(each.stream, each.region, len(each), each.first, each.stop - 1)
-            for each in _unread(place, ReadOptions.parse(given), check=True)
+            for each in _unread(place, options, check=True)
         )
-        return _archived(Lake(root), parts, len(parts), 0, 0, dry_run=True)
-    known = Lake(root).version()
-    before = {each.path for each in Lake(root).files()}
+        return _archived(lake, parts, len(parts), 0, 0, dry_run=True)
+    known = lake.version()
+    before = {each.path for each in lake.files()}
     starts = 1
-    progress = progress or (lambda _: None)
     if spark is not None:
-        query, starts = _by_spark(spark, root, place, None if once else interval_s, progress, given)
-    elif once:
-        query = _alone(Lake(root), place, progress, ReadOptions.parse(given))
+        query, starts = _by_spark(spark, job, lake.root, place)
     else:
-        raise OptionError("to go on, archiving needs a Spark session")
-    found = Lake(root)
+        large = not job.once or (job.limited and _waiting(place, options) > ALONE_MAX)
+        job.require_session(needed=large)
+        if not job.once:
+            raise SessionNeeded("to go on, archiving needs a Spark session")
+        query = _alone(lake, place, job.progress, options)
     # Others may have committed meanwhile.
-    ours = [each for each in found.history(known) if each.get("query") == query]
+    ours = [each for each in lake.history(known) if each.get("query") == query]
     parts = _parts(tuple(part) for each in ours for part in each["parts"])
-    added = [each for each in found.files() if each.path not in before]
+    added = [each for each in lake.files() if each.path not in before]
     nbytes = sum(each.nbytes for each in added)
-    return _archived(found, parts, len(added), nbytes, starts, dry_run=False)
+    return _archived(lake, parts, len(added), nbytes, starts, dry_run=False)
 
 
 def _archived(
@@ -142,45 +127,48 @@ def _archived(
     )
 
 
-def _alone(
-    lake: Lake, place: Path, progress: Callable[[ArchiveProgress], None], options: ReadOptions
-) -> str:
+def _alone(lake: Lake, place: Path, progress: Progress, options: ReadOptions) -> str:
     """Copy in this process; returns the ID of the query."""
+    done = 0
 
     def write(batch: MicroBatch) -> None:
+        nonlocal done
         drafts, parts = drafts_of(lake, batch.rows)
         lake.commit(batch.query, batch.number, drafts, parts)
-        progress(ArchiveProgress(batch.number, sum(each[2] for each in parts), batch.left))
+        entries = sum(each[2] for each in parts)
+        done += entries
+        progress(_step(batch.number, entries, batch.left, done))
 
     return read_all(options, place, _COLUMNS, write)
 
 
-def _by_spark(
-    spark: SparkSession,
-    root: Path,
-    place: Path,
-    interval_s: float | None,
-    progress: Callable[[ArchiveProgress], None],
-    given: Mapping[str, str],
-) -> tuple[str, int]:
+def _step(batch: int, entries: int, left: int, done: int) -> JobStep:
+    """`left`: what the server had when the batch was planned, and is not copied yet."""
+    return JobStep(f"batch {batch}: {entries:,} entries, {left:,} left", done)
+
+
+def _by_spark(spark: SparkSession, job: ArchiveJob, root: Path, place: Path) -> tuple[str, int]:
     """Copy by a query; see `run_query`."""
     from anabranch.spark.lake.sinks import LakeSink  # noqa: PLC0415 - heavy
     from anabranch.spark.runtime.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
     from anabranch.spark.runtime.supervise import run_query  # noqa: PLC0415 - heavy
 
     spark.dataSource.register(LakeSink)
+    copied = 0
 
     def report(done: StreamingQueryProgress) -> None:
+        nonlocal copied
+        copied += done.numInputRows
         (source,) = done.sources
         behind = lags("", done.batchId, source.endOffset, source.latestOffset)
-        progress(
-            ArchiveProgress(done.batchId, done.numInputRows, sum(each.entries for each in behind))
-        )
+        left = sum(each.entries for each in behind)
+        job.progress(_step(done.batchId, done.numInputRows, left, copied))
 
     def writer() -> DataStreamWriter:
-        table = spark.readStream.format("anabranch").options(**given).load()
+        table = spark.readStream.format("anabranch").options(**job.given).load()
         return table.writeStream.format("anabranch-lake").option("path", str(root))
 
+    interval_s = None if job.once else job.interval_s
     return run_query(spark, QueryWatch("archive", report), writer, place, interval_s)
 
 
@@ -230,9 +218,9 @@ def _require_new(lake: Lake, checkpoint: Path, options: ReadOptions) -> None:
 # ---------------------------------------------------------------------------------------- dry runs
 
 
-def waiting(lake: str | Path, options: Mapping[str, str]) -> int:
-    """How many positions an archive to this lake would copy. Raises what a client raises."""
-    return sum(map(len, _unread(Path(lake) / "_checkpoint", ReadOptions.parse(_given(options)))))
+def _waiting(checkpoint: Path, options: ReadOptions) -> int:
+    """How many positions a run would copy."""
+    return sum(map(len, _unread(checkpoint, options)))
 
 
 def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> list[Range]:
@@ -257,10 +245,3 @@ def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> l
 def _begin(server: ServerLogs, logs: Logs, options: ReadOptions) -> Vector:
     """Where a new checkpoint begins."""
     return server.place(logs, options.starting_offsets, options.starting_timestamp, "earliest")
-
-
-def _given(options: Mapping[str, str] | None) -> dict[str, str]:
-    given = dict(options or {})
-    if not {"startingoffsets", "startingtimestamp"} & {name.lower() for name in given}:
-        given["startingOffsets"] = "earliest"
-    return given

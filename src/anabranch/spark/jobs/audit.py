@@ -15,13 +15,12 @@ proved, because regions are disconnected, are counted as undecided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from anabranch.errors import AnabranchError
 from anabranch.spark.connection.region_connections import RegionConnection, RegionConnections
-from anabranch.spark.options import ReadOptions
+from anabranch.spark.jobs.signatures import AuditJob, JobStep, Progress, taking
 from anabranch.spark.reading.digests import (
     Bucket,
     Id,
@@ -48,10 +47,6 @@ _TASKS_PER_SHUFFLE_PARTITION: Final = 2
 _TASK_POSITIONS_MIN: Final = 20_000
 
 
-class AuditTooLarge(AnabranchError):
-    """There are more entries to compare than is allowed without a session."""
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A difference between regions."""
@@ -71,6 +66,11 @@ class Difference:
     what: str
     """ID of the entry."""
     regions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """For people."""
+        by = f", written by region {self.replica_id}" if self.replica_id else ""
+        return f"{self.kind}: {self.stream} {self.what}{by}: {', '.join(self.regions)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,57 +94,35 @@ class Audited:
     """There are more findings than the limit."""
 
 
-Progress = Callable[[str], None]
 _Differing = list[tuple[Place, int]]
 _Buckets = Mapping[tuple[Place, int], Bucket]
 _Logs = Sequence[Mapping[str, LogBounds]]
 """The logs of one region: by stream, then by replica ID."""
 
 
-def audit(
-    spark: SparkSession | None,
-    *,
-    alone_max: int | None = None,
-    region_urls: Mapping[str, str] | None = None,
-    streams: Sequence[str] = (),
-    pattern: str | None = None,
-    bucket_ms: int | None = None,
-    settle_s: float = 5.0,
-    limit: int = 1_000,
-    progress: Progress | None = None,
-    options: Mapping[str, str] | None = None,
-) -> Audited:
+@taking(AuditJob)
+def audit(spark: SparkSession | None, job: AuditJob) -> Audited:
     """Compare all regions' replicas of streams.
 
-    Replicas are read by `spark`, or without it by threads of this process; if that would be more
-    than `alone_max` entries, `AuditTooLarge` is raised.
-    `region_urls`: name to address of two regions or more, as executors reach them. `streams`: keys;
-    all that match `pattern`, or all, if none is named. `bucket_ms`: span of a digest; by default
-    such that it has about a thousand entries. `settle_s`: how long the regions may take to catch up
-    with each other. `limit`: no more findings than so many. `options` are connection options of a
-    read, such as password. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused`,
-    `OptionError` and what Spark raises.
+    Replicas are read by `spark`, or without it by threads of this process. Raises `ReplicaError`,
+    `ServerUnreachable`, `ServerRefused`, `OptionError` and what Spark raises.
     """
-    server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
-    say = progress or (lambda _: None)
-    with RegionConnections.connected(server, region_urls) as replicas:
-        names = replicas.streams(streams, pattern)
+    job.require_regions()
+    with RegionConnections.connected(job.read.server, job.urls) as replicas:
+        names = replicas.streams(job.streams, job.pattern)
         before = [each.logs(names) for each in replicas.all]
-        say(f"{len(names)} streams in {', '.join(replicas.names)}")
-        heard = replicas.wait_until_applied(replicas.tokens(), settle_s)
+        job.progress(JobStep(f"{len(names)} streams in {', '.join(replicas.names)}"))
+        heard = replicas.wait_until_applied(replicas.tokens(), job.settle_s)
         now = [each.logs(names) for each in replicas.all]
-        pieces = _plan(names, before, now, heard, bucket_ms)
+        pieces = _plan(names, before, now, heard, job.bucket_ms)
         positions = sum(each.stop - each.first for each in pieces)
         present = sum(
             log.next - log.first for some in now for logs in some for log in logs.values()
         )
-        servers = [each.options for each in replicas.all]
-        if spark is None and alone_max is not None and positions > alone_max:
-            raise AuditTooLarge(f"{positions} entries are to be compared")
-        partitions = spark.conf.get("spark.sql.shuffle.partitions", None) if spark else None
-        most = int(partitions or "4") * _TASKS_PER_SHUFFLE_PARTITION
-        tasks = tasks_of(pieces, min(most, positions // _TASK_POSITIONS_MIN + 1))
-        found = digests(spark, servers, tasks)
+        job.require_session(needed=spark is None and positions > ALONE_MAX)
+        found = digests(
+            spark, [each.options for each in replicas.all], _tasks(spark, pieces, positions)
+        )
         places = set().union(*found)
         differing = sorted(
             each
@@ -152,9 +130,10 @@ def audit(
             if len({some[each].digest if each in some else None for some in found}) > 1
         )
         compared = tuple(sum(each.entries for each in some.values()) for some in found)
-        say(f"{sum(compared)} entries in {len(places)} spans, {len(differing)} of them differ")
-        comparison = _EntryComparison(replicas, names, settle_s, limit)
-        comparison.entries(found, differing, say)
+        text = f"{sum(compared)} entries in {len(places)} spans, {len(differing)} of them differ"
+        job.progress(JobStep(text))
+        comparison = _EntryComparison(replicas, names, job.settle_s, job.limit)
+        comparison.entries(found, differing, job.progress)
     findings = comparison.findings
     return Audited(
         converged=not findings,
@@ -165,12 +144,20 @@ def audit(
         buckets=len(places),
         buckets_differing=len(differing),
         undecided=comparison.undecided,
-        findings=tuple(findings[:limit]),
-        more=comparison.more or len(findings) > limit,
+        findings=tuple(findings[: job.limit]),
+        more=comparison.more or len(findings) > job.limit,
     )
 
 
 # ------------------------------------------------------------------------------------ what counts
+
+
+def _tasks(
+    spark: SparkSession | None, pieces: Sequence[Piece], positions: int
+) -> list[list[Piece]]:
+    partitions = spark.conf.get("spark.sql.shuffle.partitions", None) if spark else None
+    most = int(partitions or "4") * _TASKS_PER_SHUFFLE_PARTITION
+    return tasks_of(pieces, min(most, positions // _TASK_POSITIONS_MIN + 1))
 
 
 def _plan(
@@ -255,7 +242,8 @@ class _EntryComparison:
                 return
             self._entries(found, part)
             done += len(part)
-            say(f"{done} of {len(differing)} spans compared, {len(self.findings)} findings")
+            text = f"{done} of {len(differing)} spans compared, {len(self.findings)} findings"
+            say(JobStep(text, done))
 
     def _entries(self, found: Sequence[_Buckets], part: _Differing) -> None:
         first = self._read(found, part)

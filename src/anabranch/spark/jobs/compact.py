@@ -6,12 +6,13 @@ and these stay on disk for readers of older versions, for the retention time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.spark.jobs.signatures import CompactJob, JobStep, Progress, taking
 from anabranch.spark.lake.files import merge
 from anabranch.spark.lake.table import Lake, LakeFile, Merge
 from anabranch.spark.runtime.rounds import ROUND, in_rounds
@@ -19,8 +20,6 @@ from anabranch.spark.runtime.rounds import ROUND, in_rounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_BYTES: Final = 128 << 20
-RETAIN_HOURS: Final = 168
 _UNCOMMITTED_HOURS: Final = 168  # what no version has may belong to a batch that is repeated
 
 
@@ -42,51 +41,46 @@ class Compacted:
     that were to be merged with them."""
     dry_run: bool
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The problems."""
+        return self.problems
 
-def compact(
-    spark: SparkSession | None,
-    lake: str | Path,
-    *,
-    target_bytes: int = TARGET_BYTES,
-    retain_hours: int = RETAIN_HOURS,
-    streams: Sequence[str] | None = None,
-    dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> Compacted:
-    """Merge the files of each stream and day up to `target_bytes`; remove files that are too old.
+
+@taking(CompactJob)
+def compact(spark: SparkSession | None, job: CompactJob) -> Compacted:
+    """Merge the files of each stream and day up to `target_mib`; remove files that are too old.
 
     It may be killed at any moment and run again, and run beside `archive`, beside itself and beside
     readers of versions not older than `retain_hours`. Files are examined as they are merged, by
-    `spark` if it is given. `progress` gets how many merges were made so far, and how many there
-    are. Raises `LakeError` and what Spark raises.
+    `spark` if it is given. Raises `LakeError` and what Spark raises.
     """
-    found = Lake(Path(lake).absolute())
-    found.table()
-    with found.alone():
-        files = found.files(streams)
+    lake = Lake(Path(job.lake).absolute())
+    lake.table()
+    job.require_session(needed=spark is None and lake.is_large())
+    target_bytes = job.target_mib << 20
+    with lake.alone():
+        files = lake.files(job.streams)
         bins = _bins([each for each in files if each.nbytes < target_bytes], target_bytes)
         nbytes = sum(each.nbytes for each in files)
-        if dry_run:
-            removed = len(_vacuumed(found, retain_hours, dry_run=True))
+        if job.dry_run:
+            removed = len(_vacuumed(lake, job.retain_hours, dry_run=True))
             parts = sum(map(len, bins))
             return Compacted(parts, len(bins), nbytes, 0, removed, (), dry_run=True)
-        put, problems = _merged(found, spark, bins, progress)
+        put, problems = _merged(lake, spark, bins, job.progress)
         return Compacted(
             merged=sum(len(parts) for parts, _ in put),
             made=len(put),
             nbytes_before=nbytes,
-            nbytes_after=sum(each.nbytes for each in found.files(streams)),
-            removed=len(_vacuumed(found, retain_hours, dry_run=False)),
+            nbytes_after=sum(each.nbytes for each in lake.files(job.streams)),
+            removed=len(_vacuumed(lake, job.retain_hours, dry_run=False)),
             problems=tuple(problems),
             dry_run=False,
         )
 
 
 def _merged(
-    lake: Lake,
-    spark: SparkSession | None,
-    bins: Sequence[list[LakeFile]],
-    progress: Callable[[int, int], None] | None,
+    lake: Lake, spark: SparkSession | None, bins: Sequence[list[LakeFile]], progress: Progress
 ) -> tuple[list[Merge], list[str]]:
     """Merge the files of each bin; which merges were committed, and the problems of files."""
     root = lake.root
@@ -104,11 +98,11 @@ def _merged(
             problems += said
             if draft is not None:
                 path, rows, nbytes, statistics = draft
-                made = LakeFile(path, files[0].stream, files[0].date, rows, nbytes)
-                merges.append((files, (made, statistics)))
+                file = LakeFile(path, files[0].stream, files[0].date, rows, nbytes)
+                merges.append((files, (file, statistics)))
         put += lake.replace(merges)
-        if progress is not None:
-            progress(at + len(some), len(bins))
+        made = at + len(some)
+        progress(JobStep(f"{made} of {len(bins)} days merged", made))
     return put, problems
 
 

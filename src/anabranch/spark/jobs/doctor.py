@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
+from typing import TYPE_CHECKING
+
+from anabranch.spark.jobs.signatures import DoctorJob, JobStep, taking
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,32 +27,54 @@ class CheckResult:
     found: str
     good: bool
 
+    def __str__(self) -> str:
+        """For people."""
+        return f"{'ok ' if self.good else 'BAD'} {self.what}: {self.found}"
 
-def doctor(
-    master: str = "local[2,4]", url: str | None = None, *, start_spark: bool = True
-) -> Iterator[CheckResult]:
-    """Findings, one by one as they are made; the last one starts Spark. Never raises.
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether Spark works."""
+
+    healthy: bool
+    checks: tuple[CheckResult, ...]
+
+    @property
+    def findings(self) -> tuple[CheckResult, ...]:
+        """What does not work."""
+        return tuple(each for each in self.checks if not each.good)
+
+
+@taking(DoctorJob)
+def doctor(_spark: SparkSession | None, job: DoctorJob) -> Health:
+    """Look at every part; the last check starts Spark. Never raises.
 
     With `url` the server there is asked what it can do for readers and writers. Without
     `start_spark` the small job is left out.
     """
-    yield CheckResult("Python", f"{platform.python_version()}, {platform.machine()}", good=True)
+    found = []
+    for what, look in _checks(job):
+        job.progress(JobStep(f"looking at {what}"))
+        found.append(_examined(what, look))
+    return Health(all(each.good for each in found), tuple(found))
+
+
+def _checks(job: DoctorJob) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Each part, and what looks at it; that raises if the part does not work."""
+    yield "Python", lambda: f"{platform.python_version()}, {platform.machine()}"
     for name in ("pyspark", "pyarrow", "numpy", "hiredis"):
-        yield _examined(name, partial(metadata.version, name))
+        yield name, partial(metadata.version, name)
     for program in ("bash", "chmod"):
-        place = shutil.which(program)
-        yield CheckResult(
-            program, place or "not on PATH, and Spark needs it", good=place is not None
-        )
+        yield program, partial(_program, program)
     # Spark imports every pyspark_* module; one that fails hides all others.
     for module in pkgutil.iter_modules():
         if module.name.startswith("pyspark_"):
-            yield _examined(module.name, partial(_imported, module.name))
-    yield _examined("Java", _java)
-    if url is not None:
-        yield _examined("server", lambda: _server(url))
-    if start_spark:
-        yield _examined("Spark", lambda: _job(master))
+            yield module.name, partial(_imported, module.name)
+    yield "Java", _java
+    if job.url is not None:
+        yield "server", partial(_server, job.url)
+    if job.start_spark:
+        yield "Spark", partial(_small_job, job.master)
 
 
 def _examined(what: str, look: Callable[[], str]) -> CheckResult:
@@ -55,6 +83,13 @@ def _examined(what: str, look: Callable[[], str]) -> CheckResult:
     except Exception as error:
         lines = str(error).splitlines() or [""]
         return CheckResult(what, f"{type(error).__name__}: {lines[0]}", good=False)
+
+
+def _program(name: str) -> str:
+    place = shutil.which(name)
+    if place is None:
+        raise FileNotFoundError("not on PATH, and Spark needs it")
+    return place
 
 
 def _imported(name: str) -> str:
@@ -82,7 +117,7 @@ def _server(url: str) -> str:
     return "neither AB.IMPORT nor XADD IDMP: writes need idempotence=none; reads by XRANGE"
 
 
-def _job(master: str) -> str:
+def _small_job(master: str) -> str:
     from anabranch.spark import session  # noqa: PLC0415 - heavy
 
     began = time.monotonic()

@@ -8,13 +8,16 @@ of two regions, or records of two regions for the same batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.spark.connection.client import facts_of, now_ms, stream_key, text_of
-from anabranch.spark.connection.region_connections import RegionConnections
-from anabranch.spark.options import ReadOptions
+from anabranch.spark.connection.region_connections import RegionConnection, RegionConnections
+from anabranch.spark.jobs.signatures import IdmpAuditJob, JobStep, taking
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,6 +34,13 @@ class Double:
     """The entries, for an idempotent ID."""
     live: int
     """The present count of copies."""
+
+    def __str__(self) -> str:
+        """For people."""
+        places = zip(self.regions, self.ids or ("",) * len(self.regions), strict=True)
+        accepted = " and ".join(f"{at} as {entry}" if entry else at for at, entry in places)
+        word = "TWICE" if self.live > 1 else "collapsed"
+        return f"{word}: {self.stream} {self.producer}: {self.what}, accepted by regions {accepted}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,14 @@ class StreamMemory:
     refused: int
     """Duplicates ever refused, of all producers: servers do not count them one by one."""
 
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            f"{_place(self.stream, self.region)}: {self.producers} producers, {self.iids} IDs "
+            f"remembered for {self.duration_s} s ({self.maxsize} of each), {self.refused} "
+            "duplicates refused"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerMemory:
@@ -63,6 +81,14 @@ class ProducerMemory:
     """From its oldest remembered ID to now: a repetition that comes later is taken for new."""
     forgotten_in_s: float
     """Until the last of its IDs expires, if nothing is added."""
+
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            f"{_place(f'{self.stream} {self.producer}', self.region)}: {self.iids} of "
+            f"{self.maxsize} IDs, which reach back {self.remembers_s:.0f} s; all is forgotten in "
+            f"{self.forgotten_in_s:.0f} s"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,70 +109,69 @@ class IdmpAudited:
     collapsed: tuple[Double, ...]
     """Accepted by two regions, one copy removed since."""
 
+    @property
+    def findings(self) -> tuple[Double, ...]:
+        """What should not be."""
+        return self.twice
 
-def idmp_audit(
-    *,
-    region_urls: Mapping[str, str] | None = None,
-    streams: Sequence[str] = (),
-    pattern: str | None = None,
-    near: float = 0.1,
-    progress: Callable[[str], None] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> IdmpAudited:
-    """Look at the idempotent producers of streams, in all regions or on a server of its own.
 
-    `region_urls`: name to address; by default there is the server of the option ``url`` alone,
-    which knows of conflicts with other regions, too. `streams`: keys; all that match `pattern`, or
-    all, if none is named. `near`: the part of capacity or duration that counts as nearly used up.
-    `progress` gets a line for each server. `options` are connection options of a read. No session
-    is needed. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
+@taking(IdmpAuditJob)
+def idmp_audit(_spark: SparkSession | None, job: IdmpAuditJob) -> IdmpAudited:
+    """Look at the idempotent producers of streams, in all regions or on one server.
+
+    One server knows of conflicts with other regions, too. No session is needed. Raises
+    `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
-    server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     memories: list[StreamMemory] = []
-    producers: set[tuple[str, str]] = set()
-    full: list[ProducerMemory] = []
-    stale: list[ProducerMemory] = []
+    producers: list[ProducerMemory] = []
+    names: set[tuple[str, str]] = set()
     doubles: dict[tuple[str, str, str], Double] = {}
-    with RegionConnections.connected(server, region_urls, least=1) as replicas:
-        names = replicas.streams(streams, pattern)
-        keys = [stream_key(each) for each in names]
+    with RegionConnections.connected(job.read.server, job.urls) as replicas:
+        streams = replicas.streams(job.streams, job.pattern)
         for replica in replicas.all:
-            client = replica.client
-            if progress is not None:
-                progress(f"asking {replica.name or client.address} about {len(names)} streams")
-            infos = client.ask([("XINFO", "STREAM", key) for key in keys])
-            rows = client.ask([("AB.PRODUCERS", key) for key in keys])
-            now = now_ms(client)
-            for stream, info, some in zip(names, infos, rows, strict=True):
-                if info is None:
-                    continue
-                memory = _memory(replica.name, stream, facts_of(info))
-                memories += [memory] if memory.added else []
-                for facts in map(facts_of, some or ()):
-                    name = text_of(facts["producer"])
-                    producers.add((stream, name))
-                    for double in _doubles(stream, name, facts):
-                        known = doubles.setdefault((stream, name, double.what), double)
-                        # A region that is behind shows more copies, one of which will be removed.
-                        if double.live < known.live:
-                            doubles[stream, name, double.what] = double
-                    if facts["iids"]:
-                        remembered = _of_producer(memory, name, facts, now)
-                        if remembered.iids >= memory.maxsize * (1 - near):
-                            full.append(remembered)
-                        if remembered.forgotten_in_s <= memory.duration_s * near:
-                            stale.append(remembered)
+            place = replica.name or replica.client.address
+            job.progress(JobStep(f"asking {place} about {len(streams)} streams"))
+            for memory, producer, facts in _producers(replica, streams, memories):
+                names.add((memory.stream, producer.producer))
+                for double in _doubles(memory.stream, producer.producer, facts):
+                    key = (memory.stream, producer.producer, double.what)
+                    # A region that is behind shows more copies, one of which will be removed.
+                    if double.live < doubles.setdefault(key, double).live:
+                        doubles[key] = double
+                if producer.iids:
+                    producers.append(producer)
         regions = replicas.names
     found = sorted(doubles.values())
+    limits = {(each.region, each.stream): each.duration_s * job.near for each in memories}
     return IdmpAudited(
         regions=regions,
-        memories=tuple(memories),
-        producers=len(producers),
-        near_capacity=tuple(full),
-        near_expiry=tuple(stale),
+        memories=tuple(each for each in memories if each.added),
+        producers=len(names),
+        near_capacity=tuple(
+            each for each in producers if each.iids >= each.maxsize * (1 - job.near)
+        ),
+        near_expiry=tuple(
+            each for each in producers if each.forgotten_in_s <= limits[each.region, each.stream]
+        ),
         twice=tuple(each for each in found if each.live > 1),
         collapsed=tuple(each for each in found if each.live <= 1),
     )
+
+
+def _producers(
+    replica: RegionConnection, streams: Sequence[str], memories: list[StreamMemory]
+) -> Iterator[tuple[StreamMemory, ProducerMemory, Mapping[str, Any]]]:
+    """What one region knows of the producers of streams; adds what it knows of each stream."""
+    keys = [stream_key(each) for each in streams]
+    infos = replica.client.ask([("XINFO", "STREAM", key) for key in keys])
+    rows = replica.client.ask([("AB.PRODUCERS", key) for key in keys])
+    now = now_ms(replica.client)
+    for stream, info, some in zip(streams, infos, rows, strict=True):
+        if info is not None:
+            memory = _memory(replica.name, stream, facts_of(info))
+            memories.append(memory)
+            for facts in map(facts_of, some or ()):
+                yield memory, _of_producer(memory, text_of(facts["producer"]), facts, now), facts
 
 
 def _memory(region: str, stream: str, facts: Mapping[str, Any]) -> StreamMemory:
@@ -160,10 +185,11 @@ def _memory(region: str, stream: str, facts: Mapping[str, Any]) -> StreamMemory:
 def _of_producer(
     memory: StreamMemory, name: str, facts: Mapping[str, Any], now: int
 ) -> ProducerMemory:
+    oldest_ms, newest_ms = facts["oldest-ms"] or now, facts["newest-ms"] or 0  # without any ID
     return ProducerMemory(
         *(memory.region, memory.stream, name, facts["iids"], memory.maxsize),
-        remembers_s=(now - facts["oldest-ms"]) / 1000,
-        forgotten_in_s=max(facts["newest-ms"] + memory.duration_s * 1000 - now, 0) / 1000,
+        remembers_s=(now - oldest_ms) / 1000,
+        forgotten_in_s=max(newest_ms + memory.duration_s * 1000 - now, 0) / 1000,
     )
 
 
@@ -185,6 +211,10 @@ def _doubles(stream: str, producer: str, facts: Mapping[str, Any]) -> Iterator[D
             what = f"batch {batch}, rows 0 to {rows - 1}"
             regions = tuple(region for region, _ in accepted)
             yield Double(stream, producer, what, regions, (), len(accepted))
+
+
+def _place(name: str, region: str) -> str:
+    return f"{name} at {region}" if region else name
 
 
 def _shown(iid: bytes) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import StatisticsError, linear_regression
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,12 +23,15 @@ from anabranch.spark.connection.client import (
     stream_key,
     text_of,
 )
+from anabranch.spark.jobs.signatures import JobStep, LagJob, taking
 from anabranch.spark.lake.files import draft_in
-from anabranch.spark.options import ReadOptions
 from anabranch.spark.plots.pictures import Sample, draw_lag
 from anabranch.spark.plots.plotting import check_plot
 from anabranch.spark.reading.offsets import parse_id
 from anabranch.spark.reading.server_logs import ServerLogs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SCHEMA: Final = pa.schema(
     [
@@ -59,6 +62,24 @@ class GroupLag:
     pending_age_ms: int | None
     pending_idle_ms: int | None
 
+    def __str__(self) -> str:
+        """For people."""
+        words = f"{self.stream} {self.group}" + (f" at {self.region}" if self.region else "")
+        words += (
+            ": lag not known" if self.last is None else f": lag {self.last} (at most {self.max})"
+        )
+        if self.slope is not None:
+            words += f", {self.slope:+.1f} entries/s"
+        if self.never:
+            words += ", NEVER catches up at this rate"
+        elif self.catches_up_s:
+            words += f", catches up in {self.catches_up_s:.0f} s"
+        words += f"; {self.pending} pending (at most {self.pending_max})"
+        if self.pending_age_ms is not None and self.pending_idle_ms is not None:
+            age, idle = self.pending_age_ms / 1000, self.pending_idle_ms / 1000
+            words += f", the oldest {age:.1f} s old and delivered {idle:.1f} s ago"
+        return words
+
 
 @dataclass(frozen=True, slots=True)
 class Lagged:
@@ -70,43 +91,35 @@ class Lagged:
     """From the first sample to the last."""
     groups: tuple[GroupLag, ...]
     dry_run: bool
+    taken: tuple[Sample, ...] = field(default=(), repr=False, compare=False)
+    """What the picture shows."""
+
+    @property
+    def findings(self) -> tuple[GroupLag, ...]:
+        """The groups that do not catch up at this rate."""
+        return tuple(each for each in self.groups if each.never)
+
+    def draw(self, path: Path) -> None:
+        """Draw the lag of all groups over time. Raises `PlotError`."""
+        draw_lag(self.taken, path)
 
 
-def lag(
-    *,
-    samples: int = 10,
-    interval_s: float = 1.0,
-    region_urls: Mapping[str, str] | None = None,
-    streams: Sequence[str] = (),
-    pattern: str | None = None,
-    groups: Sequence[str] = (),
-    table: str | Path | None = None,
-    plot: str | Path | None = None,
-    dry_run: bool = False,
-    progress: Callable[[Sequence[Sample]], None] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> Lagged:
+@taking(LagJob)
+def lag(_spark: SparkSession | None, job: LagJob) -> Lagged:
     """Take `samples` samples, one every `interval_s` seconds, and estimate the trend of each group.
 
-    `region_urls`: name to address of several servers, since each region delivers for itself; by
-    default there is the one of the option ``url``. `streams`: keys; all that match `pattern`, or
-    all, if none is named; `groups`: only these. `table`: a directory of Parquet files to add a file
-    with the samples to. `plot`: a picture, ``.svg`` or ``.png``. With `dry_run` it takes one sample
-    and writes neither. `progress` gets each round. An interrupt ends the sampling early. `options`
-    are connection options of a read. Raises `ServerUnreachable`, `ServerRefused`, `OptionError`,
-    `PlotError`.
+    Each region delivers for itself, so `region_urls` may name several servers. With `dry_run` it
+    takes one sample, and writes neither table nor picture. An interrupt ends the sampling early. No
+    session is needed. Raises `ServerUnreachable`, `ServerRefused`, `OptionError`, `PlotError`.
     """
-    if plot is not None:
-        check_plot(Path(plot))
+    if job.plot is not None:
+        check_plot(Path(job.plot))
     found: list[Sample] = []
-    what = {"subscribe": ",".join(streams)} if streams else {"subscribePattern": pattern or "*"}
-    read = ReadOptions.parse({**(options or {}), **what})
-    urls = region_urls or {"": read.server.url}
     try:
-        for some in _sampled(read, urls, groups, 1 if dry_run else samples, interval_s):
+        for some in _sampled(job, 1 if job.dry_run else job.samples):
             found += some
-            if progress is not None:
-                progress(some)
+            lags = [f"{each.name}: {'?' if each.lag is None else each.lag}" for each in some]
+            job.progress(JobStep(", ".join(lags) or "no consumer group"))
     except KeyboardInterrupt:
         if not found:
             raise
@@ -114,17 +127,18 @@ def lag(
     for each in found:
         by_group.setdefault((each.region, each.stream, each.group), []).append(each)
     judged = tuple(_judged(by_group[place]) for place in sorted(by_group))
-    if dry_run:
-        return Lagged(samples * len(found), (samples - 1) * interval_s, judged, dry_run=True)
-    if table is not None:
-        with draft_in(Path(table)) as draft:
+    if job.dry_run:
+        samples, seconds = job.samples * len(found), (job.samples - 1) * job.interval_s
+        return Lagged(samples, seconds, judged, dry_run=True, taken=tuple(found))
+    if job.table is not None:
+        with draft_in(Path(job.table)) as draft:
             pq.write_table(table_of(found), draft)
-            draft.rename(Path(table, f"{uuid.uuid4().hex}.parquet"))
-    if plot is not None:
-        draw_lag(found, Path(plot))
+            draft.rename(Path(job.table, f"{uuid.uuid4().hex}.parquet"))
+    if job.plot is not None:
+        draw_lag(found, Path(job.plot))
     times = {each.at_ms for each in found}
     seconds = (max(times) - min(times)) / 1000 if times else 0.0
-    return Lagged(len(found), seconds, judged, dry_run=False)
+    return Lagged(len(found), seconds, judged, dry_run=False, taken=tuple(found))
 
 
 def table_of(samples: Sequence[Sample]) -> pa.Table:
@@ -138,27 +152,22 @@ def table_of(samples: Sequence[Sample]) -> pa.Table:
 # --------------------------------------------------------------------------------------- sampling
 
 
-def _sampled(
-    read: ReadOptions,
-    urls: Mapping[str, str],
-    groups: Sequence[str],
-    samples: int,
-    interval_s: float,
-) -> Iterator[list[Sample]]:
-    """The samples of `lag`, round by round; see there."""
+def _sampled(job: LagJob, samples: int) -> Iterator[list[Sample]]:
+    """The samples of all servers, round by round."""
+    read = job.read
     with ExitStack() as stack:
         sources = []
-        for region, url in urls.items():
+        for region, url in job.urls.items():
             server = replace(read.server, url=url)
             client = stack.enter_context(connect(server))
             sources.append((region, client, ServerLogs(replace(read, server=server), client)))
         begin = time.monotonic()
         for number in range(samples):
-            time.sleep(max(begin + number * interval_s - time.monotonic(), 0))
+            time.sleep(max(begin + number * job.interval_s - time.monotonic(), 0))
             yield [
                 each
                 for region, client, source in sources
-                for each in _look(region, client, source.streams(), groups)
+                for each in _look(region, client, source.streams(), job.groups)
             ]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from anabranch.spark.jobs.signatures import JobStep, ReplayJob, SessionNeeded, taking
 from anabranch.spark.lake.table import Lake, LakeError, LakeFile
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.writing.growth import growth_reported
@@ -39,7 +38,9 @@ _COLUMNS: Final = (
 )
 
 
-def table_of(spark: SparkSession, lake: str | Path, streams: list[str] | None = None) -> DataFrame:
+def table_of(
+    spark: SparkSession, lake: str | Path, streams: Sequence[str] | None = None
+) -> DataFrame:
     """The newest version of a lake as a table, with the columns of a read; raises `LakeError`.
 
     It is read from a plain list of files: Spark itself needs no jar of Delta for that.
@@ -48,7 +49,7 @@ def table_of(spark: SparkSession, lake: str | Path, streams: list[str] | None = 
     return _table(spark, root, _files(root, streams))
 
 
-def _files(root: Path, streams: list[str] | None) -> list[LakeFile]:
+def _files(root: Path, streams: Sequence[str] | None) -> list[LakeFile]:
     files = Lake(root).files(streams)
     if not files:
         raise LakeError(f"{root} has no file of {', '.join(streams or ['any stream'])}")
@@ -68,21 +69,8 @@ def _table(spark: SparkSession, root: Path, files: list[LakeFile]) -> DataFrame:
     return joined.select("stream", "region", "id", "ts", "seq", "position", "fields")
 
 
-def replay(
-    spark: SparkSession,
-    lake: str | Path,
-    *,
-    url: str,
-    streams: list[str] | None = None,
-    since_ms: int | None = None,
-    until_ms: int | None = None,
-    prefix: str = "",
-    keep_ids: bool = True,
-    speed: float | None = None,
-    dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> Replayed:
+@taking(ReplayJob)
+def replay(spark: SparkSession | None, job: ReplayJob) -> Replayed:
     """Write entries of a lake to streams called `prefix` + their old name, by the order of IDs.
 
     With `keep_ids` entries have their old IDs, and those that are there already are left alone;
@@ -99,33 +87,60 @@ def replay(
     A server drops records to which nothing was added for 30 days, Redis 8.6 after one day: the next
     replay then writes those entries again.
 
-    `progress` gets by how many entries the target streams have grown so far, and how many there are
-    to write or to find there: once before the first entry, and when they have grown.
-
-    Raises what Spark raises, `LakeError`, and `OptionError`.
+    `progress` gets by how many entries the target streams have grown: once before the first entry,
+    and when they have grown. Raises what Spark raises, `LakeError`, and `OptionError`.
     """
-    from pyspark.sql import Window  # noqa: PLC0415 - heavy
+    server = WriteOptions.parse(job.given).server
+    root = Path(job.lake).absolute()
+    Lake(root).table()
+    files = _files(root, job.streams)
+    if spark is None:
+        raise SessionNeeded("to replay a lake, a Spark session is needed")
+    table = _selected(_table(spark, root, files), job)
+    result = _summary(table, len(files), job.dry_run)
+    if job.dry_run or not result.streams:
+        return result
+    writer = _in_order(table, job, len(result.streams)).write.format("anabranch").mode("append")
+    own = {"preserveIds": "true"}
+    if not job.keep_ids:
+        # One job for ever, whose batch grows: each region's entries behind those that it had.
+        name = _name(Lake(root), job.prefix, job.since_ms)
+        own = {"producerId": name, "batchId": "0", "laneColumn": "region"}
+
+    def report(grown: int) -> None:
+        text = f"{grown:,} entries added, of {result.entries:,} in the lake"
+        job.progress(JobStep(text, grown))
+
+    report(0)
+    with growth_reported(server, result.streams, report):
+        writer.options(**{**own, **job.given}).save()
+    return result
+
+
+def _selected(table: DataFrame, job: ReplayJob) -> DataFrame:
+    """The entries to write, each with the halves of its ID and the new name of its stream."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
-    given = {"url": url, "speed": str(speed or 0), **(options or {})}
-    server = WriteOptions.parse(given).server
-    root = Path(lake).absolute()
-    files = _files(root, streams)
-    table = _table(spark, root, files)
     # An ID's halves are unsigned: decimals hold them, longs do not.
     halves = f.split(table["id"], "-")
     table = table.withColumns(
         {
             "ms": halves[0].cast("decimal(20,0)"),
             "number": halves[1].cast("decimal(20,0)"),
-            "stream": f.concat(f.lit(prefix), "stream"),
+            "stream": f.concat(f.lit(job.prefix), "stream"),
             PACE: halves[0].cast("double"),
         }
     )
-    if since_ms is not None:
-        table = table.where(f.col("ms") >= since_ms)
-    if until_ms is not None:
-        table = table.where(f.col("ms") < until_ms)
+    if job.since_ms is not None:
+        table = table.where(f.col("ms") >= job.since_ms)
+    if job.until_ms is not None:
+        table = table.where(f.col("ms") < job.until_ms)
+    return table
+
+
+def _summary(table: DataFrame, files: int, dry_run: bool) -> Replayed:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
     entry_id = f.struct("ms", "number")
     found = table.groupBy("stream").agg(
         f.count(f.lit(1)).alias("count"), f.min(entry_id).alias("min"), f.max(entry_id).alias("max")
@@ -135,11 +150,16 @@ def replay(
     entries = sum(row["count"] for row in counts)
     first = min((tuple(row["min"]) for row in counts), default=None)
     last = max((tuple(row["max"]) for row in counts), default=None)
-    result = Replayed(entries, names, len(files), _id(first), _id(last), dry_run)
-    if dry_run or not names:
-        return result
+    return Replayed(entries, names, files, _id(first), _id(last), dry_run)
+
+
+def _in_order(table: DataFrame, job: ReplayJob, streams: int) -> DataFrame:
+    """The columns to write, in the order and the partitions in which they are written."""
+    from pyspark.sql import Window  # noqa: PLC0415 - heavy
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
     order = ["ms", "number", "stream", "region", "position"]
-    if not keep_ids:
+    if not job.keep_ids:
         # What the lake gets later has to come behind what it has, and a region's positions only
         # grow. IDs do so too, unless the stream was made anew in between.
         so_far = Window.partitionBy("stream", "region").orderBy("position")
@@ -147,29 +167,15 @@ def replay(
         table = table.withColumn("reached", reached)
         table = table.withColumn(PACE, f.col("reached.ms").cast("double"))
         order = ["reached", "stream", "region", "position"]
-    if keep_ids and not speed:
-        in_order = table.repartition(len(names), "stream").sortWithinPartitions("stream", *order)
+    if job.keep_ids and not job.speed:
+        table = table.repartition(streams, "stream").sortWithinPartitions("stream", *order)
     else:
         # Streams keep step in one task only. Rows with new IDs are recognised by
         # their task, so it has to be the same one at every speed.
-        in_order = table.repartition(1).sortWithinPartitions(*order)
-    if keep_ids:
-        given = {"preserveIds": "true", **given}
-    else:
-        # One job for ever, whose batch grows: each region's entries behind those that it had.
-        name = _name(Lake(root), prefix, since_ms)
-        given = {"producerId": name, "batchId": "0", "laneColumn": "region", **given}
+        table = table.repartition(1).sortWithinPartitions(*order)
     columns = ["stream", "id", "fields"]
-    columns += [*([] if keep_ids else ["region"]), *([PACE] if speed else [])]
-    writer = in_order.select(*columns).write.format("anabranch").mode("append").options(**given)
-    watching: AbstractContextManager[None] = nullcontext()
-    if progress is not None:
-        report = progress
-        report(0, entries)
-        watching = growth_reported(server, names, lambda grown: report(grown, entries))
-    with watching:
-        writer.save()
-    return result
+    columns += [*([] if job.keep_ids else ["region"]), *([PACE] if job.speed else [])]
+    return table.select(*columns)
 
 
 def _id(halves: tuple[object, ...] | None) -> str | None:
@@ -178,8 +184,5 @@ def _id(halves: tuple[object, ...] | None) -> str | None:
 
 def _name(lake: Lake, prefix: str, since_ms: int | None) -> str:
     """Who replays: the same for as long as the lake grows, and wherever it is."""
-    about = lake.table().metadata()
-    # A migrated lake goes on under the name that it had.
-    first = json.loads(about.description) if about.description else [str(about.id)]
-    which = (*first, prefix, since_ms)
+    which = (str(lake.table().metadata().id), prefix, since_ms)
     return f"replay-{hashlib.sha256(repr(which).encode()).hexdigest()[:16]}"

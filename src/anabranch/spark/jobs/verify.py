@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.spark.jobs.signatures import JobStep, Progress, VerifyJob, taking
 from anabranch.spark.lake.files import Run, examine
 from anabranch.spark.lake.table import Gap, Lake, LakeError, LakeFile, gaps, neighbours
 from anabranch.spark.runtime.rounds import ROUND, in_rounds
@@ -26,6 +27,10 @@ class Finding:
     """A file's path, relative to the lake; the lake itself; or stream and region."""
     what: str
 
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.kind} {self.where}: {self.what}"
+
 
 @dataclass(frozen=True, slots=True)
 class Verified:
@@ -43,56 +48,36 @@ class Verified:
     findings: tuple[Finding, ...]
 
 
-def verify(
-    spark: SparkSession | None,
-    lake: str | Path,
-    *,
-    allow_gaps: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> Verified:
+@taking(VerifyJob)
+def verify(spark: SparkSession | None, job: VerifyJob) -> Verified:
     """Read all files of the newest version, and compare them with the log and with each other.
 
     Gaps are findings unless they are allowed. Safe beside `archive` and `compact`. Files are read
-    here, by Arrow, or by `spark`. `progress` gets how many files were read so far, and how many
-    there are. Raises what Spark raises.
+    here, by Arrow, or by `spark`. Raises what Spark raises.
     """
-    root = Path(lake).absolute()
-    found = Lake(root)
+    root = Path(job.lake).absolute()
+    lake = Lake(root)
     try:
-        odd = found.has_other_columns()
-        files = found.files()
-        promised = found.promised()
+        odd = lake.has_other_columns()
+        files = lake.files()
+        promised = lake.promised()
     except LakeError as problem:
         return Verified(0, 0, 0, 0, (), (Finding("log", str(root), str(problem)),))
-
-    def work(file: LakeFile) -> list[Any]:
-        seen = examine(root, file)
-        return [seen.problems, seen.runs]
-
-    findings: list[Finding] = []
+    job.require_session(needed=spark is None and lake.is_large())
+    findings = []
     if odd:
         findings.append(Finding("log", str(root), "the log names other columns than a lake has"))
-    runs: list[tuple[str, Run]] = []
-    results = in_rounds(spark, files, work)
-    for read, (file, (problems, some)) in enumerate(zip(files, results, strict=True), 1):
-        findings += [Finding(kind, file.path, what) for kind, what in problems]
-        runs += [(file.stream, (str(region), first, last)) for region, first, last in some]
-        if progress is not None and (not read % ROUND or read == len(files)):
-            progress(read, len(files))
+    problems, runs = _examined(spark, root, files, job.progress)
     # What was replaced meanwhile may have been removed as well.
-    still = {each.path for each in found.files()}
-    findings = [each for each in findings if each.where in still or each.where == str(root)]
-    findings += _overlaps(runs)
-    findings += _broken_promises(promised, runs)
+    still = {each.path for each in lake.files()}
+    findings += [each for each in problems if each.where in still]
+    findings += [*_overlaps(runs), *_broken_promises(promised, runs)]
     missing = tuple(gaps(runs))
-    if not allow_gaps:
+    if not job.allow_gaps:
         findings += [
-            Finding(
-                "gap",
-                f"{each.stream} {each.region}".rstrip(),
-                f"no entry has positions {each.after + 1} to {each.before - 1}",
-            )
+            Finding("gap", _name(each.stream, each.region), f"no entry has positions {span}")
             for each in missing
+            for span in [f"{each.after + 1} to {each.before - 1}"]
         ]
     return Verified(
         files=len(files),
@@ -104,12 +89,36 @@ def verify(
     )
 
 
+def _examined(
+    spark: SparkSession | None, root: Path, files: Sequence[LakeFile], progress: Progress
+) -> tuple[list[Finding], list[tuple[str, Run]]]:
+    """Read all files: their problems, and the positions that they have."""
+
+    def work(file: LakeFile) -> list[Any]:
+        seen = examine(root, file)
+        return [seen.problems, seen.runs]
+
+    findings: list[Finding] = []
+    runs: list[tuple[str, Run]] = []
+    results = in_rounds(spark, files, work)
+    for read, (file, (problems, some)) in enumerate(zip(files, results, strict=True), 1):
+        findings += [Finding(kind, file.path, what) for kind, what in problems]
+        runs += [(file.stream, (str(region), first, last)) for region, first, last in some]
+        if not read % ROUND or read == len(files):
+            progress(JobStep(f"{read} of {len(files)} files read", read))
+    return findings, runs
+
+
+def _name(stream: str, region: str) -> str:
+    return f"{stream} {region}".rstrip()
+
+
 def _overlaps(runs: Sequence[tuple[str, Run]]) -> Iterator[Finding]:
     """Positions that several files have."""
     for stream, region, furthest, first, last in neighbours(runs):
         if first <= furthest:
             what = f"two files hold positions {first} to {min(last, furthest)}"
-            yield Finding("overlap", f"{stream} {region}".rstrip(), what)
+            yield Finding("overlap", _name(stream, region), what)
 
 
 def _broken_promises(
@@ -126,4 +135,4 @@ def _broken_promises(
             what = f"positions {first} to {last} were committed, and files hold {low} to {high}"
             if low > high:
                 what = f"positions {first} to {last} were committed, and no file holds any"
-            yield Finding("missing", f"{stream} {region}".rstrip(), what)
+            yield Finding("missing", _name(stream, region), what)

@@ -41,13 +41,11 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = [
-    "ARROW_BYTES_MAX", "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "Merge",
+    "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "Merge",
     "PlacePart", "drafts_of", "gaps", "neighbours",
 ]  # fmt: skip
 
-ARROW_BYTES_MAX: Final = 1 << 30
-"""Arrow processes lakes up to this size in this process, Spark larger ones."""
-
+_ARROW_BYTES_MAX: Final = 1 << 30
 PARTITIONS: Final = ["stream", "date"]
 _OF_FILES: Final = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
 _BOUNDS: Final = ("min", "max", "null_count")
@@ -72,6 +70,11 @@ class Gap:
     region: str
     after: int
     before: int
+
+    def __str__(self) -> str:
+        """For people."""
+        place = f"{self.stream}/{self.region}" if self.region else self.stream
+        return f"gap: {place}: nothing between positions {self.after} and {self.before}"
 
 
 def neighbours(runs: Iterable[tuple[str, Run]]) -> Iterator[tuple[str, str, int, int, int]]:
@@ -122,6 +125,10 @@ class Lake:
             return []
         chosen = (each for each in _listed(table) if not streams or each.stream in streams)
         return sorted(chosen, key=lambda each: (each.stream, each.date or "", each.path))
+
+    def is_large(self) -> bool:
+        """Whether Spark should work on it: it has more than one GiB."""
+        return sum(each.nbytes for each in self.files()) > _ARROW_BYTES_MAX
 
     def gaps(self, streams: Sequence[str] | None = None) -> list[Gap]:
         """Positions that no entry has. Reads two columns of all files."""
@@ -293,11 +300,6 @@ class Lake:
                 # them before does not find them.
                 if not left:
                     raise
-        if (self.root / "_log").is_dir():
-            raise LakeError(
-                f"{self.root} is a lake of an earlier version: run "
-                f"'anabranch spark migrate-lake {self.root}' once"
-            )
         return None
 
     def _made(self) -> DeltaTable:

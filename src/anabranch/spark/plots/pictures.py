@@ -1,4 +1,4 @@
-"""Pictures of what jobs find: the lag of consumer groups, and windows, over time."""
+"""The picture of what `lag` finds: the lag of consumer groups over time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
-
-import pyarrow.dataset as ds
+from typing import Final
 
 from anabranch.spark.plots.plotting import Curve, Panel, colours_of, draw, span
 
 _LINES_MAX: Final = 21
 _STYLES: Final = ("-", "--", ":", "-.")
-_KEYS_MAX: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,65 +65,12 @@ def draw_lag(samples: Sequence[Sample], path: Path) -> None:
         lags.append(Curve(name, times, [each.lag for each in some], *look))
         pending.append(Curve(name, times, [each.pending for each in some], *look))
     moments = [datetime.fromtimestamp(each.at_ms / 1000, UTC) for each in samples]
-    of = (len(names), len(groups), "groups")
-    title = _title("Lag of consumer groups", moments, "none was seen", of)
+    title = "Lag of consumer groups"
+    title += f", {span(min(moments), max(moments))}" if moments else ": none was seen"
+    if len(names) < len(groups):
+        title += f" ({len(names)} of {len(groups)} groups)"
     panels = [
         Panel("Waiting to be delivered", "entries", lags),
         Panel("Delivered, not yet acknowledged", "entries", pending),
     ]
     draw(path, title, panels)
-
-
-def draw_windows(directory: Path, path: Path, size: str) -> None:
-    """Entries of each window by its beginning, and below the sums of values if there are any.
-
-    Only the seven keys with most entries have a line. `size`: of a window, for the title. Raises
-    `PlotError`.
-    """
-    files = sorted(map(str, directory.glob("*.parquet")))
-    rows = ds.dataset(files).to_table().sort_by("window_start").to_pylist() if files else []
-    totals: Counter[str] = Counter()
-    for row in rows:
-        row["name"] = _name(row)
-        totals[row["name"]] += row["count"]
-    names = sorted(totals, key=lambda name: (-totals[name], name))[:_KEYS_MAX]
-    panels = [("count", "Entries", "entries")]
-    if any(row.get("sum") is not None for row in rows):
-        panels.append(("sum", "Sum of the values", "sum"))
-    moments = [row[name] for row in rows for name in ("window_start", "window_end")]
-    of = (len(names), len(totals), "keys")
-    title = _title(f"Windows of {size}", moments, "none is closed yet", of)
-    made = [Panel(name, unit, _lines(rows, sorted(names), column)) for column, name, unit in panels]
-    draw(path, title, made)
-
-
-def _title(what: str, moments: Sequence[datetime], without: str, of: tuple[int, int, str]) -> str:
-    shown, present, kind = of
-    when = f", {span(min(moments), max(moments))}" if moments else f": {without}"
-    return what + when + (f" ({shown} of {present} {kind})" if shown < present else "")
-
-
-def _name(row: dict[str, Any]) -> str:
-    if "key" not in row:
-        return ""
-    return "(none)" if row["key"] is None else str(row["key"])
-
-
-def _lines(rows: list[dict[str, Any]], names: list[str], column: str) -> list[Curve]:
-    colours = colours_of(names)
-    lines = []
-    for name in names:
-        times: list[datetime] = []
-        values: list[float | None] = []
-        end = None
-        for row in rows:
-            if row["name"] != name:
-                continue
-            if end is not None and row["window_start"] > end:  # windows without entries
-                times.append(end)
-                values.append(None)
-            times.append(row["window_start"])
-            values.append(float(row[column] or 0))
-            end = row["window_end"]
-        lines.append(Curve(name, times, values, colours[name]))
-    return lines

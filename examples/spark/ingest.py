@@ -1,18 +1,28 @@
-"""Copies files into streams: CSV, JSON lines and Parquet, each file once."""
+"""Copies files into streams: CSV, JSON lines and Parquet, each file once.
+
+    python ingest.py orders.csv --stream orders --schema 'number int, city string'
+
+Paths are files or directories. A second run adds nothing; a run that died is completed.
+"""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from anabranch.errors import AnabranchError
+from pyspark.sql import Observation
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+from anabranch.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +40,7 @@ _SETTINGS: Final = {
 }
 
 
-class IngestError(AnabranchError):
+class IngestError(Exception):
     """Files that cannot be read; the text names them and the reason."""
 
 
@@ -47,38 +57,47 @@ class Ingested:
     dry_run: bool
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where the rows go."""
+
+    url: str
+    stream: str
+    key: str | None = None
+    """A column: rows go to ``<stream>:<value of that column>``."""
+    bad_stream: str | None = None
+    """For lines that do not fit, as they are; by default ``<stream>:bad``."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """More options of the write."""
+
+    @property
+    def bad(self) -> str:
+        """The stream for lines that do not fit."""
+        return self.bad_stream or f"{self.stream}:bad"
+
+
 def ingest(
     spark: SparkSession,
     paths: Sequence[str | Path],
-    *,
-    url: str,
-    stream: str,
-    key: str | None = None,
+    target: Target,
     schema: str | None = None,
-    bad_stream: str | None = None,
+    *,
     dry_run: bool = False,
-    progress: Callable[[Path, int], None] | None = None,
-    options: Mapping[str, str] | None = None,
 ) -> Ingested:
     """Append the rows of files, in their order, as entries with a field for each column.
 
-    With `key`, rows go to ``<stream>:<value of that column>``. With a `schema` (``"n int, s
-    string"``), values have to fit it; without one, values of CSV files are text. Lines that do not
-    fit, and those of a CSV file with more or fewer values than its header, go to `bad_stream` (by
-    default ``<stream>:bad``) as they are. Nested values become JSON. A file is known by its
-    path and time of change: a second run over the same files adds nothing, and a run that died is
-    completed. `progress` gets each file and its rows. Raises `IngestError` and what Spark raises.
+    With a `schema` (``"n int, s string"``), values have to fit it; without one, values of CSV files
+    are text. Lines that do not fit, and those of a CSV file with more or fewer values than its
+    header, go to another stream. Nested values become JSON. A file is known by its path and time of
+    change: a second run over the same files adds nothing, and a run that died is completed. Raises
+    `IngestError` and what Spark raises.
     """
-    from pyspark.sql import Observation  # noqa: PLC0415 - heavy
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-
-    bad_stream = bad_stream or f"{stream}:bad"
     rows = bad = 0
     new: int | None = 0
     for path in (found := list(files_of(paths))):
         counts = Observation()
         with _as_needed(spark):
-            entries = _entries(_read(spark, path, schema), path, stream, key, bad_stream)
+            entries = _entries(_read(spark, path, schema), path, target)
             watched = entries.observe(
                 counts,
                 f.count(f.lit(1)).alias("all"),
@@ -88,14 +107,11 @@ def ingest(
             if dry_run:
                 watched.write.format("noop").mode("overwrite").save()
             else:
-                # Rows without a key go to the stream.
-                known = _write(watched, path, {"url": url, "stream": stream, **(options or {})})
+                known = _write(watched, path, target)
         seen = counts.get
         rows += seen["all"] - seen["bad"]
         bad += seen["bad"]
         new = None if new is None or known is None else new + seen["all"] - known
-        if progress is not None:
-            progress(path, seen["all"])
     return Ingested(len(found), rows, bad, None if dry_run else new, dry_run)
 
 
@@ -121,12 +137,9 @@ def files_of(paths: Sequence[str | Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _entries(
-    table: DataFrame, path: Path, stream: str, key: str | None, bad_stream: str
-) -> DataFrame:
+def _entries(table: DataFrame, path: Path, target: Target) -> DataFrame:
     """The rows of a file, with the stream of each; raises `IngestError`."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-
+    key = target.key
     names = [name for name in table.columns if name != _CORRUPT]
     if not names:
         raise IngestError(f"{path}: it is empty, so its columns are unknown")
@@ -135,35 +148,32 @@ def _entries(
     if "stream" in names:
         raise IngestError(f"{path}: a column called stream has to be renamed first")
     corrupt = _is_corrupt(table)
-    target = f.lit(stream) if key is None else f.concat(f.lit(f"{stream}:"), f.col(_quoted(key)))
+    to = f.lit(target.stream)
+    if key is not None:
+        to = f.concat(f.lit(f"{target.stream}:"), f.col(_quoted(key)))
     entries = table.select(
-        f.when(corrupt, f.lit(bad_stream)).otherwise(target).alias("stream"),
+        f.when(corrupt, f.lit(target.bad)).otherwise(to).alias("stream"),
         *(f.when(~corrupt, _flat(table, name)).alias(name) for name in names),
         *([f.col(_CORRUPT)] if _CORRUPT in table.columns else []),
     )
     # A blank line is no entry: entries have fields.
     entries = entries.dropna("all", subset=[_quoted(name) for name in entries.columns[1:]])
     # All columns are read: a line may be found not to fit by any of them.
-    wrong = entries.where((f.col("stream") == bad_stream) & ~_is_corrupt(entries))
+    wrong = entries.where((f.col("stream") == target.bad) & ~_is_corrupt(entries))
     if key is not None and _CORRUPT in table.columns and wrong.take(1):
         raise IngestError(
-            f"{path}: a row has a value in column {key!r} by which it belongs to {bad_stream}, "
-            "where lines go that do not fit: name another stream for these (--bad-stream)"
+            f"{path}: a row has a value in column {key!r} by which it belongs to {target.bad}, "
+            "where lines go that do not fit: name another stream for these (bad_stream)"
         )
     return entries
 
 
 def _is_corrupt(table: DataFrame) -> Column:
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-
     return f.col(_CORRUPT).isNotNull() if _CORRUPT in table.columns else f.lit(False)
 
 
 def _flat(table: DataFrame, name: str) -> Column:
     """A column, or its values as JSON if they have parts."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-    from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: PLC0415 - heavy
-
     column = f.col(_quoted(name))
     nested = isinstance(table.schema[name].dataType, ArrayType | MapType | StructType)
     return f.to_json(column) if nested else column
@@ -174,7 +184,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _write(entries: DataFrame, path: Path, options: Mapping[str, str]) -> int | None:
+def _write(entries: DataFrame, path: Path, target: Target) -> int | None:
     """How many rows were there already; None if that is not known."""
     with tempfile.TemporaryDirectory() as place:
         result = Path(place) / "result"
@@ -186,7 +196,8 @@ def _write(entries: DataFrame, path: Path, options: Mapping[str, str]) -> int | 
             "resultFile": str(result),
         }
         writer = entries.write.format("anabranch").mode("append").options(**own)
-        writer.options(**options).save()
+        # Rows without a key go to the stream.
+        writer.options(url=target.url, stream=target.stream, **target.options).save()
         # With Spark Connect the driver is elsewhere.
         return json.loads(result.read_text("utf-8"))["known"] if result.exists() else None
 
@@ -246,3 +257,24 @@ def _as_needed(spark: SparkSession) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def main() -> None:
+    """Copy the files of the command line."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("paths", nargs="+")
+    parser.add_argument("--stream", required=True, help="where to")
+    parser.add_argument("--url", default="redis://127.0.0.1:6379")
+    parser.add_argument("--key", help="column; rows go to STREAM:VALUE")
+    parser.add_argument("--schema", help="columns and their types, as in SQL")
+    parser.add_argument("--bad-stream", help="for lines that do not fit (default: STREAM:bad)")
+    parser.add_argument("--dry-run", action="store_true", help="read and count only")
+    given = parser.parse_args()
+    target = Target(given.url, given.stream, given.key, given.bad_stream)
+    done = ingest(session("ingest"), given.paths, target, given.schema, dry_run=given.dry_run)
+    print(f"{done.rows:,} rows and {done.bad:,} that do not fit, in {done.files:,} files")
+    print("nothing was written" if done.dry_run else f"new: {done.new}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The one form of all results: a line for each finding, group or part, then one for each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+
+def lines_of(result: Any) -> list[str]:
+    """What a result lists: its parts and its findings, each in a line."""
+    found = [value for _, value in _shown_fields(result) if _is_list(value)]
+    lines = list(dict.fromkeys(str(each) for some in found for each in some))
+    return lines + [str(each) for each in findings_of(result) if str(each) not in lines]
+
+
+def findings_of(result: Any) -> tuple[Any, ...]:
+    """What makes the exit code 1."""
+    return tuple(getattr(result, "findings", ()))
+
+
+def figures_of(result: Any) -> Iterator[tuple[str, str]]:
+    """Name and value of everything else."""
+    for name, value in _shown_fields(result):
+        if _is_list(value):
+            yield name, str(len(value))
+        elif isinstance(value, tuple):
+            yield name, ", ".join(map(_figure, value)) or "none"
+        else:
+            yield name, _figure(value)
+
+
+def _shown_fields(result: Any) -> Iterator[tuple[str, Any]]:
+    for each in fields(result):
+        if each.repr:
+            yield each.name.replace("_", " "), getattr(result, each.name)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and is_dataclass(value[0])
+
+
+def _figure(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return "not known" if value is None else str(value)

@@ -1,0 +1,373 @@
+"""The signatures of all jobs: their parameters, from which ``anabranch spark`` makes its options.
+
+A signature is a class whose fields are the parameters of one job, with types, defaults and help;
+its docstring is the help of the command. `taking` gives the function of the job the same
+parameters. Commands are listed and explained without Arrow and Spark, so nothing here imports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_P = ParamSpec("_P")
+_Signature = TypeVar("_Signature")
+_Result = TypeVar("_Result")
+
+
+class SessionNeeded(AnabranchError):
+    """The job needs a Spark session, and got none."""
+
+
+class JobStep(NamedTuple):
+    """How far a job is: a line for people, and what was done so far, if that is counted."""
+
+    text: str
+    done: int | None = None
+
+
+Progress = Callable[[JobStep], None]
+
+
+def taking(
+    signature: Callable[_P, _Signature],
+) -> Callable[
+    [Callable[[SparkSession | None, _Signature], _Result]],
+    Callable[Concatenate[SparkSession | None, _P], _Result],
+]:
+    """Give a job, which takes a session and a signature, the parameters of the signature."""
+
+    def decorate(
+        job: Callable[[SparkSession | None, _Signature], _Result],
+    ) -> Callable[Concatenate[SparkSession | None, _P], _Result]:
+        @wraps(job)
+        def call(spark: SparkSession | None, /, *given: _P.args, **named: _P.kwargs) -> _Result:
+            return job(spark, signature(*given, **named))
+
+        return call
+
+    return decorate
+
+
+def _option(default: Any, text: str = "", **more: Any) -> Any:
+    """A parameter that is an option of the command as well: ``--name``, with this help.
+
+    `more`: ``least`` and ``most`` of a number; ``names`` instead of that of the field; ``metavar``.
+    """
+    return field(default=default, metadata={"help": text, **more})
+
+
+_ARGUMENT: Final = {"is_argument": True}
+"""Of a parameter that is an argument of the command."""
+
+
+def _silent(_step: JobStep) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSignature:
+    """What all jobs have."""
+
+    _: KW_ONLY
+    progress: Progress = _silent
+    """Gets each step."""
+    limited: bool = False
+    """Without a session raise `SessionNeeded` if that is too much for one process."""
+    dry_run: bool = False
+    """Report what would be done, and write nothing."""
+
+    takes_session: ClassVar[bool] = True
+    """Whether there is work for Spark."""
+
+    def check(self) -> Iterator[ServerOptions]:
+        """The servers that must answer; raises `OptionError` for options that cannot be."""
+        yield from ()
+
+    def require_session(self, *, needed: bool) -> None:
+        """Raise `SessionNeeded` if the job is limited and a session is needed."""
+        if self.limited and needed:
+            raise SessionNeeded("this is too much for one process: give a Spark session")
+
+
+@dataclass(frozen=True, slots=True)
+class _OnServer(JobSignature):
+    """A job that talks to a server."""
+
+    _: KW_ONLY
+    options: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={"help": "Option of the data source.", "names": ("-o",), "metavar": "NAME=VALUE"},
+    )
+    url: str = _option(
+        "redis://127.0.0.1:6379", "Address of the server, as workers reach it.", names=("-u",)
+    )
+
+    @property
+    def given(self) -> dict[str, str]:
+        """All options of the data source."""
+        return {"url": self.url, **self.options}
+
+
+@dataclass(frozen=True, slots=True)
+class _OnRegions(_OnServer):
+    """A job that looks at streams in all regions, or on one server."""
+
+    _: KW_ONLY
+    region_urls: Mapping[str, str] | None = _option(
+        None, "Name to address of every region.", metavar="JSON"
+    )
+    streams: Sequence[str] = _option((), "Comma-separated keys; all by default.")
+    pattern: str | None = _option(None, "Glob of keys, instead of --streams.")
+
+    @property
+    def read(self) -> ReadOptions:
+        """Which streams to look at, and how to connect to the one server."""
+        what = {"subscribe": ",".join(self.streams)} if self.streams else {}
+        return ReadOptions.parse(
+            {**self.given, **(what or {"subscribePattern": self.pattern or "*"})}
+        )
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """Name to address of all servers; without regions the one server has no name."""
+        return self.region_urls or {"": self.read.server.url}
+
+    def check(self) -> Iterator[ServerOptions]:
+        """All servers."""
+        for url in self.urls.values():
+            yield replace(self.read.server, url=url)
+
+
+_DRY_RUN: Final = "Report what would be done, and write nothing."
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveJob(_OnServer):
+    """Copy streams to Parquet files in directory LAKE, from where the last run ended.
+
+    It reports where it starts, and after each batch how many entries are left. The option
+    '-o maxEntriesPerTrigger=100000' limits the size of a batch. Spark is started for --follow, for
+    more than two million entries, and if --master is given.
+
+    Example:
+      anabranch spark archive lake/ --streams orders,payments
+    """
+
+    lake: str | Path = field(metadata=_ARGUMENT)
+    _: KW_ONLY
+    streams: Sequence[str] = _option((), "Comma-separated keys.")
+    pattern: str | None = _option(None, "Glob of keys, instead of --streams.")
+    once: bool = _option(
+        True,
+        "End when all present entries are read, or continue until interrupted.",
+        names=("--once/--follow",),
+    )
+    dry_run: bool = _option(False, _DRY_RUN)
+    checkpoint: str | Path | None = None
+    """Its directory; by default it is in the lake."""
+    interval_s: float = 10.0
+    """From one batch to the next, if it goes on."""
+
+    @property
+    def given(self) -> dict[str, str]:
+        """All options of the data source; streams are read from their first entry on."""
+        what = {"startingOffsets": "earliest"}
+        if {"startingoffsets", "startingtimestamp"} & {name.lower() for name in self.options}:
+            what = {}
+        if self.streams:
+            what["subscribe"] = ",".join(self.streams)
+        if self.pattern is not None:
+            what["subscribePattern"] = self.pattern
+        return {"url": self.url, **what, **self.options}
+
+    def check(self) -> Iterator[ServerOptions]:
+        """The server with the streams."""
+        yield ReadOptions.parse(self.given).server
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayJob(_OnServer):
+    """Write the entries of a LAKE to streams again, with their IDs or with new ones.
+
+    Another run with the same arguments adds the entries that the lake has got since. With --new-ids
+    the target keeps a record for each region of the entries that it has; it may drop a record to
+    which nothing was added for 30 days.
+
+    Example:
+      anabranch spark replay lake/ -u redis://other:6379
+      anabranch spark replay lake/ --prefix again: --since-ms 1718000000000 --speed 10
+    """
+
+    lake: str | Path = field(metadata=_ARGUMENT)
+    _: KW_ONLY
+    streams: Sequence[str] = _option((), "Comma-separated; all by default.")
+    since_ms: int | None = _option(None, "Only IDs from this time on.")
+    until_ms: int | None = _option(None, "Only IDs before this time.")
+    prefix: str = _option("", "Put this before the names of streams.")
+    keep_ids: bool = _option(
+        True,
+        "Give entries their old IDs, or new ones in the old order.",
+        names=("--keep-ids/--new-ids",),
+    )
+    speed: float | None = _option(
+        None,
+        "10: ten times as fast as they were written. Without it: as fast as possible.",
+        least=0,
+    )
+    dry_run: bool = _option(False, _DRY_RUN)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """All options of the data source."""
+        return {"url": self.url, "speed": str(self.speed or 0), **self.options}
+
+    def check(self) -> Iterator[ServerOptions]:
+        """The target."""
+        server = WriteOptions.parse(self.given).server
+        if not self.dry_run:
+            yield server
+
+
+@dataclass(frozen=True, slots=True)
+class CompactJob(JobSignature):
+    """Merge the small files of a LAKE by stream and day, and remove those merged long ago.
+
+    Readers and 'archive' may run at the same time. It can be interrupted at any moment and run
+    again. It exits with 1 if files have changed since they were written; the files of such a day
+    are not merged. Spark is started for lakes above 1 GiB, and if --master is given.
+
+    Example:
+      anabranch spark compact lake/ --target-mib 256 --retain-hours 24
+    """
+
+    lake: str | Path = field(metadata=_ARGUMENT)
+    _: KW_ONLY
+    streams: Sequence[str] = _option((), "Comma-separated; all by default.")
+    target_mib: int = _option(128, "Largest size of a merged file.", least=1)
+    retain_hours: int = _option(
+        168, "How long merged files stay for readers of older versions.", least=0
+    )
+    dry_run: bool = _option(False, _DRY_RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyJob(JobSignature):
+    """Read all files of a LAKE again and compare them with the table's log.
+
+    It checks digests, counts and days, and looks for missing files, for positions without an entry
+    and for positions with two entries. It exits with 1 if there is a finding. Spark is started for
+    lakes above 1 GiB, and if --master is given.
+
+    Example:
+      anabranch spark verify lake/ --allow-gaps
+    """
+
+    lake: str | Path = field(metadata=_ARGUMENT)
+    _: KW_ONLY
+    allow_gaps: bool = _option(False, "Missing positions are no finding.")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditJob(_OnRegions):
+    """Compare the entries of all regions; exit 1 if there is a finding.
+
+    Entries that some regions have not received yet are not compared. Spark is started for more than
+    five million entries, and if --master is given.
+
+    Example:
+      anabranch spark audit --region-urls '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
+    """
+
+    _: KW_ONLY
+    bucket_ms: int | None = _option(None, "Span of time of one digest.", least=1)
+    settle_s: float = _option(
+        5.0,
+        "Seconds that regions may take to catch up with each other.",
+        least=0,
+        names=("--settle",),
+    )
+    limit: int = _option(1000, "Greatest number of findings.")
+
+    def check(self) -> Iterator[ServerOptions]:
+        """All regions."""
+        self.require_regions()
+        yield from super(AuditJob, self).check()
+
+    def require_regions(self) -> None:
+        """Raise `OptionError` if there is nothing to compare."""
+        if len(self.urls) < 2:
+            raise OptionError(
+                "two regions are needed to compare: name them by --region-urls (region_urls), such "
+                'as {"eu": "redis://eu:6379", "us": "redis://us:6379"}'
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class IdmpAuditJob(_OnRegions):
+    """Report refused duplicates, producers near their limits, and rows written twice.
+
+    It exits with 1 if rows that one producer wrote in two regions are there twice, which one region
+    knows of all. No Java is needed.
+
+    Example:
+      anabranch spark idmp-audit -u redis://eu:6379 --streams orders
+    """
+
+    takes_session: ClassVar[bool] = False
+    _: KW_ONLY
+    near: float = _option(
+        0.1, "Fraction of capacity or duration that counts as nearly used up.", least=0, most=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LagJob(_OnRegions):
+    """Sample the lag of consumer groups; exit 1 if one does not catch up. No Java is needed.
+
+    Example:
+      anabranch spark lag --streams orders --samples 60 --interval 10 --plot lag.svg
+    """
+
+    takes_session: ClassVar[bool] = False
+    _: KW_ONLY
+    groups: Sequence[str] = _option((), "Comma-separated; all by default.")
+    samples: int = _option(10, "How many to take.", least=1)
+    interval_s: float = _option(1.0, "Seconds between two samples.", least=0, names=("--interval",))
+    table: str | Path | None = field(
+        default=None, metadata={"help": "Append the samples to this directory of Parquet files."}
+    )
+    plot: str | Path | None = field(
+        default=None,
+        metadata={"help": 'Draw a picture: .svg or .png. Needs: pip install "anabranch[plot]"'},
+    )
+    dry_run: bool = _option(False, "Take one sample, and write nothing.")
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorJob(JobSignature):
+    """Find out whether Spark works here; exit 1 if it does not."""
+
+    takes_session: ClassVar[bool] = False
+    _: KW_ONLY
+    url: str | None = _option(None, "Ask this server what it can do.", names=("-u",))
+    master: str = _option("local[2,4]", "Where to run the small job.")
+    start_spark: bool = _option(
+        True, "Run a small job, or start no Spark at all.", names=("--spark/--no-spark",)
+    )
+
+
+JOBS: Final[tuple[type[JobSignature], ...]] = (
+    *(DoctorJob, ArchiveJob, CompactJob, VerifyJob, ReplayJob),
+    *(AuditJob, LagJob, IdmpAuditJob),
+)
+"""In the order of the help. The function of ``LagJob`` is `anabranch.spark.jobs.lag.lag`."""
