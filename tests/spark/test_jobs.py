@@ -125,7 +125,9 @@ def test_rows_do_not_come_among_lines_that_do_not_fit(
 
     (tmp_path / "a.csv").write_text("status,n\nbad,1\ngood,2\nbad,x\n")
     given = {"url": url(ours), "stream": "s", "key": "status"}
-    with pytest.raises(IngestError, match=r"column 'status' by which it belongs to s:bad.*\(bad_stream\)"):
+    with pytest.raises(
+        IngestError, match=r"column 'status' by which it belongs to s:bad.*\(bad_stream\)"
+    ):
         ingest(spark, [tmp_path], schema="status string, n int", **given)
     assert entries(ours, "s:good") == []
     given["bad_stream"] = "t"

@@ -21,7 +21,7 @@ def entries(*rows, first=1_000):
         [b"%d-%d" % (first + at, at), [word for pair in row for word in pair]]
         for at, row in enumerate(rows)
     ]
-    return ParsedEntries.of_xrange(reply)
+    return ParsedEntries(reply)
 
 
 def column(kind, *texts, **settings):
@@ -167,9 +167,7 @@ def test_reserved_columns_come_from_the_entry_and_the_first_of_repeated_fields_c
 def test_ids_beyond_all_times_keep_their_text():
     most = 2**64 - 1
     late = (2**63 - 1) // 1000 + 1  # in microseconds it has 64 bits
-    found = ParsedEntries.of_xrange(
-        [[b"%d-0" % late, [b"a", b"1"]], [b"%d-%d" % (most, most), [b"a", b"1"]]]
-    )
+    found = ParsedEntries([[b"%d-0" % late, [b"a", b"1"]], [b"%d-%d" % (most, most), [b"a", b"1"]]])
     schema = pa.schema([("id", pa.string()), ("ts", UTC)])
     assert Projection(schema).batch(found, "s", "").to_pylist() == [
         {"id": f"{late}-0", "ts": None},

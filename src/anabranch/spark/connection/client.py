@@ -36,7 +36,6 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.options import ServerOptions
 
 Word = bytes | str | int
-_Receive = Callable[["ServerClient"], list[Any]]
 
 _IDLE_SECONDS: Final = 5.0  # a connection that was unused for longer is checked with PING
 _IDLE_MAX: Final = 8  # connections kept per address
@@ -93,9 +92,7 @@ class ServerClient:
             raise self.refusal(reply) from None
         return reply
 
-    def begin(
-        self, commands: Sequence[Iterable[Word]], receive: _Receive | None = None
-    ) -> Callable[[], list[Any]]:
+    def begin(self, commands: Sequence[Iterable[Word]]) -> Callable[[], list[Any]]:
         """Send commands that may be sent twice; returns a function that waits for the replies.
 
         Call the function before sending anything else. It returns and raises as `pipeline` does.
@@ -108,8 +105,8 @@ class ServerClient:
         def replies() -> list[Any]:
             if sent_by is not None and sent_by is self._connection:
                 with suppress(ServerUnreachable):
-                    return receive(self) if receive else [self.receive() for _ in commands]
-            return self.pipeline(commands, repeatable=True, receive=receive)
+                    return [self.receive() for _ in commands]
+            return self.pipeline(commands, repeatable=True)
 
         return replies
 
@@ -119,18 +116,17 @@ class ServerClient:
         *,
         repeatable: bool = False,
         wait_ms: int = 0,
-        receive: _Receive | None = None,
     ) -> list[Any]:
         """Send all commands at once and return their replies in order.
 
         An error reply is a `redis.RedisError` object in the list; the other commands took effect.
-        `receive` reads the replies, if it is given. Raises `ServerUnreachable`; then it is unknown
+        Raises `ServerUnreachable`; then it is unknown
         which commands took effect.
         """
         for is_last in self.attempts():
             try:
                 self._send(commands)
-                return receive(self) if receive else [self.receive(wait_ms) for _ in commands]
+                return [self.receive(wait_ms) for _ in commands]
             except ServerUnreachable:
                 if not repeatable or is_last:
                     raise
@@ -202,23 +198,6 @@ class ServerClient:
             reply = error
         self._used = time.monotonic()
         return reply
-
-    def receive_bytes(self) -> bytes:
-        """Some bytes of the replies to what was sent, for a caller that reads all of them itself.
-
-        Raises `ServerUnreachable`.
-        """
-        if self._connection is None:
-            raise self._unreachable(ConnectionError("connection lost"))
-        try:
-            socket: Any = self._connection._sock  # noqa: SLF001 - it has no public name
-            found: bytes = socket.recv(_READ_BYTES)
-        except _BROKEN as error:
-            raise self._broken(error) from None
-        if not found:
-            raise self._broken(ConnectionError("connection closed by the server"))
-        self._used = time.monotonic()
-        return found
 
     def _broken(self, error: Exception) -> ServerUnreachable:
         self._drop()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.spark.decoding.exports import Ints
 
@@ -34,52 +36,45 @@ class Entries(Protocol):
 
 
 class ParsedEntries:
-    """Entries that hiredis has parsed: each a flat list of names and values."""
+    """Entries that hiredis has parsed: each an ID and a flat list of names and values."""
 
-    def __init__(
-        self,
-        ms: npt.NDArray[np.uint64],
-        seq: npt.NDArray[np.uint64],
-        positions: Ints | None,
-        rows: list[list[bytes]],
-    ) -> None:
-        """`rows` has one flat list for each ID."""
-        self.ms = ms
-        self.seq = seq
-        self.positions = positions
-        self._rows = rows
+    positions: Ints | None = None
 
-    @classmethod
-    def of_xrange(cls, reply: Sequence[Sequence[Any]]) -> ParsedEntries:
-        """From a reply of XRANGE: IDs and flat lists."""
-        ids = [entry[0].split(b"-") for entry in reply]
-        return cls(
-            np.array([int(ms) for ms, _ in ids], np.uint64),
-            np.array([int(seq) for _, seq in ids], np.uint64),
-            None,
-            [entry[1] for entry in reply],
-        )
+    def __init__(self, reply: Sequence[Sequence[Any]]) -> None:
+        """Of a reply of XRANGE, which is not empty."""
+        ids = pa.array([entry[0] for entry in reply], pa.binary()).cast(pa.string())
+        halves = pc.split_pattern(ids, "-").flatten().cast(pa.uint64())
+        # Arrow's own way to numpy imports pandas.
+        numbers = np.frombuffer(halves.buffers()[1], np.uint64, len(halves))
+        self.ms, self.seq = numbers[::2].copy(), numbers[1::2].copy()
+        words = list(chain.from_iterable([entry[1] for entry in reply]))
+        self._names = pa.array(words[::2], pa.binary())
+        self._values = pa.array(words[1::2], pa.binary())
+        self._ends = np.cumsum([len(entry[1]) // 2 for entry in reply])
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.ms)
 
     @property
     def nbytes(self) -> int:
         """About how many bytes the entries have."""
-        return sum(sum(map(len, row)) for row in self._rows)
+        return int(self._names.nbytes + self._values.nbytes)
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
-        """For each name a binary array: the first value of that field, null without one."""
-        # Of a field that is there twice the first one stays, as the last one in this order.
-        rows = [dict(zip(row[-2::-2], row[::-2], strict=True)) for row in self._rows]
-        return [pa.array([row.get(name) for row in rows], pa.binary()) for name in names]
+        """For each name the first value of that field, null without one."""
+        coded = self._names.dictionary_encode()
+        codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(coded))
+        known = {name: code for code, name in enumerate(coded.dictionary.to_pylist())}
+        rows = np.repeat(np.arange(len(self)), np.diff(self._ends, prepend=0))
+        found = []
+        for name in names:
+            fields = np.flatnonzero(codes == known.get(name, -1))
+            place = np.full(len(self), -1)
+            # Of a field that is there twice the first one stays, as the last one in this order.
+            place[rows[fields[::-1]]] = fields[::-1]
+            found.append(self._values.take(pa.array(place, mask=place < 0)))
+        return found
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """All fields in their order: where each entry's begin (and the end), names, values."""
-        offsets = np.zeros(len(self._rows) + 1, np.int64)
-        np.cumsum([len(row) // 2 for row in self._rows], out=offsets[1:])
-        return (
-            offsets,
-            pa.array([name for row in self._rows for name in row[::2]], pa.binary()),
-            pa.array([value for row in self._rows for value in row[1::2]], pa.binary()),
-        )
+        return np.concatenate(([0], self._ends)), self._names, self._values

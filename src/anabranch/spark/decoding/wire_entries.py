@@ -8,10 +8,6 @@ lengths drive this, never what the bytes look like. All entries go in step: the 
 then the second one. Their names may differ: they are numbered by Arrow (dictionary encoding). A few
 entries with many more fields than all others are left to hiredis.
 
-A reply of XRANGE has the same bytes, and does not say where entries begin. Each begins with the
-same few bytes, but values may contain these, too: so a page is only taken if its lengths, followed
-from the first entry to the last, end each entry where the next one seems to begin.
-
 Values are gathered by Arrow: an array whose elements are the values *and the gaps between them*
 costs nothing to lay over the bytes, and taking every other element copies at the speed of memory.
 """
@@ -19,7 +15,7 @@ costs nothing to lay over the bytes, and taking every other element copies at th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +23,6 @@ import hiredis
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from anabranch.spark.decoding.exports import Alike, Export, Ints, MalformedReply
 
@@ -105,40 +100,12 @@ class WireEntries:
         self._tables = tables
         self._bytes: Bytes = np.frombuffer(data, np.uint8)
         self._words = self._at_each("<u8")
-        self._walked: list[_Fields] | None = None
 
     @classmethod
     def of_export(cls, export: Export) -> WireEntries:
         """The entries of a reply of AB.EXPORT; those that are broken are found when decoded."""
         data = b"".join([*export.data, _PADDING])
         return cls(export.ms, export.seq, export.positions, export.ends, data, export.tables)
-
-    @classmethod
-    def of_xrange(cls, data: bytes | memoryview) -> WireEntries:
-        """The entries of a reply of XRANGE, without its first line.
-
-        Raises `MalformedReply` if they do not begin where they seem to.
-        """
-        none, no_id = np.empty(0, np.int64), np.empty(0, np.uint64)
-        block = cls(no_id, no_id, None, none, b"".join((data, _PADDING)))
-        begins = np.flatnonzero(block._bytes[: len(data)] == _BEGIN[0])
-        begins = begins[block._equal(begins, _BEGIN)]
-        begins = begins[(begins == 0) | block._equal(np.maximum(begins - len(_CRLF), 0), _CRLF)]
-        size, text_at = block._number(begins + len(_BEGIN) - 1, b"$")
-        begins = begins[block._equal(text_at + size, b"\r\n*")]  # after a name there is a value
-        block._ends = np.append(begins[1:], len(data))
-        try:
-            block._walked = list(block._walk())
-            text = block._gather(*block._id_spans(np.arange(len(block)))).cast(pa.string())
-            halves = pc.split_pattern(text, "-", max_splits=1).flatten().cast(pa.uint64())
-        except pa.ArrowInvalid:
-            raise MalformedReply("these entries are to be parsed one by one") from None
-        if len(halves) != 2 * len(block):
-            raise MalformedReply("an entry has no ID")
-        # Arrow's own way to numpy imports pandas.
-        numbers = np.frombuffer(halves.buffers()[1], np.uint64, len(halves))
-        block.ms, block.seq = numbers[::2].copy(), numbers[1::2].copy()
-        return block
 
     def _at_each(self, kind: str) -> npt.NDArray[Any]:
         """The bytes at each place, read as numbers of one type."""
@@ -161,7 +128,7 @@ class WireEntries:
             for name, (begins, ends) in zip(table.names, table.spans, strict=True):
                 if name in wanted:
                     found.add(_Fields(table.rows, 0, [name], 0, begins, ends))
-        for fields in self._walk(found) if self._walked is None else self._walked:
+        for fields in self._walk(found):
             found.add(fields)
         columns = [
             self._gather(begins, ends, begins < 0)
@@ -171,9 +138,8 @@ class WireEntries:
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """All fields in their order: where each entry's begin (and the end), names, values."""
-        some: Iterable[_Fields] = self._walk() if self._walked is None else self._walked
         every = [fields for table in self._tables for fields in _of_table(table)]
-        every += some
+        every += self._walk()
         counts = np.zeros(len(self), np.int64)
         for each in every:
             np.add.at(counts, each.rows, 1)

@@ -148,7 +148,8 @@ def _pages(
     counts = [len(rows or ()) for rows in replies]
     if counts != list(map(len, group)):
         return None
-    return ParsedEntries.of_xrange([entry for rows in replies for entry in rows]), counts
+    rows = [entry for some in replies for entry in some or ()]
+    return (ParsedEntries(rows), counts) if rows else None
 
 
 # ---------------------------------------------------------------------------------------- one range
