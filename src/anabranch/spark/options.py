@@ -199,6 +199,7 @@ class ReadOptions:
     max_entries: int | None = _option(
         None, _whole(1), "maxEntriesPerTrigger", "maxOffsetsPerTrigger", only="streaming"
     )
+    max_bytes: int | None = _option(None, _size, "maxBytesPerTrigger", only="streaming")
     min_entries: int | None = _option(
         None, _whole(1), "minEntriesPerTrigger", "minOffsetsPerTrigger", only="streaming"
     )
@@ -211,6 +212,9 @@ class ReadOptions:
     catch_up_timeout_ms: int = _option(60_000, _duration_ms, "catchUpTimeout")
     allow_subscription_change: bool = _option(False, _boolean, only="streaming")
     poll_timeout_ms: int = _option(200, _whole(0), only="streaming")
+    frontier_interval_ms: int | None = _option(
+        None, _duration_ms, "frontierInterval", only="streaming"
+    )
     discovery_interval_ms: int = _option(10_000, _whole(0), only="streaming")
     commit_group: str | None = _option(only="streaming")
     mode: str = _option("PERMISSIVE", _one_of("PERMISSIVE", "FAILFAST", "DROPMALFORMED"))
@@ -235,6 +239,11 @@ class ReadOptions:
             raise OptionError(
                 "name the streams by exactly one of the options subscribe (comma-separated keys), "
                 f"subscribePattern (a glob) and assign (JSON); {said} given"
+            )
+        if own.get("frontier_interval_ms") is not None and "pattern" in own:
+            raise OptionError(
+                "frontierInterval is for streams that are named (subscribe, assign): a stream that "
+                "a pattern finds later may have older entries"
             )
         for end in ("starting", "ending"):
             if f"{end}_timestamp" in own and f"{end}_offsets" in own:

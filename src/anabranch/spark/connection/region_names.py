@@ -33,6 +33,10 @@ class RegionNames:
             raise self._unknown(given, ())
         return region.partition(".")[0] in numbers
 
+    def is_of(self, given: str, number: str) -> bool:
+        """Whether `given` is a name of this region, or the number of one of its logs."""
+        return given.partition(".")[0] == number or self.covers(given, number)
+
     def check(self, given: Iterable[str], present: Collection[str]) -> None:
         """Raise `OptionError` for a name that is neither a member nor an existing log."""
         for each in given:

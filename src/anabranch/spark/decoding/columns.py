@@ -135,6 +135,27 @@ class Projection:
             return batch.filter(pa.array(~bad))
         return batch
 
+    def check_time_only(self) -> None:
+        """Raise `ColumnError` if a row cannot have a time and nothing else."""
+        missing = {"id", "ts"} - set(self.schema.names)
+        required = [each.name for each in self.schema if not each.nullable and each.name != "ts"]
+        if missing or required:
+            raise ColumnError(
+                "with frontierInterval there are rows that have a time and no entry: the schema "
+                "needs the columns ts and id, and all others must allow NULL. Leave out such rows "
+                'after withWatermark: where("id IS NOT NULL OR ts IS NULL")'
+            )
+
+    def time_only(self, ms: int) -> pa.RecordBatch:
+        """One row with this time in column ``ts``, and NULL elsewhere."""
+        columns = [
+            pa.array([ms * 1000 if each.name == "ts" else None], pa.int64()).cast(each.type)
+            if each.name == "ts"
+            else pa.nulls(1, each.type)
+            for each in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
 
 # ---------------------------------------------------------------------------------------- reserved
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _POLL_MS = 200
+_FRONTIER = "frontierinterval"
 
 
 def regions_of(options: ReadOptions) -> list[str]:
@@ -48,7 +49,9 @@ def read_by_region(
     The regions are fixed here: those named, or those the stream has now. A region that joins later
     needs a new query with a new checkpoint; `resume_from` is the old one's checkpoint directory,
     and the new query starts where the old one had committed. A region that is silent holds all
-    results back; leave it out of `regions` if it never returns. Raises `OptionError`.
+    results back; leave it out of `regions` if it never returns. With the option
+    ``frontierInterval`` ("10s") only a disconnected region does so: of a silent and connected one
+    the server knows up to which time it has no more entries. Raises `OptionError`.
     """
     given = {"subscribe": stream, **options}
     if regions is None:
@@ -60,13 +63,34 @@ def read_by_region(
     given.setdefault("pollTimeoutMs", str(_POLL_MS // len(names)))
     if resume_from is not None:
         given["startingOffsets"] = committed_offsets(resume_from).to_json()
+    has_times = _FRONTIER in {each.lower() for each in given}
+    if has_times and event_time != "ts":
+        raise OptionError("frontierInterval is for the time in IDs: it needs event_time ts")
+    own = False
+    if schema is not None and has_times:
+        schema, own = _with_id(schema)
     frames = []
     for name in names:
         reader = spark.readStream.format("anabranch").options(**given).option("regions", name)
         if schema is not None:
             reader = reader.schema(schema)
-        frames.append(reader.load().withWatermark(event_time, watermark))
+        frame = reader.load().withWatermark(event_time, watermark)
+        if has_times:
+            # It names the event time, or Spark would leave the rows out before the watermark.
+            frame = frame.where("id IS NOT NULL OR ts IS NULL")
+        frames.append(frame.drop("id") if own else frame)
     return reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def _with_id(schema: str | StructType) -> tuple[StructType, bool]:
+    """A schema with a column ``id``; True if it had none."""
+    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415 - heavy
+
+    found = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    assert isinstance(found, StructType)
+    if "id" in found.names:
+        return found, False
+    return StructType([*found.fields, StructField("id", StringType())]), True
 
 
 def committed_offsets(checkpoint: str | Path) -> Vector:

@@ -219,6 +219,8 @@ class Vector:
     ends of batches, and ``latest`` is another place when the first batch is repeated."""
     begins: Mapping[str, Mapping[str, BatchStart]] = field(default_factory=dict)
     """Where this batch begins in the logs in which it skips lost entries."""
+    frontier_ms: int | None = None
+    """All entries with IDs up to this time are read, and a row says so; see `Frontier`."""
 
     @classmethod
     def at_end(cls, logs: Logs) -> Self:
@@ -237,9 +239,11 @@ class Vector:
 
     def to_dict(self) -> dict[str, Any]:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
-        begin = {} if self.initial is None else {"b": self.initial.to_dict()}
+        begin: dict[str, Any] = {} if self.initial is None else {"b": self.initial.to_dict()}
         if self.begins:
             begin["f"] = _nested(self.begins, lambda each: [*astuple(each)])
+        if self.frontier_ms is not None:
+            begin["t"] = self.frontier_ms
         return begin | {
             "k": _nested(self.cursors, lambda each: each.incarnation),
             "p": self.splits,
@@ -271,7 +275,8 @@ class Vector:
             }
             initial = cls.parse(found["b"]) if "b" in found else None
             begins = _nested(found.get("f", {}), lambda each: BatchStart.of(*each))
-            return cls(cursors, int(found["p"]), initial, begins)
+            frontier = int(found["t"]) if "t" in found else None
+            return cls(cursors, int(found["p"]), initial, begins, frontier)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(
                 f"this is no offset of an anabranch source: {source!r} ({error!r})"

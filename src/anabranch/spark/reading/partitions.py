@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -19,6 +19,18 @@ from anabranch.spark.reading.offsets import Range, parse_id
 
 Partition = tuple[Range, ...]
 """What one task reads: these ranges, one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """A task that reads nothing: its one row has a time in column ``ts``, and NULL elsewhere.
+
+    No entry of the regions that are read will have an ID below that time. The row moves the
+    watermark of a region that is silent and connected.
+    """
+
+    ms: int
+
 
 _TASKS_OF_CORE: Final = 2  # so that a core which is done early has something left to do
 _LEAST: Final = 5_000  # entries; a task for fewer costs more than it saves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from dataclasses import replace
@@ -18,6 +19,8 @@ from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import audible
 
 _log = logging.getLogger(__name__)
+_GUESSES_MAX: Final = 10  # of how many entries so many bytes have
+_FULL: Final = 0.8  # a batch with this part of the bytes is large enough
 _TELL_S: Final = 5.0  # between two lines while a server is waited for
 
 
@@ -37,6 +40,7 @@ class Planner:
         self._initial: Vector | None = None
         self._logs: Logs = {}
         self._target: Logs | None = None  # frozen for AvailableNow
+        self._target_frontier_ms: int | None = None
         self._reported: list[str] = []  # of losses at the last query
         self._quiet = False  # the last query found nothing to read
         self._advanced_at = time.monotonic()
@@ -56,7 +60,13 @@ class Planner:
     def freeze(self) -> None:
         """Limit the read to the entries that exist now."""
         # No offset is known yet, so the kind of server decides.
-        self._target = ServerLogs(self._options, self._client).logs()
+        server = ServerLogs(self._options, self._client)
+        self._target_frontier_ms = self._known_until(server)
+        self._target = server.logs()
+
+    def _known_until(self, server: ServerLogs) -> int | None:
+        """The frontier of the regions, if it is wanted; to be asked for before the logs are."""
+        return None if self._options.frontier_interval_ms is None else server.frontier_ms()
 
     def initial(self) -> Vector:
         """Where a query without a checkpoint begins."""
@@ -91,6 +101,9 @@ class Planner:
         server = self._server_at(start)
         wait_ms = self._options.poll_timeout_ms if self._quiet and self._target is None else 0
         self._check_subscription(start, server)
+        frontier_ms = self._target_frontier_ms
+        if self._target is None:
+            frontier_ms = self._known_until(server)
         self._logs = server.logs(wait_ms, start)
         seen = assess(start, self._logs, server, self._target)
         if self._lacks(seen):
@@ -111,15 +124,23 @@ class Planner:
             each.at_begin and each != start.get(stream, region)
             for stream, region, each in end.items()
         )
-        self._quiet = not (seen.begins or ended) and (not ranges or self._too_few(lag))
+        is_due = self._is_due(frontier_ms, start)
+        self._quiet = not (seen.begins or ended or is_due) and (not ranges or self._too_few(lag))
         if self._quiet:
             return None
         self._advanced_at = time.monotonic()
         if limit is not None and lag > limit:
             end = replace(end, cursors=self._limited(end, ranges, limit, server))
+        if self._options.max_bytes is not None:
+            end = self._within_bytes(start, end, self._options.max_bytes, server)
         begun = start.initial is None or start.initial.cursors != start.cursors
+        logs = self._logs if self._target is None else self._target
+        has_all = frontier_ms is not None and not Vector.at_end(logs).ranges(end)
         return replace(
             end,
+            frontier_ms=max(frontier_ms or 0, start.frontier_ms or 0)
+            if has_all
+            else start.frontier_ms,
             splits=partition_count(self._options, end.lag(start), cores()),
             initial=None if begun else start.initial,
         )
@@ -153,6 +174,37 @@ class Planner:
                 if begin is None or jump is not None or begin.behind(end) or ended:
                     cursors.setdefault(stream, {})[region] = end
         return Vector(cursors)
+
+    def _is_due(self, frontier_ms: int | None, start: Vector) -> bool:
+        """Whether the frontier alone is worth a batch."""
+        if frontier_ms is None:
+            return False
+        least = self._options.frontier_interval_ms if self._target is None else 1
+        return frontier_ms - (start.frontier_ms or 0) >= (least or 1)
+
+    def _within_bytes(self, start: Vector, end: Vector, most: int, server: ServerLogs) -> Vector:
+        """As far as about so many bytes go; at least one entry.
+
+        The size of a batch is guessed by some entries all over it. So the count of entries is
+        searched for, between one that is too small and one that is too large.
+        """
+        whole, every = end, end.ranges(start)
+        found, ranges = None, every
+        least, count = 0, sum(len(each) or 1 for each in every)
+        too_many = count + 1
+        for _ in range(_GUESSES_MAX):
+            nbytes = server.nbytes(ranges) if count > 1 else 0
+            if nbytes > most:
+                too_many = count
+            else:
+                found, least = end, max(count, least)
+            if too_many - least <= 1 or most * _FULL <= nbytes <= most:
+                break
+            guess = math.isqrt(least * too_many) or count * most // nbytes
+            count = min(max(guess, least + 1), too_many - 1)
+            end = replace(end, cursors=self._limited(whole, every, count, server))
+            ranges = end.ranges(start)
+        return end if found is None else found
 
     def _too_few(self, lag: int) -> bool:
         least = self._options.min_entries

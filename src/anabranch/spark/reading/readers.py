@@ -28,7 +28,7 @@ from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.losses import DataLossError, assess
 from anabranch.spark.reading.offsets import Logs, Vector
-from anabranch.spark.reading.partitions import cut, partition_count
+from anabranch.spark.reading.partitions import Frontier, Partition, cut, partition_count
 from anabranch.spark.reading.planner import Planner, cores
 from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import log_start
@@ -45,7 +45,10 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     """A streaming read with these options; raises `OptionError` for those of batch reads."""
     options = ReadOptions.parse(given)
     options.check_kind("streaming")
-    return StreamReader(options, Projection.of(to_arrow_schema(schema, timezone="UTC"), options))
+    projection = Projection.of(to_arrow_schema(schema, timezone="UTC"), options)
+    if options.frontier_interval_ms is not None:
+        projection.check_time_only()
+    return StreamReader(options, projection)
 
 
 class _PartitionReader:
@@ -60,6 +63,8 @@ class _PartitionReader:
         """Read one partition, in an executor."""
         if partition.value is None:  # Spark's own, for a read without partitions
             return iter(())
+        if isinstance(partition.value, Frontier):
+            return iter((self.projection.time_only(partition.value.ms),))
         return read_partition(partition.value, self.options, self.projection)
 
 
@@ -172,7 +177,10 @@ class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvai
         begin = stop.initial or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
         self._log_start(begin, resumed=True)
-        return [InputPartition(each) for each in cut(stop.ranges(begin), stop.splits)]
+        parts: list[Partition | Frontier] = [*cut(stop.ranges(begin), stop.splits)]
+        if stop.frontier_ms is not None and stop.frontier_ms != begin.frontier_ms:
+            parts.append(Frontier(stop.frontier_ms))
+        return [InputPartition(each) for each in parts]
 
     def _log_start(self, begin: Vector, *, resumed: bool) -> None:
         """Log where the query starts, before its first batch."""

@@ -10,12 +10,21 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from anabranch.pattern import compile_glob
-from anabranch.spark.connection.client import ServerClient, facts_of, shown, stream_key
+from anabranch.spark.connection.client import (
+    ServerClient,
+    ServerRefused,
+    Word,
+    facts_of,
+    now_ms,
+    shown,
+    stream_key,
+)
 from anabranch.spark.connection.region_names import RegionNames, is_over
+from anabranch.spark.decoding.exports import parse_export
 from anabranch.spark.decoding.pages import FIRST_PAGE, next_page
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.offsets import (
@@ -23,6 +32,7 @@ from anabranch.spark.reading.offsets import (
     LogBounds,
     LogCursor,
     Logs,
+    Range,
     Vector,
     next_id,
     parse_id,
@@ -33,6 +43,10 @@ from anabranch.spark.runtime.logs import audible
 _log = logging.getLogger(__name__)
 _TRIES: Final = 10
 _BEHIND_ALL: Final = (1 << 63) - 1
+_PLACES_MAX: Final = 8  # in each range, where the sizes of entries are measured
+_MEASURED_MAX: Final = 1_000  # places in all ranges
+_MEASURED_BYTES: Final = 1 << 20
+_ENTRIES_OF_PLACE: Final = 8
 
 
 class ServerLogs:
@@ -291,6 +305,55 @@ class ServerLogs:
             if rows is not None
         }
 
+    def nbytes(self, ranges: Sequence[Range]) -> int:
+        """About how many bytes the entries of these ranges have, by some entries in each."""
+        places = max(min(_PLACES_MAX, _MEASURED_MAX // len(ranges)), 1)
+        if self.by_id:
+            asked = [words for each in ranges for words in _pages_of(each, places)]
+            counted = [_size_of_page(page) for page in self._client.ask(asked)]
+        else:
+            size = max(_MEASURED_BYTES // (len(ranges) * places), 1)
+            asked = [words for each in ranges for words in _exports_of(each, places, size)]
+            counted = [_size_of_export(reply) for reply in self._client.ask(asked)]
+        total = 0.0
+        for number, each in enumerate(ranges):
+            some = [size for size in counted[number * places : (number + 1) * places] if size]
+            total += (len(each) or 1) * sum(some) / max(len(some), 1)
+        return round(total)
+
+    def frontier_ms(self) -> int | None:
+        """This server has all entries of the regions that are read with IDs below this time.
+
+        None while one of the regions is not connected, or has entries that are under way. It is
+        the time of the clock of each region, of which the smallest counts. The next entry of a
+        region has a greater ID, unless a client chooses the ID.
+        """
+        now = now_ms(self._client)
+        given = [*(self._options.regions or ())]
+        for regions in (self._options.assign or {}).values():
+            given += regions
+        peers = [row for row in self._peers() if row["state"] != b"removed"]
+        chosen = [
+            row
+            for row in peers
+            if not given or any(self._names.is_of(each, str(row["region"])) for each in given)
+        ]
+        known = [_known_until(row, now) for row in chosen]
+        if not given or any(
+            not any(self._names.is_of(each, str(row["region"])) for row in peers) for each in given
+        ):
+            known.append(now)  # of this region itself
+        return None if None in known else min(filter(None, known), default=now)
+
+    def _peers(self) -> list[dict[str, Any]]:
+        """A row for each other region; none on a server of its own."""
+        try:
+            return list(map(facts_of, self._client.command("AB.PEERS", repeatable=True)))
+        except ServerRefused as error:
+            if "on its own" not in str(error) and "unknown command" not in str(error):
+                raise
+            return []
+
     # ------------------------------------------------------------------------------------- places
 
     def place(self, logs: Logs, offsets: str | None, timestamp: int | None, default: str) -> Vector:
@@ -423,6 +486,47 @@ def _is_text(stream: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _exports_of(part: Range, places: int, size: int) -> Iterator[tuple[Word, ...]]:
+    """The commands for some entries at places all over a range."""
+    for number in range(places):
+        first = part.first + len(part) * number // places
+        stop = min(first + _ENTRIES_OF_PLACE, part.stop)
+        place = (stream_key(part.stream), part.region, first, stop)
+        yield ("AB.EXPORT", *place, "MAXBYTES", size, "CODEC", "none")
+
+
+def _size_of_export(reply: bytes | None) -> float:
+    """The mean size of the entries; 0 without any."""
+    export = None if reply is None else parse_export(reply)
+    return sum(map(len, export.data)) / len(export) if export is not None and len(export) else 0.0
+
+
+def _pages_of(part: Range, places: int) -> Iterator[tuple[Word, ...]]:
+    """The same by ID: the places are times."""
+    first, last = parse_id(part.after)[0], parse_id(part.upto)[0]
+    for number in range(places):
+        ms = first + (last - first) * number // places
+        begin = f"{ms}-0" if ms > first else f"({part.after}"
+        yield "XRANGE", stream_key(part.stream), begin, part.upto, "COUNT", _ENTRIES_OF_PLACE
+
+
+def _size_of_page(page: list[Any] | None) -> float:
+    return sum(sum(map(len, fields)) for _, fields in page) / len(page) if page else 0.0
+
+
+def _known_until(row: Mapping[str, Any], now: int) -> int | None:
+    """By the clock of another region, the time before which all of its entries are here.
+
+    Its newest status row says how many effects it had when it sent the row.
+    """
+    is_up = row["state"] in (b"in_sync", b"catching_up")
+    facts = [row[name] for name in ("last-row-ms", "skew-us", "round-trip-us")]
+    if not is_up or row["receive-lag-effects"] != 0 or None in facts:
+        return None
+    age_ms, skew_us, round_trip_us = facts
+    return int(now - age_ms + (skew_us - round_trip_us) // 1000 - 1)
 
 
 def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
