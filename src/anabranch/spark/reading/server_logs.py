@@ -47,6 +47,7 @@ _PLACES_MAX: Final = 8  # in each range, where the sizes of entries are measured
 _MEASURED_MAX: Final = 1_000  # places in all ranges
 _MEASURED_BYTES: Final = 1 << 20
 _ENTRIES_OF_PLACE: Final = 8
+_RELAYED_MS: Final = 3_000  # three heartbeats: how much older a row may be that another region sent
 
 
 class ServerLogs:
@@ -519,14 +520,15 @@ def _size_of_page(page: list[Any] | None) -> float:
 def _known_until(row: Mapping[str, Any], now: int) -> int | None:
     """By the clock of another region, the time before which all of its entries are here.
 
-    Its newest status row says how many effects it had when it sent the row.
+    Its newest status row says how many effects it had when it sent the row. The row may have come
+    by way of another region, and be older than it is known here.
     """
     is_up = row["state"] in (b"in_sync", b"catching_up")
     facts = [row[name] for name in ("last-row-ms", "skew-us", "round-trip-us")]
     if not is_up or row["receive-lag-effects"] != 0 or None in facts:
         return None
     age_ms, skew_us, round_trip_us = facts
-    return int(now - age_ms + (skew_us - round_trip_us) // 1000 - 1)
+    return int(now - age_ms - _RELAYED_MS + (skew_us - round_trip_us) // 1000)
 
 
 def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
