@@ -33,7 +33,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class Diagnosis:
     """Whether Spark works."""
 
     healthy: bool
@@ -46,7 +46,7 @@ class Health:
 
 
 @taking(DoctorJob)
-def doctor(_spark: SparkSession | None, job: DoctorJob) -> Health:
+def doctor(_spark: SparkSession | None, job: DoctorJob) -> Diagnosis:
     """Look at every part; the last check starts Spark. Never raises.
 
     With `url` the server there is asked what it can do for readers and writers. Without
@@ -56,7 +56,7 @@ def doctor(_spark: SparkSession | None, job: DoctorJob) -> Health:
     for what, look in _checks(job):
         job.progress(JobStep(f"looking at {what}"))
         found.append(_examined(what, look))
-    return Health(all(each.good for each in found), tuple(found))
+    return Diagnosis(all(each.good for each in found), tuple(found))
 
 
 def _checks(job: DoctorJob) -> Iterator[tuple[str, Callable[[], str]]]:
