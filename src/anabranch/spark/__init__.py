@@ -17,7 +17,7 @@ installed. Importing this package imports neither Spark nor Arrow.
 `runtime/`     Java, sessions, queries that are watched and started again
 `lake/`        streams as a Delta `table` of Parquet `files`, which `sinks` write
 `plots/`       pictures over time
-`jobs/`        what ``anabranch spark ...`` runs
+`jobs/`        what ``anabranch spark ...`` runs; `signatures` has the parameters of all
 =============  ====================================================================================
 
 Words: an *entry* is one of a stream; the *log* of a region is what it has added to a stream, in

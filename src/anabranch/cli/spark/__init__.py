@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from functools import partial
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
@@ -168,8 +169,8 @@ class _JobCommand(click.Command):
             if page is not None:
                 _report(record, page)
             job = getattr(import_module(f"anabranch.spark.jobs.{self._module}"), self._module)
-            job_of = self._signature(progress=record.step, limited=True, **given)
-            run(record, job, job_of, master)
+            given |= {"progress": record.step, "limited": True}
+            run(record, partial(job, **given), self._signature(**given), master)
         except ImportError as problem:
             record.fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
         except OptionError as problem:

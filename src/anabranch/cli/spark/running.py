@@ -20,17 +20,18 @@ from anabranch.spark.jobs.signatures import JobSignature, SessionNeeded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_Job = Callable[["SparkSession | None"], Any]
+
 _PROBLEM_CHARS_MAX = 2000
 _LAST_BATCH_S = 10.0  # for a batch that is under way when a job is interrupted
 
 
-def run(
-    record: Record, job: Callable[..., Any], signature: JobSignature, master: str | None
-) -> None:
+def run(record: Record, job: _Job, signature: JobSignature, master: str | None) -> None:
     """Run a job and tell its result. Mistakes in options are told before Java starts.
 
-    `master`: of the session; None for a job without one. Raises `OptionError` and other errors of
-    this package; what Spark raises is told, and ends the process with exit code 1.
+    `job` needs the session only, its parameters are those of `signature`. `master`: of the session;
+    None for a job without one. Raises `OptionError` and other errors of this package; what Spark
+    raises is told, and ends the process with exit code 1.
     """
     from anabranch.spark.connection.client import connect  # noqa: PLC0415 - an extra
 
@@ -43,18 +44,16 @@ def run(
     source = click.get_current_context().get_parameter_source("master")
     if master is None or signature.dry_run or source is not ParameterSource.COMMANDLINE:
         try:
-            record.tell(job.__wrapped__(None, signature))  # type: ignore[attr-defined]
+            record.tell(job(None))
         except SessionNeeded:
             if master is None:
                 raise
         else:
             return
-    _run_by_spark(record, job, signature, str(master))
+    _run_by_spark(record, job, str(master))
 
 
-def _run_by_spark(
-    record: Record, job: Callable[..., Any], signature: JobSignature, master: str
-) -> None:
+def _run_by_spark(record: Record, job: _Job, master: str) -> None:
     from anabranch.spark import session  # noqa: PLC0415 - what others do without
     from anabranch.spark.runtime.supervise import reason_of  # noqa: PLC0415 - an extra
 
@@ -64,7 +63,7 @@ def _run_by_spark(
     try:
         with _stopping(spark):
             # It is told before Spark is stopped, which takes about a second.
-            record.tell(job.__wrapped__(spark, signature))  # type: ignore[attr-defined]
+            record.tell(job(spark))
     except Exception as problem:  # Spark wraps ours in its own
         record.fail(reason_of(problem)[:_PROBLEM_CHARS_MAX])
     finally:
