@@ -190,7 +190,7 @@ def test_going_on_tells_windows_as_they_close_and_survives_a_failure(
 
     thread = threading.Thread(target=disturb)
     thread.start()
-    done = windows(
+    windows(
         spark, "s", Windowing(), url=url(ours), into="t", checkpoint=tmp_path / "c", once=False
     )  # fmt: skip
     thread.join()
@@ -199,7 +199,6 @@ def test_going_on_tells_windows_as_they_close_and_survives_a_failure(
         b"1970-01-01 00:01:00Z",
         b"1970-01-01 00:02:00Z",
     ]
-    assert done.windows >= 2
 
 
 @pytest.mark.long

@@ -35,7 +35,6 @@ def run(record: Record, job: _Job, signature: JobSignature, master: str | None) 
     """
     from anabranch.spark.connection.client import connect  # noqa: PLC0415 - an extra
 
-    logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
     # The driver of Spark Connect is elsewhere, and so may be the servers that it reaches.
     is_elsewhere = master is not None and master.startswith("sc://")
     for server in signature.check():
@@ -57,6 +56,7 @@ def _run_by_spark(record: Record, job: _Job, master: str) -> None:
     from anabranch.spark import session  # noqa: PLC0415 - what others do without
     from anabranch.spark.runtime.supervise import reason_of  # noqa: PLC0415 - an extra
 
+    logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
     spark = session("anabranch", master)
     if not master.startswith("sc://"):
         spark.sparkContext.setLogLevel("OFF")  # what goes wrong is in the exception

@@ -99,7 +99,7 @@ def _joined(
     So it is after any error: only the error of a range that is read alone names its place.
     """
     try:
-        found = (_pages if group[0].by_id else _exports)(group, options, client)
+        found = _pages(group, client) if group[0].by_id else _exports(group, options, client)
         if found is None:
             return None
         entries, counts = found
@@ -135,9 +135,7 @@ def _exports(
     return WireEntries.of_export(export), [count for count, _ in export.parts]
 
 
-def _pages(
-    group: Partition, options: ReadOptions, client: ServerClient
-) -> tuple[Entries, list[int]] | None:
+def _pages(group: Partition, client: ServerClient) -> tuple[Entries, list[int]] | None:
     """The entries of ranges by ID, and how many each has; None if one lacks any."""
     replies = client.ask(
         [
@@ -146,10 +144,9 @@ def _pages(
         ]
     )
     counts = [len(rows or ()) for rows in replies]
-    if counts != list(map(len, group)):
+    if counts != list(map(len, group)) or not any(counts):
         return None
-    rows = [entry for some in replies for entry in some or ()]
-    return (ParsedEntries(rows), counts) if rows else None
+    return ParsedEntries([entry for rows in replies for entry in rows]), counts
 
 
 # ---------------------------------------------------------------------------------------- one range
