@@ -161,7 +161,7 @@ def test_the_command_says_where_it_starts_and_how_far_it_is(
     told, (line,) = said_by(*words, place=tmp_path)
     assert line.startswith("anabranch: resuming from checkpoint at s behind ")
     assert line.endswith("; startingOffsets ignored")
-    assert "entries: 0\nfiles: 0\nnbytes: 0\ntotal: 300\n" in told
+    assert "entries: 0\nfiles: 0\nbytes: 0\ntotal: 300\n" in told
     told, noise = said_by(*("replay", "lake", "-u", url(ours), "--prefix", "new:"), place=tmp_path)
     assert noise[0] == "0 entries added, of 300 in the lake"
     assert noise[-1] == "300 entries added, of 300 in the lake"

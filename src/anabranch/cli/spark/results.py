@@ -33,7 +33,7 @@ def figures_of(result: Any) -> Iterator[tuple[str, str]]:
 def _shown_fields(result: Any) -> Iterator[tuple[str, Any]]:
     for each in fields(result):
         if each.repr:
-            yield each.name.replace("_", " "), getattr(result, each.name)
+            yield each.name.replace("nbytes", "bytes").replace("_", " "), getattr(result, each.name)
 
 
 def _is_list(value: Any) -> bool:
