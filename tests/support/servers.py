@@ -247,11 +247,12 @@ class AnabranchServer(ServerProcess):
         """`extra`: further arguments of `anabranch serve`."""
         super().__init__(directory)
         self.extra = list(extra)
+        self.program = [sys.executable, "-m", "anabranch"]
 
     def command(self) -> Sequence[str]:
         """`anabranch serve` with this interpreter."""
         return [
-            *(sys.executable, "-m", "anabranch", "serve"),
+            *(*self.program, "serve"),
             *("--port", str(self.port), "--dir", str(self.directory / "data")),
             *self.extra,
         ]
