@@ -93,7 +93,8 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
                 assert session.waiter is None, "a command blocked inside a transaction"
         finally:
             ctx.in_exec = False
-        return array_header(len(requests)) + b"".join(replies)
+        silent = replies.count(b"")  # CLIENT REPLY OFF and SKIP
+        return array_header(len(requests) - silent) + b"".join(replies)
 
     if any("script_runner" in entry.command.flags for entry, _ in requests):
         try:
