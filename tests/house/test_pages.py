@@ -29,7 +29,7 @@ CODE_PAGES = [
     for name in pages()
     if name in {"ARCHITECTURE.md", "CONTRIBUTING.md"}
     or name.startswith("docs/decisions/")
-    or name in {"docs/performance.md", "docs/testing.md", "docs/limits.md"}
+    or name in {"docs/performance.md", "docs/testing.md", "docs/limits.md", "docs/proof.md"}
 ]
 """Pages that speak about the code by name."""
 

@@ -18,8 +18,8 @@ from tests.mutations.running import (
     Reached,
     all_places,
     import_libraries,
+    judge,
     note_tests,
-    verdict,
 )
 from tests.mutations.survivors import reasons
 
@@ -30,27 +30,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="chooses the places")
     parser.add_argument("--count", type=int, default=240, help="how many mutations")
     parser.add_argument("--match", default="", help="only mutations whose name contains this")
+    parser.add_argument("--control", action="store_true", help="mutate nothing: all must survive")
     parser.add_argument("--noted", type=Path, help="where to keep which test reaches what")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     options = parser.parse_args()
     import_libraries()
     everything = all_places()
     sample = random.Random(options.seed).sample(everything, options.count)
-    sample = [place for place in sample if options.match in place.name]
+    sample = [each for each in sample if each.is_in_function and options.match in each.name]
     print(f"{len(everything)} places in {', '.join(PACKAGES)}; {len(sample)} of them", flush=True)
     known = reasons()
     verdicts: dict[str, str] = {}
     with ThreadPoolExecutor(options.jobs) as threads:
         reached = _reached(options.noted, sample, threads)
 
-        def judge(place: Place) -> None:
-            found = verdict(place, reached.get(place.name, {}))
-            if place.name in known and not found.startswith("killed"):
-                found = "equivalent"
-            verdicts[place.name] = found
-            print(f"{found:24} line {place.line} of {place.name}", flush=True)
+    def tell(place: Place, found: str) -> None:
+        if place.name in known and not found.startswith("killed"):
+            found = "equivalent"
+        verdicts[place.name] = found
+        print(f"{found:24} line {place.line} of {place.name}", flush=True)
 
-        list(threads.map(judge, sample))
+    judge(sample, reached, options.jobs, tell, is_control=options.control)
     _report(verdicts)
 
 

@@ -36,6 +36,8 @@ class Place:
     function: str
     before: str
     after: str
+    is_in_function: bool
+    """Not in the body of a class, whose constants exist before a test begins."""
     which: int
     """1 for the first place of its function that reads like this."""
 
@@ -55,7 +57,8 @@ def places(module: str, source: str) -> list[Place]:
         _change(node)
         what = (function, before, _text(node))
         seen[what] += 1
-        found.append(Place(module, number, line, *what, seen[what]))
+        is_inside = not function.rpartition(".")[2].lstrip("_")[:1].isupper()
+        found.append(Place(module, number, line, *what, is_inside, seen[what]))
     return found
 
 

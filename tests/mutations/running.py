@@ -1,8 +1,8 @@
-"""Runs tests on mutations, each in a process of its own that ends with it.
+"""Runs tests on mutations, each in a process of its own that ends with it. No file is changed.
 
-The parent has imported the libraries but nothing of the server. A child installs a finder for
-modules that gives one of them another syntax tree, and then runs pytest on the tests that reach the
-mutation. No file is changed.
+First all tests run once, on modules in which calls mark the places of the sample: that tells which
+test reaches which place. Then pytest imports and collects everything, and forks for each mutation;
+the child replaces the code of one function and runs the tests that reach it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import json
 import os
 import resource
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import pytest
@@ -52,7 +54,7 @@ ENDLESS: Final = 10.0
 """So many times the usual processor time, and no end: the mutation has made a loop endless."""
 
 MEMORY_BYTES: Final = 4 << 30
-SIMULATED: Final = range(1, 7)
+SIMULATED: Final = range(1, 5)
 MINUTES: Final = 0.05
 _CALL: Final = "__anabranch_reached__"
 
@@ -152,29 +154,17 @@ def note_tests(sample: Sequence[Place], tests: Sequence[str]) -> Reached:
             module: lambda source, each=each: marked(source, each, _CALL)
             for module, each in numbers.items()
         }
-        found = [str(path) for pattern in tests for path in sorted(REPOSITORY.glob(pattern))]
-        _pytest(trees, [noting], ["-q", *found])
+        _pytest(trees, [noting], ["-q", *_paths(tests)])
         into.write(json.dumps(noting.reached))
         into.flush()
         return 0
 
     with tempfile.TemporaryFile("w+") as into:
-        assert _in_child(run, None) == 0, f"{tests} fail without a mutation"
+        _, status = os.waitpid(_child(run, None), 0)
+        assert status == 0, f"{tests} cannot be run without a mutation"
         into.seek(0)
         reached: Reached = json.load(into)
     return reached
-
-
-def verdict(place: Place, reached: Mapping[str, float]) -> str:
-    """``killed by tests``, ``killed by the simulator``, ``survived``, or ``not reached``."""
-    first, rest = _chosen(reached)
-    for tests in (first, rest):
-        if tests and _is_noticed(place, tests, sum(reached[each] for each in tests)):
-            return "killed by tests"
-    limit = 20 + ENDLESS * len(SIMULATED)
-    if _in_child(lambda: _simulate(place), limit) != 0:
-        return "killed by the simulator"
-    return "survived" if reached else "not reached"
 
 
 def _chosen(reached: Mapping[str, float]) -> tuple[list[str], list[str]]:
@@ -197,35 +187,162 @@ def _chosen(reached: Mapping[str, float]) -> tuple[list[str], list[str]]:
     return first, rest
 
 
-def _is_noticed(place: Place, tests: Sequence[str], usual_s: float) -> bool:
-    def run() -> int:
-        return _pytest(_trees(place), [], ["-x", "-qq", *tests])
+class _Judging:
+    """Forks a child for each mutation, when everything has been imported and collected."""
 
-    return _in_child(run, 20 + ENDLESS * usual_s) != 0
+    def __init__(
+        self,
+        sample: Sequence[Place],
+        reached: Reached,
+        jobs: int,
+        tell: Callable[[Place, str], object],
+        *,
+        is_control: bool,
+    ) -> None:
+        self._is_control = is_control
+        self._waiting = deque((place, 0) for place in sample)
+        self._reached = reached
+        self._jobs = jobs
+        self._tell = tell
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of the loop that runs all tests."""
+        items = {item.nodeid: item for item in session.items}
+        running: dict[int, tuple[Place, int]] = {}
+        while self._waiting or running:
+            while self._waiting and len(running) < self._jobs:
+                place, stage = self._waiting.popleft()
+                running[self._begin(place, stage, items, session)] = place, stage
+            pid, status = os.wait()
+            self._end(*running.pop(pid), is_noticed=status != 0)
+        return True
+
+    def _begin(
+        self, place: Place, stage: int, items: Mapping[str, pytest.Item], session: pytest.Session
+    ) -> int:
+        reached = self._reached.get(place.name, {})
+        if stage == 2:
+            limit_s = 20 + ENDLESS * len(SIMULATED)
+            return _child(lambda: _simulate(place), limit_s)
+        tests = _chosen({test: reached[test] for test in reached if test in items})[stage]
+        limit_s = 20 + ENDLESS * sum(reached[each] for each in tests)
+        mutation = None if self._is_control else place
+        return _child(lambda: _run(mutation, [items[each] for each in tests], session), limit_s)
+
+    def _end(self, place: Place, stage: int, *, is_noticed: bool) -> None:
+        if is_noticed:
+            self._tell(place, "killed by the simulator" if stage == 2 else "killed by tests")
+        elif stage < (1 if self._is_control else 2):
+            self._waiting.appendleft((place, stage + 1))
+        else:
+            self._tell(place, "survived" if place.name in self._reached else "not reached")
+
+
+def judge(
+    sample: Sequence[Place],
+    reached: Reached,
+    jobs: int,
+    tell: Callable[[Place, str], object],
+    *,
+    is_control: bool = False,
+) -> None:
+    """Tell of each what killed it, or that it ``survived`` or was ``not reached``.
+
+    As a control nothing is mutated, so everything must survive.
+    """
+    found = [path for part in FAST for path in _paths(part)]
+    judging = _Judging(sample, reached, jobs, tell, is_control=is_control)
+    _pytest({}, [judging], ["-qq", *found])
+
+
+def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session) -> int:
+    """These tests, until one fails."""
+    if not items:
+        return 0
+    if place is not None:
+        _mutate(place)
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return 1
+    return 0
 
 
 def _simulate(place: Place) -> int:
-    sys.meta_path.insert(0, _Finder(_trees(place)))
     simulate = importlib.import_module("anabranch.simulator.runs").simulate
+    _mutate(place)
     return int(any(simulate(seed, minutes=MINUTES).problem is not None for seed in SIMULATED))
 
 
-def _trees(place: Place) -> dict[str, Tree]:
-    return {place.module: lambda source: mutated(source, place.number)}
+def _mutate(place: Place) -> None:
+    """Give the function that has the place, and all who know it, the mutated code."""
+    module = importlib.import_module(place.module)
+    assert module.__file__ is not None
+    tree = mutated(Path(module.__file__).read_text("utf-8"), place.number)
+    owner: Any = module
+    for name in place.function.split("."):
+        found = inspect.getattr_static(owner, name)
+        if inspect.isclass(found):
+            owner = found
+            continue
+        function = _function(found, place.line)
+        code = _same(compile(tree, module.__file__, "exec"), function.__code__)
+        if code.co_freevars == function.__code__.co_freevars:
+            function.__code__ = code
+        else:  # without super() there is no __class__
+            cells = dict(
+                zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+            )
+            closure = tuple(cells[each] for each in code.co_freevars)
+            changed = FunctionType(code, function.__globals__, name, function.__defaults__, closure)
+            changed.__kwdefaults__ = function.__kwdefaults__
+            setattr(owner, name, changed)
+        return
+
+
+def _function(found: Any, line: int) -> FunctionType:
+    """The function behind a property, a static method or a cache; of several the one at a line."""
+    if isinstance(found, property):
+        parts = [each for each in (found.fget, found.fset) if each is not None]
+        return max(
+            (part for part in parts if part.__code__.co_firstlineno <= line),
+            key=lambda part: part.__code__.co_firstlineno,
+        )
+    while not isinstance(found, FunctionType):
+        found = found.__wrapped__ if hasattr(found, "__wrapped__") else found.__func__
+    return inspect.unwrap(found)  # type: ignore[return-value]
+
+
+def _same(code: CodeType, wanted: CodeType) -> CodeType:
+    """The code object at the place of another one, in a module that was compiled again."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            if (each.co_qualname, each.co_firstlineno) == (
+                wanted.co_qualname, wanted.co_firstlineno,
+            ):  # fmt: skip
+                return each
+            with suppress(LookupError):
+                return _same(each, wanted)
+    raise LookupError(wanted.co_qualname)
 
 
 def _pytest(trees: Mapping[str, Tree], plugins: list[Any], arguments: Sequence[str]) -> int:
-    sys.meta_path.insert(0, _Finder(trees))
+    if trees:
+        sys.meta_path.insert(0, _Finder(trees))
     fixed = ["-p", "no:cacheprovider", "-p", "no:anabranch", "-p", "no:xdist"]
     fixed += ["--assert=plain", "--timeout=300"]  # pytest would put its own finder before ours
     return int(pytest.main([*fixed, *arguments], plugins))
 
 
-def _in_child(run: Callable[[], int], limit_s: float | None) -> int:
-    """What a child returns; not 0 as well if it dies, or needs more processor time than this."""
+def _paths(patterns: Sequence[str]) -> list[str]:
+    return [str(path) for pattern in patterns for path in sorted(REPOSITORY.glob(pattern))]
+
+
+def _child(run: Callable[[], int], limit_s: float | None) -> int:
+    """Its process ID. Its status is not 0 as well if it dies or needs more processor time."""
     pid = os.fork()
     if pid:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return pid
     status = 70
     try:
         if limit_s is not None:
