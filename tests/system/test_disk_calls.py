@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.calls import ALL, Call, FaultyServer
+from tests.support.faulty_calls import ALL, Call, FaultyServer
 from tests.support.inspection import info, number, wait_until
 from tests.support.wire import ConnectionLost, RespClient
 

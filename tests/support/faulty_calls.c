@@ -1,5 +1,5 @@
 /* Preloaded into a server: its calls that concern files below "appendonlydir", and its clock, do
-   what a test asks for in a shared page. See calls.py, which lays out the page. */
+   what a test asks for in a shared page. See faulty_calls.py, which lays out the page. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
