@@ -194,3 +194,16 @@ def test_a_client_that_goes_leaves_nothing_behind() -> None:
     assert not region.keyspace.databases[0].remembered
     assert keys(busy.one) == [b"s"]
     busy.check()
+
+
+@pytest.mark.parametrize("command", [("RENAME", "s", "t"), ("COPY", "s", "t")])
+def test_the_greatest_deleted_id_goes_along(command: tuple[str, ...]) -> None:
+    mesh = Mesh(2)
+    one, _ = mesh.nodes.values()
+    for ms in range(1, 4):
+        one.do("XADD", "s", f"{ms}-*", "f", "v")
+    ids = [entry[0] for entry in one.do("XRANGE", "s", "-", "+")]
+    one.do("XDEL", "s", ids[1])
+    one.do(*command)
+    facts = one.do("AB.INFO", "t")
+    assert facts[facts.index(b"max-deleted-entry-id") + 1] == ids[1]

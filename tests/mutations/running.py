@@ -207,6 +207,8 @@ class _Judging:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of the loop that runs all tests."""
+        if session.testsfailed:
+            raise SystemExit("some tests cannot be collected")
         items = {item.nodeid: item for item in session.items}
         running: dict[int, tuple[Place, int]] = {}
         while self._waiting or running:

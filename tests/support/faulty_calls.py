@@ -1,7 +1,7 @@
 """A server whose system calls fail, are cut short or end it, and whose clock is set, by command.
 
-The real server runs with ``faulty_calls.c`` preloaded. Both share a page of memory, so a fault begins and
-ends at once, and at an exact call.
+The real server runs with ``faulty_calls.c`` preloaded. Both share a page of memory, so a fault
+begins and ends at once, and at an exact call.
 """
 
 from __future__ import annotations

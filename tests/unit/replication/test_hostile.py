@@ -315,6 +315,7 @@ def test_a_batch_with_figures_that_cannot_be_closes_the_link(batch: bytes, text:
         tracemalloc.stop()
     assert link not in node.wire.ends
     assert text in refusal(node)[1]
+    assert node.peer(2).counters.checksum_errors == (text != "not one that is sent")
     assert peak < len(batch) * 6 + (1 << 20)
 
 

@@ -190,7 +190,10 @@ def test_a_region_alone_numbers_by_position() -> None:
     stream.local.remove_all(range(1, 80))
     stream.last_id = 200
     frozen = FrozenStream(stream)
+    closed = [block for block in stream.local.blocks if block is not stream.local.tail]
+    assert [block.shared for block in closed] == [1] * len(closed)
     records = list(filter(None, frozen.blocks()))
+    assert [block.shared for block in closed] == [0] * len(closed)
     assert [block[-1] for _, blocks in records for block in blocks] == [None] * len(
         stream.local.blocks
     )
