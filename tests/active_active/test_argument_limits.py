@@ -78,6 +78,12 @@ EXAMPLES: Final[dict[str, list[str]]] = {
     "function|delete": ["lib"],
     "function|flush": ["SYNC"],
     "function|restore": ["@functions REPLACE"],
+    "ab.policy|set": [
+        "s GROUP g lease time:1s max-deliveries 3", "PATTERN s* GROUP g* dead-letter dead",
+    ],
+    "ab.policy|del": ["t dead-letter", "PATTERN u* GROUP g*"],
+    "ab.renew": ["s g c 1s @1"],
+    "ab.redrive": ["dead IDS 1 @dead REASON fatal"],
     "ab.import": ["s PRODUCER q BATCH 1 EXPECT 0 CRC 0 MAXLEN 100 @rows", "new @rows"],
 }  # fmt: skip
 
@@ -119,16 +125,21 @@ class World:
     def _set_up(self) -> dict[str, Any]:
         do = self.here.do
         ids = [do("XADD", "s", "*", "f", "v") for _ in range(3)]
-        do("XADD", "t", "*", "f", "v")
+        in_t = do("XADD", "t", "*", "f", "v")
         do("EXPIRE", "t", "1000")
         do("XADD", "s", "IDMP", "p", "i", "*", "f", "v")
         do("XGROUP", "CREATE", "s", "g", "0")
         do("XGROUP", "CREATE", "t", "g", "0")
         do("XREADGROUP", "GROUP", "g", "c", "COUNT", "2", "STREAMS", "s", ">")
+        do("AB.POLICY", "SET", "PATTERN", "u*", "GROUP", "g*", "redeliver", "first")
+        do("AB.POLICY", "SET", "t", "dead-letter", "dead")
+        do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "t", ">")
+        do("XNACK", "t", "g", "FATAL", "IDS", "1", in_t)
+        ((dead, _),) = do("XRANGE", "dead", "-", "+")
         code = "#!lua name=lib\nredis.register_function('f', function() return 1 end)"
         do("FUNCTION", "LOAD", code)
         return {
-            "@1": ids[0], "@2": ids[1], "@dump": do("DUMP", "s"), "@code": code,
+            "@1": ids[0], "@2": ids[1], "@dead": dead, "@dump": do("DUMP", "s"), "@code": code,
             "@functions": do("FUNCTION", "DUMP"), "@rows": payload(b"v"),
         }  # fmt: skip
 

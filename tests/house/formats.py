@@ -34,6 +34,7 @@ _FORMS = {
     repr(list[tuple[kinds.EntryId, int, int, int, int, int]]): (
         "[[ms, seq, int, int, int, int, int]]"
     ),
+    repr(list[tuple[bytes, bytes | None]]): "[[bin, bin or nil]]",
     repr(list[tuple[bytes, int, int]]): "[[bin, int, int]]",
     repr(list[tuple[bytes, bytes, list[bytes]]]): "[[bin, bin, bins]]",
     repr(list[tuple[int, list[int]]]): "[[int, ints]]",

@@ -1,4 +1,4 @@
-"""`docs/commands.md`, `settings.md`, `clients.md` and a table of `formats.md`, made from code.
+"""`docs/commands.md`, `settings.md`, `clients.md`, and tables of other pages, made from code.
 
 `python -m tests.house.generate_docs` writes them; `test_generated_docs.py` says when that has
 been forgotten.
@@ -15,6 +15,7 @@ from anabranch.engine.absent import ABSENT
 from anabranch.engine.spec import Command
 from tests.house.clients import clients_page
 from tests.house.formats import formats_page
+from tests.house.policies import policies_page
 from tests.support.servers import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -168,6 +169,7 @@ PAGES = {
     "commands.md": commands_page,
     "settings.md": settings_page,
     "formats.md": formats_page,
+    "policies.md": policies_page,
 }
 """File below docs/ and what belongs in it."""
 

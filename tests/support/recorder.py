@@ -28,6 +28,9 @@ RENAME {k} {l}
 COPY {k} {l} REPLACE
 MOVE {k} {n}
 SWAPDB 0 {n}
+AB.POLICY SET {k} redeliver first
+AB.POLICY SET PATTERN {k}* GROUP {g} redeliver first
+AB.POLICY DEL {k}
 SET {k} {n}
 INCR {k}
 RPUSH {k} {n}
@@ -98,7 +101,12 @@ def everything_in(keyspace: Keyspace) -> list[Any]:
         )
         for database in keyspace.databases
         if database.values
-    ] + [dict(keyspace.users), dict(keyspace.libraries), keyspace.incarnations.next]
+    ] + [
+        [each.policies.written() for each in keyspace.databases],
+        dict(keyspace.users),
+        dict(keyspace.libraries),
+        keyspace.incarnations.next,
+    ]
 
 
 def _value(value: object) -> Any:
@@ -143,6 +151,7 @@ def _group(group: Group) -> Any:
         "cursor": group.progress.last_delivered_id,
         "read": group.progress.entries_read,
         "consumers": [(c.name, c.active_ms) for c in group.consumers.values()],
+        "policies": None if group.policed is None else group.policed.policy.texts,
         "released": [entry.entry_id for entry in group.pending.released],
         "pending": [
             (e.entry_id, e.consumer and e.consumer.name, e.delivery_ms, e.delivery_count)

@@ -81,6 +81,8 @@ def _snapshot_rows(facts: SnapshotFacts) -> Iterator[tuple[str, str]]:
     yield "users", f"{facts.users:,}"
     if facts.libraries:
         yield "function libraries", f"{facts.libraries:,}"
+    if facts.policies:
+        yield "policies", f"{facts.policies:,}"
 
 
 def _counted(names: Counter[str]) -> str:
@@ -202,6 +204,7 @@ def file_object(facts: Facts) -> dict[str, Any]:
             "idempotent_ids": facts.idempotent_ids,
             "users": facts.users,
             "libraries": facts.libraries,
+            "policies": facts.policies,
         }
     found |= {"fate": facts.fate.value, "superseded": facts.is_superseded, "problem": None}
     if problem is not None:

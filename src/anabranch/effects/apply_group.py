@@ -44,7 +44,10 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     creation = Creation(replica.context_now(), effect.start, effect.offset)
     group.progress.begin(stream, replica.dot, creation, effect.entries_read)
     bind_by_state(keyspace, effect.db, effect.key, stream)
-    keyspace.databases[effect.db].signal(effect.key)  # there may be more to deliver
+    database = keyspace.databases[effect.db]
+    if database.policies.rules:
+        database.policies.bind_group(effect.key, effect.group, group)
+    database.signal(effect.key)  # there may be more to deliver
 
 
 def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
@@ -92,7 +95,9 @@ def _see(consumer: Consumer, now_ms: int, active: bool) -> None:
 def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
     """Remove a consumer and its pending entries."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    stream.groups[effect.group].discard_consumer(effect.consumer, stream.logs)
+    group = stream.groups[effect.group]
+    group.discard_consumer(effect.consumer, stream.logs)
+    _make_room(keyspace, effect.db, effect.key, group)
     keyspace.databases[effect.db].review(effect.key)  # a blocked reader makes it again
 
 
@@ -127,8 +132,16 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
         group.claim(stream.logs, replica_id, entry_id, owner, delivery_ms, count)
     if owner is None:
         keyspace.databases[effect.db].signal(effect.key)
-    elif effect.now_ms:
-        _see(owner, effect.now_ms, effect.active)
+    else:
+        _make_room(keyspace, effect.db, effect.key, group)
+        if effect.now_ms:
+            _see(owner, effect.now_ms, effect.active)
+
+
+def _make_room(keyspace: Keyspace, db: int, key: bytes, group: Group) -> None:
+    """Less may be pending than before: readers may wait for that by a policy."""
+    if group.policed is not None and group.policed.policy.room.most:
+        keyspace.databases[db].signal(key)
 
 
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
@@ -143,6 +156,7 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     group.pending.acknowledge(effect.ids)
     if effect.dots:
         group.drop_dots(effect.dots)
+    _make_room(keyspace, effect.db, effect.key, group)
 
 
 def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
@@ -157,6 +171,7 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
             effect.greatest,
             ours=region_of(replica.replica_id) == replica.region,
         )
+        _make_room(keyspace, effect.db, effect.key, group)
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
@@ -169,3 +184,5 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     owners.append(None)  # at -1
     group.pending.adopt(effect.pending, owners)
     group.shared.begin_to_count(stream_of(keyspace, effect.db, effect.key), effect.entries_read)
+    group.policed = None  # what was released is new to it
+    keyspace.databases[effect.db].policies.bind_group(effect.key, effect.group, group)

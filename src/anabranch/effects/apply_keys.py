@@ -119,6 +119,7 @@ def bind(
         keyspace.deferred_free.defer(older)
     if isinstance(value, Stream):
         target.begin(key, value, incarnation)
+        target.policies.bind(key, value)  # they belong to the name
     if deadline is not None:
         target.deadlines[key] = deadline
 

@@ -88,6 +88,8 @@ class KeyspaceJoin:
                 mine.unstable_tombstones.add(dot)
         for here, there in zip(ours.databases, theirs.databases, strict=True):
             here.last_positions.join(there.last_positions)
+            here.policies.join(there.policies)
+            here.policies.rebind_all(here.values, here.order)
         resolved_there, self._tagged = mine.conflicts.join(other.conflicts, self._our)
         for goes, stays in resolved_there:
             place = goes.db, goes.key

@@ -206,6 +206,11 @@ def _configure(writer: Writer, effect: kinds.ConfigureProducers) -> Iterator[kin
     yield effect
 
 
+def _stamp(writer: Writer, effect: kinds.SetPolicies) -> Iterable[kinds.Effect]:
+    effect.stamp_ms = writer.replica.stamp(writer.now_ms)
+    return (effect,)
+
+
 def _remember(writer: Writer, effect: kinds.Remember) -> Iterable[kinds.Effect]:
     effect.yields = writer.settings.idmp_conflict == "collapse"
     return (effect,)
@@ -460,6 +465,7 @@ _ALONE = Mode(
     prepare={
         kinds.CreateGroup: _start,
         kinds.SetGroup: _restart,
+        kinds.SetPolicies: _stamp,
     },
     create_stream=_create_alone,
     added_bytes_max=1 << 60,
@@ -475,6 +481,7 @@ _PREPARE: _Prepare = {
     kinds.Dereference: _dereference,
     kinds.SetLastId: _set_last_id,
     kinds.ConfigureProducers: _configure,
+    kinds.SetPolicies: _stamp,
     kinds.Remember: _remember,
     kinds.Acknowledge: _then_acknowledge_runs,
     kinds.CreateGroup: _create_group,

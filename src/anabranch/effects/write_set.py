@@ -15,6 +15,7 @@ from anabranch.effects.codec import effect_of
 _AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
 _OF_USERS: Final = frozenset({kinds.SetUser, kinds.DropUser})
 _OF_LIBRARIES: Final = frozenset({kinds.SetLibrary, kinds.DropLibrary})
+_OF_POLICIES: Final = frozenset({kinds.SetPolicies})
 _OF_MEMBERS: Final = frozenset(
     {kinds.AddRegion, kinds.RemoveRegion, kinds.EnterCluster, kinds.OpenEpoch}
 )
@@ -50,7 +51,16 @@ SIMPLE: Final = frozenset(kind.__struct_config__.tag for kind in EFFECTS if _is_
 class WriteSet:
     """The changes of some effects, without ageing (:func:`is_ageing`)."""
 
-    __slots__ = ("_databases", "everything", "keys", "libraries", "members", "numbers", "users")
+    __slots__ = (
+        "_databases",
+        "everything",
+        "keys",
+        "libraries",
+        "members",
+        "numbers",
+        "policies",
+        "users",
+    )
 
     def __init__(self) -> None:
         self.keys: set[tuple[int, bytes]] = set()
@@ -61,6 +71,8 @@ class WriteSet:
         self.users = False
         self.libraries = False
         """The changed libraries of functions."""
+        self.policies = False
+        """The changed policies."""
         self.members = False
         """The changed members of the cluster."""
         self.numbers = False
@@ -81,6 +93,7 @@ class WriteSet:
         self.users |= type(effect) in _OF_USERS
         self.members |= type(effect) in _OF_MEMBERS
         self.libraries |= type(effect) in _OF_LIBRARIES
+        self.policies |= type(effect) in _OF_POLICIES
 
     def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:
         """Add effects in the form of the log; raises what :func:`effect_of` raises."""
@@ -94,7 +107,8 @@ class WriteSet:
 
     def add_all(self) -> None:
         """Record that anything may have changed."""
-        self.everything = self.users = self.members = self.libraries = self.numbers = True
+        self.everything = self.users = self.members = self.libraries = True
+        self.numbers = self.policies = True
 
     def includes(self, db: int, key: bytes) -> bool:
         """Whether a key may have changed."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from anabranch.engine.dispatch import Dispatcher
     from anabranch.engine.host import Host
     from anabranch.engine.keyspace_events import KeyspaceEvents
+    from anabranch.engine.leases import Leases
     from anabranch.engine.script_store import Scripts
     from anabranch.engine.served_command import ServedCommand
     from anabranch.engine.session import Session
@@ -81,6 +82,8 @@ class Services(Struct):
     runner: Runner
     scripts: Scripts
     """The scripts that EVALSHA finds."""
+    leases: Leases
+    """Which connections hold pending entries, where policies ask for that."""
     holdings: Holdings
     """What is held beside keys and values."""
     active_expire: bool = True

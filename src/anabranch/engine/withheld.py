@@ -31,6 +31,7 @@ _OF_MEMBERS: Final = frozenset({"ab.peers", "ab.region|features", "ab.region|lis
 _OF_LIBRARIES: Final = frozenset(
     {"fcall", "fcall_ro", "function|dump", "function|list", "function|stats"}
 )
+_OF_POLICIES: Final = frozenset({"ab.policy|get", "ab.policy|list"})
 _SHOWN_MAX: Final = 128
 
 
@@ -76,6 +77,8 @@ class Withheld:
             self._refuse(b"Changes of the list of regions are")
         if write_set.libraries and name in _OF_LIBRARIES:
             self._refuse(b"Changes of libraries of functions are")
+        if write_set.policies and name in _OF_POLICIES:
+            self._refuse(b"Changes of policies are")
 
     def check_keys(self, places: Iterable[tuple[int, bytes]]) -> None:
         """Refuse a read of keys if one of them is withheld."""

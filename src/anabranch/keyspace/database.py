@@ -14,6 +14,7 @@ from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.expiry import Deadlines
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.last_positions import LastPositions, ends_of
+from anabranch.keyspace.policies import Policies
 from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value, string_values
@@ -41,6 +42,7 @@ class Database:
         "index",
         "last_positions",
         "order",
+        "policies",
         "ready",
         "remembered",
         "reviewed",
@@ -62,8 +64,9 @@ class Database:
         self.values: dict[bytes, Value] = {}
         self.remembered = remembered  # with several regions: keys that do not exist
         self.last_positions = last_positions  # of streams that do not exist
-        self.deadlines = Deadlines()
+        self.deadlines: Deadlines[bytes] = Deadlines()
         self.order = KeyOrder(self.values)
+        self.policies = Policies()
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, KeyQueue] = {}
         # Keys with waiters of which something was removed or set back since they were last served:
@@ -109,6 +112,8 @@ class Database:
         if key in self.waiters:
             self.reviewed.add(key)
             self.ready[self.index, key] = None
+        if self.policies.rules:
+            self.policies.bind(key, self.values.get(key))
 
     def put(self, key: bytes, value: Value) -> None:
         """Bind a key to a value; removes an older value and its deadline."""
@@ -237,6 +242,7 @@ class Database:
         self.deadlines, other.deadlines = other.deadlines, self.deadlines
         self.order, other.order = other.order, self.order
         self.last_positions, other.last_positions = other.last_positions, self.last_positions
+        self.policies, other.policies = other.policies, self.policies
         assert not self.remembered, "several regions have no SWAPDB"
 
     def check(self) -> None:
@@ -244,6 +250,7 @@ class Database:
         assert self.deadlines.keys() <= self.values.keys()
         assert not any(key in self.values for key in self.remembered)
         self.deadlines.check()
+        self.policies.check()
         self.order.check()
         for queue in self.waiters.values():
             queue.check()

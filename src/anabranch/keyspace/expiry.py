@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from sys import getsizeof
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, OBJECT_BYTES, PAIR_BYTES
 
@@ -20,8 +20,11 @@ _DEADLINE_BYTES: Final = DICT_SLOT_BYTES + getsizeof(1 << 41)
 _HEAP_BYTES: Final = PAIR_BYTES + 8 + OBJECT_BYTES
 
 
-class Deadlines(dict[bytes, int]):
-    """Key -> wall-clock millisecond at which the key is gone.
+_K = TypeVar("_K")
+
+
+class Deadlines(dict[_K, int], Generic[_K]):
+    """Key -> wall-clock millisecond at which the key is gone, or due. Keys can be ordered.
 
     Set a deadline by ``[key] = ms``, remove it by ``pop``. Do not use other writing methods of a
     dictionary: they do not update the heap.
@@ -31,9 +34,9 @@ class Deadlines(dict[bytes, int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._heap: list[tuple[int, bytes]] = []
+        self._heap: list[tuple[int, _K]] = []
 
-    def __setitem__(self, key: bytes, at_ms: int) -> None:
+    def __setitem__(self, key: _K, at_ms: int) -> None:
         super().__setitem__(key, at_ms)
         if len(self._heap) > 2 * len(self) + _SWEEP_MIN:
             self._heap = [(at_ms, key) for key, at_ms in self.items()]
@@ -51,7 +54,7 @@ class Deadlines(dict[bytes, int]):
         """The memory of the deadlines; the keys are shared with the database."""
         return len(self) * _DEADLINE_BYTES + len(self._heap) * _HEAP_BYTES
 
-    def first_due(self, now_ms: int) -> bytes | None:
+    def first_due(self, now_ms: int) -> _K | None:
         """The key whose deadline passed first, None if none has passed; O(log n), amortised.
 
         Returns the same key again until its deadline is removed.

@@ -91,6 +91,8 @@ class Keyspace:
         replica.tombstones_forgotten += replica.unstable_tombstones.prune(watermark)
         if keeps_tombstones:
             return
+        for database in self.databases:
+            database.policies.prune(watermark)
         for dot in [dot for dot in replica.flushes if covers_dot(watermark, dot)]:
             del replica.flushes[dot]
         for db, key in list(replica.tombstoned):

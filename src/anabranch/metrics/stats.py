@@ -84,6 +84,12 @@ class Stats:
         self.ids_ahead_ms = 0
         self.merged_effects = 0  # effects of other regions that were applied
         self.merged_states = 0  # full syncs and single keys of other regions that were joined
+        self.policy_released = 0  # entries that a lease or a consumer-ttl took away
+        self.policy_given_up = 0  # entries acknowledged without a copy
+        self.policy_dead_lettered = 0
+        self.policy_redriven = 0
+        self.policy_removed_consumers = 0
+        self.policy_redelivered = 0  # released entries that plain reads got
         self.prunes = 0  # how often tombstones were looked at, because the watermark had moved
         self.error_replies = 0
         self.errors: dict[str, int] = {}

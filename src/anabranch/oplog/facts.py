@@ -147,6 +147,7 @@ class SnapshotFacts(Struct):
     idempotent_ids: int = 0
     users: int = 0
     libraries: int = 0
+    policies: int = 0
     damage: Damage | None = None
     is_newer: bool = False
     is_superseded: bool = False

@@ -447,6 +447,8 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
     elif kind == records.DELETED:
         facts.kinds["stream"] += sum(map(len, fields[2:]))
         facts.databases.add(fields[1])
+    elif kind == records.POLICIES:
+        facts.policies += len(fields[2])
     elif kind in (records.LAST_EFFECTS, records.LAST_POSITIONS):
         pass
     elif kind == records.REPLICA:

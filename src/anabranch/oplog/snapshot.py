@@ -33,6 +33,7 @@ from anabranch.keyspace.last_positions import rows_in
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.places import Places
+from anabranch.keyspace.policies import PolicyFields
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
@@ -41,9 +42,12 @@ from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """2: a group may have several records of pending entries for one region; formerly it had one.
-3: there are records with many deleted keys, and with the last effects on many keys."""
+3: there are records with many deleted keys, and with the last effects on many keys.
+4: there are records of policies."""
+_FORMAT_OF_PACKED: Final = 3
+_FORMAT_OF_POLICIES: Final = 4
 _KIND: Final = file_kind.FileKind(
     "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=2
 )
@@ -73,7 +77,13 @@ DELETED: Final = 10  # database, then maps: keys without data and heads of their
 LAST_EFFECTS: Final = 11  # database, then maps: keys and version vectors
 LAST_POSITIONS: Final = 12  # database, ms, then maps: keys of former streams, ends of their logs
 
-_OF_DATABASES: Final = (STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS)
+POLICIES: Final = 13  # database, rows: see Policies.written
+
+_OF_DATABASES: Final = (
+    *(STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS, POLICIES),
+)
+_POLICIES: Final = 1000
+"""Policies in one record."""
 
 _MAPS: Final = 30
 """Maps in such a record; each has some dozen keys, and they compress well together."""
@@ -200,6 +210,7 @@ class Snapshot:
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
         self._libraries = list(keyspace.libraries.values())
+        self._policies = [each.policies.written() for each in databases]
         self._taken: deque[_Taken] = deque()
         self._writing: _Taken | None = None
         contents.keys = sum(map(len, self._waiting))
@@ -244,7 +255,9 @@ class Snapshot:
     def header(self) -> bytes:
         """The header of the file."""
         is_packed = any([*self._deleted, *(chunks for _, chunks in self._last_effects)])
-        lowest_reader = FORMAT_VERSION if self._is_own and is_packed else 0
+        lowest_reader = _FORMAT_OF_PACKED if self._is_own and is_packed else 0
+        if any(self._policies):
+            lowest_reader = _FORMAT_OF_POLICIES
         return _KIND.header(self.contents.position, lowest_reader)
 
     def bodies(self) -> Iterator[bytes]:
@@ -301,6 +314,9 @@ class Snapshot:
                 else:
                     for rows in rows_in(run):
                         yield [LAST_POSITIONS, database, 0, rows]
+        for database, policies in enumerate(self._policies):
+            for at in range(0, len(policies), _POLICIES):
+                yield [POLICIES, database, policies[at : at + _POLICIES]]
 
     def _deleted_streams(
         self, database: int, chunks: list[tuple[bytes, list[bytes] | None]]
@@ -435,6 +451,8 @@ def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tup
             ) from None
         yield at + size, contents
     for database in keyspace.databases:
+        if database.policies.rules:
+            database.policies.rebind_all(database.values, database.order)
         for value in database.values.values():
             if isinstance(value, Stream):
                 contents.entries += value.length
@@ -481,6 +499,11 @@ def _load(
     if kind == LIBRARY:
         name, code, functions = fields
         keyspace.libraries[name] = Library(name, code, [(*each,) for each in functions])
+        return None
+    if kind == POLICIES:
+        policies = keyspace.databases[fields[0]].policies
+        newest = policies.restore(msgspec.convert(fields[1], list[PolicyFields]))
+        keyspace.replica.hybrid_ms = max(keyspace.replica.hybrid_ms, newest)
         return None
     if kind in (DELETED, LAST_EFFECTS, LAST_POSITIONS):
         _load_rows(kind, fields, keyspace)

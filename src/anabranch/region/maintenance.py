@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.effects import kinds
 from anabranch.region.compressing import Compressing
+from anabranch.region.leases import Leasing
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Maintenance:
         self._tiering = tiering
         self._sweep_later = sweep_later
         self._compressing = Compressing(region)
+        self._leasing = Leasing(region, waking)
         self._ran_ms = 0  # the clock at the last run
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
@@ -87,6 +89,9 @@ class Maintenance:
             region.scheduler.schedule(self._forget_producers)
         if self._absorb():
             region.scheduler.schedule(self._absorb)
+        if self._rebind_policies():
+            region.scheduler.schedule(self._rebind_policies)
+        self._leasing.begin_if_due(now_ms)
         region.keyspace.forget_positions(now_ms, self._retention_ms())
         self._merging.maintain()
         self._sweep_later()
@@ -115,6 +120,18 @@ class Maintenance:
             while (key := database.deadlines.first_due(now_ms)) is not None:
                 region.effects.expire_if_due(database, key, now_ms)
                 if is_over():
+                    return True
+        return False
+
+    def _rebind_policies(self) -> bool:
+        """Tell groups of their policies until the slice is over; returns whether some are left.
+
+        A :data:`anabranch.scheduling.Work`: a pattern may match a million keys.
+        """
+        region = self._region
+        for database in region.keyspace.databases:
+            while database.policies.go_on():
+                if region.scheduler.is_over():
                     return True
         return False
 

@@ -79,6 +79,7 @@ class Region(RegionState):
             blocked=self.waking,
             runner=self,
             scripts=Scripts(),
+            leases=self.leases,
             holdings=self.holdings,
         )
         self.context = Context(
@@ -122,6 +123,7 @@ class Region(RegionState):
         session.outbox.clear()
         self.context.leave(session)
         self.channels.remove(session)
+        self.leases.left(session.id, self.clock.now_us() // 1000)
         self.dispatcher.stop_monitoring(session)
         self.dispatcher.postponed.pop(session, None)
 

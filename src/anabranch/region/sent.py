@@ -131,6 +131,8 @@ class SentUnit:
                 self._resolve_conflict(effect)
             case kinds.ConfigureProducers():
                 self._configure(effect)
+            case kinds.SetPolicies():
+                self._set_policies(effect)
             case kinds.AddRegion():
                 self._add_region(effect)
             case kinds.RemoveRegion():
@@ -236,6 +238,10 @@ class SentUnit:
             raise _Malformed(f"stamp {effect.stamp_ms}")
         if not (1 <= effect.duration_s <= DURATION_MAX_S and 1 <= effect.maxsize <= MAXSIZE_MAX):
             raise _Malformed(f"{effect.duration_s} seconds or {effect.maxsize} IDs")
+
+    def _set_policies(self, effect: kinds.SetPolicies) -> None:
+        if effect.stamp_ms > STAMP_MAX:
+            raise _Malformed(f"stamp {effect.stamp_ms}")
 
     def _remember(self, effect: kinds.Remember) -> None:
         if effect.at_ms > STAMP_MAX:

@@ -10,6 +10,7 @@ from anabranch.engine.acl.rules import AclRegistry
 from anabranch.engine.channels import Channels
 from anabranch.engine.dispatch import Dispatcher
 from anabranch.engine.keyspace_events import KeyspaceEvents
+from anabranch.engine.leases import Leases
 from anabranch.engine.redaction import hidden, redacted
 from anabranch.engine.session import Session
 from anabranch.errors import CommandError
@@ -71,6 +72,7 @@ class RegionState:
         self.acl = AclRegistry(settings.requirepass, commands)
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
+        self.leases = Leases()
         self.scheduler = Scheduler(clock.ticks_ns)
         self.exclusive: LongTransaction | None = None  # the one under way
         self.dispatcher = Dispatcher(
@@ -112,8 +114,9 @@ class RegionState:
         return self.services.scripts.used_bytes + sum([each.used_bytes for each in libraries])
 
     def _setting_bytes(self) -> int:
-        """The memory of texts that CONFIG SET gave, of which some may have any length."""
-        return sum([len(value) for value in vars(self.settings).values() if type(value) is str])
+        """The memory of texts that CONFIG SET gave, of which some may have any length; policies."""
+        texts = sum([len(value) for value in vars(self.settings).values() if type(value) is str])
+        return texts + sum([each.policies.used_bytes for each in self.keyspace.databases])
 
     def _used_memory(self) -> int:
         """What data and everything else hold; ``maxmemory`` compares with this.

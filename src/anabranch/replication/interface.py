@@ -7,7 +7,7 @@ methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -229,6 +229,11 @@ class Chance(Protocol):
         ...
 
 
+FEATURE_LEVEL: Final = 2
+"""The version of effects that this code understands: 2 brought policies. Members report it, and
+what needs a level is refused while one of them has a lower one."""
+
+
 class ReplicationConfig(Struct):
     """The settings; everything but name and addresses may change at run time."""
 
@@ -247,7 +252,7 @@ class ReplicationConfig(Struct):
     """The secret that every member must prove to know; empty: no proof is required."""
     databases: int = 0
     """How many databases this region has; 0: any number fits. It cannot change at run time."""
-    feature_level: int = 1
+    feature_level: int = FEATURE_LEVEL
     protocol: tuple[int, int] = (1, 2)
     """The lowest and the highest supported protocol version."""
     window_bytes: int = 8 << 20

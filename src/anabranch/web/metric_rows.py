@@ -65,6 +65,12 @@ METRICS: Final = [
         stream_opened_bytes what opened nodes hold; a part of memory_used_dataset_bytes
         stream_offloaded_blocks_total nodes moved to the file of stream-tiering
         stream_offloaded_bytes size of the nodes that are in that file now
+        policy_settings policies that are set, on keys and patterns
+        policy_consumers_watched consumers whose connections matter to a lease or a consumer-ttl
+        policy_released_total entries that a policy released
+        policy_dead_lettered_total entries given up, with a copy in a dead-letter stream
+        policy_given_up_total entries given up without a copy
+        policy_redelivered_total released entries that plain reads got, because of a policy
         metrics_streams_left_out streams without series of their own: more than metrics-max-streams
         metrics_groups_left_out groups without series of their own: more than 100 in a stream
         """,

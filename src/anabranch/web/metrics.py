@@ -118,6 +118,7 @@ class Metrics:
             "stream_opened_bytes": cache.held,
             "stream_offloaded_blocks_total": cache.offloads,
             "stream_offloaded_bytes": 0 if cache.file is None else cache.file.held,
+            **_policies(region),
             **self._durability(process),
         }
 
@@ -177,6 +178,18 @@ class Metrics:
             for peer in exchange.peers():
                 samples.add((peer.name or str(peer.region),), _peer(peer))
             samples.add((), _cluster(region, exchange.facts()))
+
+
+def _policies(region: Region) -> dict[str, float]:
+    tables = [each.policies for each in region.keyspace.databases]
+    return {
+        "policy_settings": sum(len(texts) for each in tables for _, texts in each.live()),
+        "policy_consumers_watched": len(region.leases.holds),
+        "policy_released_total": region.stats.policy_released,
+        "policy_dead_lettered_total": region.stats.policy_dead_lettered,
+        "policy_given_up_total": region.stats.policy_given_up,
+        "policy_redelivered_total": region.stats.policy_redelivered,
+    }
 
 
 def _latencies(region: Region) -> dict[str, tuple[list[int], int]]:

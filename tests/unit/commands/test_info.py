@@ -30,7 +30,8 @@ def headers(server, *sections):
 
 ALL = [
     "Server", "Clients", "Memory", "Persistence", "Threads", "Stats", "Replication", "CPU",
-    "Modules", "Commandstats", "Errorstats", "Latencystats", "Cluster", "Keyspace", "Keysizes",
+    "Modules", "Commandstats", "Errorstats", "Latencystats", "Cluster", "Policies", "Keyspace",
+    "Keysizes",
 ]  # fmt: skip
 
 

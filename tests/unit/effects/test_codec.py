@@ -40,6 +40,9 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     repr(list[bytes]): st.lists(BYTES, max_size=4),
     repr(list[int]): st.lists(NUMBERS, max_size=4),
     repr(Sequence[int]): st.lists(NUMBERS, max_size=4),
+    repr(list[tuple[bytes, bytes | None]]): st.lists(
+        st.tuples(BYTES, st.none() | BYTES), max_size=4
+    ),
     repr(list[tuple[bytes, bytes, list[bytes]]]): st.lists(
         st.tuples(st.binary(max_size=4), st.binary(max_size=4), st.lists(st.binary(max_size=4))),
         max_size=3,

@@ -36,7 +36,8 @@ ENOUGH = [
     "XSETID r 9999999999999",
     "EXPIRE r 1", "ADVANCE 2000", "SET x y", "RENAME x z", "COPY z x", "SWAPDB 0 1", "DEL x",
     "ABIMPORT", "ADVANCE 4000", "FLUSHDB", "ACL SETUSER ann on +@all", "ACL DELUSER ann",
-    "FUNCTIONLOAD", "FUNCTION DELETE library",
+    "AB.POLICY SET s redeliver first", "AB.POLICY SET PATTERN s* GROUP g redeliver claim",
+    "AB.POLICY DEL s redeliver", "FUNCTIONLOAD", "FUNCTION DELETE library",
 ]  # fmt: skip
 """One run in which everything that can happen does (with every choice being 1)."""
 

@@ -238,3 +238,16 @@ def test_a_record_with_many_keys_has_a_bounded_length(monkeypatch: pytest.Monkey
     assert len(packed) > 3
     assert all(sum(map(len, record[2])) < 12_000 for record in packed)
     assert sum(len(rows) for record in packed for rows in record[2:]) >= 60
+
+
+def test_servers_that_know_no_policies_refuse_a_file_with_some() -> None:
+    life = Recorder()
+    life.run("XGROUP CREATE s g 0 MKSTREAM")
+    keyspace = life.server.region.keyspace
+    lowest = []
+    for line in ("PING", "AB.POLICY SET PATTERN s* redeliver first", "AB.POLICY DEL PATTERN s*"):
+        life.run(line)
+        data = Snapshot(keyspace, Contents(1)).whole()
+        lowest.append(int.from_bytes(data[10:12], "little"))
+        assert everything_in(loaded(data)[0]) == everything_in(keyspace)
+    assert lowest == [2, 4, 2]

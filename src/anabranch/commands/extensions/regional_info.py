@@ -174,6 +174,7 @@ def _group(name: bytes, group: Group) -> Map:
             ("acknowledged", _intervals(acknowledged)),
             ("delivered", _intervals(group.shared.delivered)),
             ("runs", runs),
+            ("policies", Map({} if group.policed is None else group.policed.policy.texts)),
         ]
     )
 

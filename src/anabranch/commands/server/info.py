@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from anabranch.config.policies import POLICIES
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.metrics.latency import percentile_usec
 from anabranch.resp.values import Verbatim
@@ -477,6 +478,24 @@ def _latencystats(ctx: Context, _facts: _Facts) -> _Lines:
     return lines
 
 
+def _policies(ctx: Context, _facts: _Facts) -> _Lines:
+    tables = [each.policies for each in ctx.keyspace.databases]
+    subjects = [texts for each in tables for _, texts in each.live()]
+    unknown = sum(name.decode("latin-1") not in POLICIES for texts in subjects for name in texts)
+    return [
+        ("policy_rules", len(subjects)),
+        ("policy_settings", sum(map(len, subjects))),
+        ("policy_unknown_settings", unknown),
+        ("policy_consumers_watched", len(ctx.server.leases.holds)),
+        ("policy_released", ctx.stats.policy_released),
+        ("policy_dead_lettered", ctx.stats.policy_dead_lettered),
+        ("policy_given_up", ctx.stats.policy_given_up),
+        ("policy_redriven", ctx.stats.policy_redriven),
+        ("policy_removed_consumers", ctx.stats.policy_removed_consumers),
+        ("policy_redelivered", ctx.stats.policy_redelivered),
+    ]
+
+
 def _cluster(_ctx: Context, _facts: _Facts) -> _Lines:
     return [("cluster_enabled", 0)]
 
@@ -517,6 +536,7 @@ _SECTIONS: dict[str, Callable[[Context, _Facts], _Lines]] = {
     "errorstats": _errorstats,
     "latencystats": _latencystats,
     "cluster": _cluster,
+    "policies": _policies,
     "keyspace": _keyspace,
     "keysizes": _nothing,
 }

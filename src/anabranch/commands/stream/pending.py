@@ -20,6 +20,18 @@ from anabranch.engine.arguments import (
     integer_or_none,
 )
 from anabranch.engine.context import Context
+from anabranch.engine.holding import still_held, use_name
+from anabranch.engine.releasing import (
+    CLAIM,
+    FATAL,
+    NACK,
+    SILENT,
+    Released,
+    Whose,
+    give_up,
+    gives_up,
+    release,
+)
 from anabranch.errors import CommandError
 from anabranch.resp.encode import ZERO, array_header, bulk
 from anabranch.resp.encode import integer as integer_reply
@@ -63,6 +75,8 @@ def _xack(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
 
 def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) -> bytes:
     acked = group.pending.among(ids)
+    if group.policed is not None:
+        acked = still_held(ctx, args[1], args[2], group, acked)
     if not acked:
         return ZERO
     before = group.pending.acknowledgements
@@ -73,6 +87,9 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
 
 
 # -- XNACK ------------------------------------------------------------------------------------
+
+
+_CAUSES: Final = {b"SILENT": SILENT, b"FAIL": NACK, b"FATAL": FATAL}
 
 
 class _NackOptions:
@@ -137,10 +154,14 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     options = _nack_options(args)
     assert options.ids is not None
     handled = 0
-    rows: dict[int, list[tuple[int, int, int, int]]] = {}  # by ID
-    for entry_id in id_list(options.ids):
+    rows: dict[int, list[Released]] = {}  # by ID
+    whose = Whose(ctx.db.index, key, name, group)
+    ids = id_list(options.ids)
+    if group.policed is not None:
+        ids = still_held(ctx, key, name, group, ids)
+    for entry_id in ids:
         if entry_id in rows:  # a repeated ID moves to the end, and counts down, again
-            handled += _release(ctx, key, name, rows)
+            handled += _release(ctx, whose, rows, options.mode)
             rows = {}
         some = [
             (entry_id, region, 0, _nacked_count(options, entry))
@@ -148,7 +169,7 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
         ]
         if some:
             rows[entry_id] = some
-    handled += _release(ctx, key, name, rows)
+    handled += _release(ctx, whose, rows, options.mode)
     ctx.changes += handled
     return integer_reply(handled)
 
@@ -169,13 +190,10 @@ def _to_release(
     return found
 
 
-def _release(
-    ctx: Context, key: bytes, name: bytes, rows: dict[int, list[tuple[int, int, int, int]]]
-) -> int:
+def _release(ctx: Context, whose: Whose, rows: dict[int, list[Released]], mode: bytes) -> int:
     """Release pending entries; returns how many."""
     flat = [row for some in rows.values() for row in some]
-    if flat:
-        ctx.emit(kinds.Assign(ctx.db.index, key, name, None, flat))
+    release(ctx, whose, flat, _CAUSES[mode])
     return len(flat)
 
 
@@ -193,6 +211,11 @@ class _ClaimOptions:
         self.force = False
         self.justid = False
         self.last_id = 0
+
+    @property
+    def delivers(self) -> bool:
+        """Whether it counts as a delivery."""
+        return not self.justid and self.retry_count is None
 
 
 def _claim_ids(args: list[bytes]) -> list[int]:
@@ -255,6 +278,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
         ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
         ctx.changes += 1
     claim = _Claim(ctx, key, name, group, consumer)
+    too_often: list[PendingEntry] = []
     for entry_id in ids:
         if entry_id in claim.taken:  # its time and count have changed
             claim.assign()
@@ -268,7 +292,10 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
                 continue
             if entry is None and not options.force:
                 continue
-            if entry is not None and not _is_idle(entry, ctx.now_ms, min_idle):
+            if entry is not None and not _is_idle(group, entry, consumer, ctx.now_ms, min_idle):
+                continue
+            if entry is not None and options.delivers and gives_up(group, entry):
+                too_often.append(entry)
                 continue
             before = 1 if entry is None else entry.delivery_count
             if options.retry_count is not None and options.retry_count >= 0:
@@ -277,7 +304,10 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
                 count = before if options.justid else min(before + 1, MAX_DELIVERIES)
             delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
             claim.add(found, entry_id, delivery_ms, count, justid=options.justid)
-    return claim.reply()
+    claimed = claim.reply()
+    if too_often:
+        give_up(ctx, Whose(db, key, name, group), too_often, CLAIM)
+    return claimed
 
 
 def _forgotten(
@@ -289,9 +319,18 @@ def _forgotten(
     return kinds.Acknowledge(ctx.db.index, key, name, ids, dots)
 
 
-def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:
-    """Whether an entry may be claimed; a released one always may."""
-    return entry.consumer is None or now_ms - entry.delivery_ms >= min_idle
+def _is_idle(group: Group, entry: PendingEntry, claimer: bytes, now_ms: int, min_idle: int) -> bool:
+    """Whether an entry may be claimed; a released one always may.
+
+    What another consumer holds by a lease, or what has to wait for its backoff, is not idle: it may
+    be claimed without a minimum alone.
+    """
+    owner = entry.consumer
+    if owner is None:
+        return not min_idle or group.policed is None or group.policed.policy.due_ms(entry) <= now_ms
+    if group.policed is not None and group.policed.policy.lease.mode and min_idle > 0:
+        return owner.name == claimer and now_ms - entry.delivery_ms >= min_idle
+    return now_ms - entry.delivery_ms >= min_idle
 
 
 class _Claim:
@@ -313,6 +352,7 @@ class _Claim:
             ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
             ctx.changes += 1
         group.consumers[consumer].seen_ms = ctx.now_ms  # no effect if it gets nothing
+        use_name(ctx, key, name, group, consumer)
 
     def add(
         self, found: tuple[int, Block, int], entry_id: int, at_ms: int, count: int, *, justid: bool
@@ -362,6 +402,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     claim = _Claim(ctx, key, name, group, consumer)
     attempts = count * AUTOCLAIM_ATTEMPTS
     ghosts: list[PendingEntry] = []
+    too_often: list[PendingEntry] = []
     next_start = 0
     taken = 0
     window: list[PendingEntry] = []
@@ -381,7 +422,10 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         if found is None:
             ghosts.append(entry)
             continue
-        if not _is_idle(entry, ctx.now_ms, min_idle):
+        if not _is_idle(group, entry, consumer, ctx.now_ms, min_idle):
+            continue
+        if not justid and gives_up(group, entry):
+            too_often.append(entry)
             continue
         deliveries = (
             entry.delivery_count if justid else min(entry.delivery_count + 1, MAX_DELIVERIES)
@@ -389,6 +433,8 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         claim.add(found, entry.entry_id, ctx.now_ms, deliveries, justid=justid)
         taken += 1
     claimed = claim.reply()
+    if too_often:
+        give_up(ctx, Whose(ctx.db.index, key, name, group), too_often, CLAIM)
     if ghosts:
         ctx.emit(_forgotten(ctx, key, name, group, ghosts))
         ctx.changes += len(ghosts)

@@ -8,7 +8,7 @@ at which the consumer was seen, as a read sets the access time of a key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from anabranch.commands.stream.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
@@ -16,6 +16,8 @@ from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
 from anabranch.engine.context import Context
+from anabranch.engine.holding import use_name
+from anabranch.engine.releasing import CLAIM, Whose, give_up, gives_up
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.resp.encode import bulk, null_array
@@ -24,6 +26,7 @@ from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer
+from anabranch.stream.groups.policy import Policed
 from anabranch.stream.packed_ids import between
 from anabranch.stream.stream import Stream
 
@@ -65,16 +68,21 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             ctx.changes += 1
         consumer = group.consumers[request.consumer]
         consumer.seen_ms = ctx.now_ms
+        policed = group.policed
+        if policed is not None and ctx.waiter is None:
+            use_name(ctx, key, name, group, request.consumer)
         chunks: list[bytes] = []
         count = 0
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
-        elif not is_new or request.claim_ms is not None or stream.has_for(group):
+        elif not is_new or request.claim_ms is not None or _has_for(stream, group):
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
         if after is None and not count:
             if ctx.waiter is None:
                 request.visited.append(consumer)
             continue
+        if policed is not None and ctx.waiter is not None:  # waiting was no sign of life
+            use_name(ctx, key, name, group, request.consumer)
         served.append((key, chunks, count))
     if served:
         return read_reply(ctx, served)
@@ -123,14 +131,26 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
             )
         after = None if raw == b">" else _history_start(raw)
         known = group.consumers.get(consumer) if is_wide and after is None else None
-        if known is not None and not stream.has_for(group):
+        if known is not None and not _has_for(stream, group):
             visited.append(known)
+            if group.policed is not None and ctx.waiter is None:
+                use_name(ctx, key, name, group, consumer)
         else:
             plans.append((key, stream, group, after))
     if ctx.waiter is None:
         request.visited = visited
     ctx.stats.keyspace_hits += len(keys)  # Redis looks twice, and counts both
     return plans
+
+
+def _has_for(stream: Stream, group: Group) -> bool:
+    """Whether a plain read may get something."""
+    if stream.has_for(group):
+        return True
+    policed = group.policed
+    if policed is None or not policed.policy.redelivers:
+        return False
+    return bool(policed.ripe if policed.policy.backoff else group.pending.released)
 
 
 def _history_start(raw: bytes) -> int | None:
@@ -167,7 +187,7 @@ class _News:
         if type(value) is not Stream:
             return True
         group = value.groups.get(self._name)
-        return group is None or self._claims or value.has_for(group)
+        return group is None or self._claims or _has_for(value, group)
 
 
 # -- history ----------------------------------------------------------------------------------
@@ -219,21 +239,25 @@ def _history(
 
 def _claim(
     ctx: Context,
-    key: bytes,
-    stream: Stream,
-    group: Group,
+    plan: _Plan,
     request: ReadRequest,
     budget: ReplyBudget | None,
+    most: int,
 ) -> list[bytes]:
     """Released entries in NACK order, then entries idle for long enough, the oldest first."""
+    key, stream, group, _ = plan
     chunks: list[bytes] = []
     rows: list[_Row] = []
+    too_often: list[PendingEntry] = []
     for entry in _claimable(stream, group, ctx.now_ms, request.claim_ms or 0):
-        if len(chunks) == request.count or (budget is not None and budget.exhausted):
+        if len(chunks) == most or (budget is not None and budget.exhausted):
             break
         found = stream.find_pending(group, entry)
         if found is None:
             continue  # a ghost stays pending
+        if gives_up(group, entry):
+            too_often.append(entry)
+            continue
         region, block, index = found
         chunk = _with_delivery(
             block.fragment(index), max(ctx.now_ms - entry.delivery_ms, 0), entry.delivery_count
@@ -256,14 +280,28 @@ def _claim(
                 active=True,
             )
         )
+    if too_often:
+        _give_up(ctx, key, request, group, too_often)
     return chunks
+
+
+def _give_up(
+    ctx: Context, key: bytes, request: ReadRequest, group: Group, entries: list[PendingEntry]
+) -> None:
+    """Entries were to be handed out, and were delivered as often as a policy allows."""
+    assert request.group is not None
+    give_up(ctx, Whose(ctx.db.index, key, request.group, group), entries, CLAIM)
 
 
 def _claimable(
     stream: Stream, group: Group, now_ms: int, min_idle_ms: int
 ) -> Iterator[PendingEntry]:
     """Candidates in the order in which CLAIM serves them. Nothing must change meanwhile."""
-    yield from stream.released(group)
+    for entry in stream.released(group):
+        if not min_idle_ms or _is_due(group, entry, now_ms):
+            yield entry
+    if _is_leased(group) and min_idle_ms:
+        return  # what a consumer holds is not idle
     oldest_ms = stream.oldest_delivery_ms(group)
     if oldest_ms is None or now_ms - oldest_ms < min_idle_ms:
         return
@@ -271,6 +309,15 @@ def _claimable(
         if now_ms - delivery_ms < min_idle_ms:
             break
         yield entry
+
+
+def _is_due(group: Group, entry: PendingEntry, now_ms: int) -> bool:
+    """Whether a released entry has not to wait for its backoff."""
+    return group.policed is None or group.policed.policy.due_ms(entry) <= now_ms
+
+
+def _is_leased(group: Group) -> bool:
+    return group.policed is not None and bool(group.policed.policy.lease.mode)
 
 
 def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
@@ -286,12 +333,98 @@ def _next_claim(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:
     """
     if request.claim_ms is None:
         return 0
-    oldest = [stream.oldest_delivery_ms(group) for _, stream, group, _ in plans]
+    oldest = [
+        stream.oldest_delivery_ms(group)
+        for _, stream, group, _ in plans
+        if not (_is_leased(group) and request.claim_ms)
+    ]
+    if not oldest:  # what is released wakes the reader
+        return 0
     first = min((each for each in oldest if each is not None), default=ctx.now_ms)
     return max(first + request.claim_ms, ctx.now_ms) + 1
 
 
 # -- new entries ------------------------------------------------------------------------------
+
+
+def _within_room(group: Group, request: ReadRequest, limit: int) -> int:
+    """How many entries ``max-pending`` leaves of a limit; -1 is any number."""
+    policed = group.policed
+    if policed is None or not policed.policy.room.most or request.noack:
+        return limit
+    if policed.policy.room.is_group:
+        used = group.pending.count - len(group.pending.released)
+    else:
+        used = group.consumers[request.consumer].pending_count
+    left = max(policed.policy.room.most - used, 0)
+    return left if limit < 0 else min(left, limit)
+
+
+def _redeliverable(
+    stream: Stream, group: Group, policed: Policed, now_ms: int
+) -> Iterable[PendingEntry]:
+    """Released entries as plain reads get them. Nothing must change meanwhile."""
+    if not policed.policy.backoff:
+        return stream.released(group)
+    released = group.pending.released
+    return [
+        entry
+        for entry in policed.ripen(released, now_ms)
+        if entry in released and policed.policy.due_ms(entry) <= now_ms
+    ]
+
+
+def _redeliver(
+    ctx: Context,
+    plan: _Plan,
+    request: ReadRequest,
+    budget: ReplyBudget | None,
+    most: int,
+) -> list[bytes]:
+    """Released entries in the order of release, if a policy gives them to plain reads.
+
+    With NOACK they are acknowledged at once, as new entries are.
+    """
+    key, stream, group, _ = plan
+    policed = group.policed
+    if policed is None or not policed.policy.redelivers or not group.pending.released:
+        return []
+    if most < 0:
+        most = request.maxcount or -1
+    if most > 0 and stream.has_for(group):
+        new = sum(high - low for _, (_, low, high) in stream.spans_for(group, most))
+        most = policed.share(most, new)
+    chunks: list[bytes] = []
+    rows: list[_Row] = []
+    too_often: list[PendingEntry] = []
+    for entry in _redeliverable(stream, group, policed, ctx.now_ms) if most else ():
+        found = stream.find_pending(group, entry)
+        if found is None:
+            continue  # a ghost stays pending
+        if gives_up(group, entry):
+            too_often.append(entry)
+            continue
+        region, block, index = found
+        chunk = block.fragment(index)
+        count = min(entry.delivery_count + 1, MAX_DELIVERIES)
+        rows.append((entry.entry_id, region, ctx.now_ms, count))
+        if budget is not None:
+            budget.spend(len(chunk))
+        chunks.append(chunk)
+        if len(chunks) == most or (budget is not None and budget.exhausted):
+            break
+    if too_often:
+        _give_up(ctx, key, request, group, too_often)
+    name = request.group
+    if not rows or name is None:
+        return chunks
+    ctx.stats.policy_redelivered += len(rows)
+    if request.noack:
+        ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, [row[0] for row in rows]))
+    else:
+        consumer = request.consumer
+        ctx.emit(kinds.Assign(ctx.db.index, key, name, consumer, rows, ctx.now_ms, active=True))
+    return chunks
 
 
 def _deliver(
@@ -307,10 +440,17 @@ def _deliver(
     if budget is not None:
         budget.begin_stream(key)
     limit = request.count
+    policed = group.policed
+    if policed is not None:
+        limit = _within_room(group, request, limit)
+        if not limit:
+            return [], 0
     if request.claim_ms is not None:
-        chunks = _claim(ctx, key, stream, group, request, budget)
-        if limit > 0:
-            limit -= len(chunks)
+        chunks = _claim(ctx, (key, stream, group, None), request, budget, limit)
+    elif policed is not None:
+        chunks = _redeliver(ctx, (key, stream, group, None), request, budget, limit)
+    if limit > 0:
+        limit -= len(chunks)
     count = len(chunks)
     extra = 0 if request.claim_ms is None else _DELIVERY_BYTES
     by_region: dict[int, list[int]] = {}

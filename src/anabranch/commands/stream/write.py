@@ -21,6 +21,7 @@ from anabranch.engine.arguments import (
     integer,
 )
 from anabranch.engine.context import Context
+from anabranch.engine.holding import still_held
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
 from anabranch.resp.encode import integer as integer_reply
@@ -228,7 +229,10 @@ def _acknowledge_each(
 ) -> bytes:
     stream, located = found
     is_live = _is_live(stream, located)
-    acked = stream.groups[name].pending.among(ids)
+    group = stream.groups[name]
+    acked = group.pending.among(ids)
+    if group.policed is not None:
+        acked = still_held(ctx, key, name, group, acked)
     if acked:
         ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
     references = References(stream) if policy is ACKED else None

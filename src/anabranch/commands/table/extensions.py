@@ -6,17 +6,30 @@ from typing import Final
 
 from anabranch.commands.extensions import (
     bulk,
+    policies,
     producer_info,
+    redriving,
     regional_info,
     regional_read,
     regions,
+    renewing,
     verifying,
 )
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "stream",
-    [bulk, producer_info, regional_info, regional_read, regions, verifying],
+    [
+        bulk,
+        policies,
+        producer_info,
+        redriving,
+        regional_info,
+        regional_read,
+        regions,
+        renewing,
+        verifying,
+    ],
     """
 ab.offsets -3 bulk.offsets 0.1.0 readonly blocking
     [BLOCK milliseconds AFTER total] [FROM vector LIMIT entries] STREAMS key [key ...]
@@ -86,6 +99,44 @@ ab.waitfor 3 regional_read.waitfor 0.1.0 readonly blocking
     does: Waits until this region has applied everything that a token covers.
     cost: O(R), R being the regions.
     tips: nondeterministic_output
+ab.policy -2 - 0.1.0
+    does: Sets what the server does for streams and their consumer groups.
+    help: 0.1.0 stream
+ab.policy|set -5 policies.policy_set 0.1.0 write denyoom admin
+    key | PATTERN glob [GROUP group] name value [name value ...]
+    does: Sets policies of a key, of one of its groups, or of all names that match a pattern.
+    cost: O(G) for a key, G being its groups; a pattern looks at every key, in slices.
+    keys: @2 RW update
+    find: policies.keys_of_policy
+    acl: stream
+ab.policy|get -3 policies.policy_get 0.1.0 readonly fast
+    key [GROUP group]
+    does: Shows every policy of a key or a group, with its value and where it comes from.
+    cost: O(P), P being the patterns.
+    keys: @2 RO access
+ab.policy|del -3 policies.policy_del 0.1.0 write admin
+    key | PATTERN glob [GROUP group] [name ...]
+    does: Deletes policies, and counts those that there were.
+    cost: As AB.POLICY SET.
+    keys: @2 RW update
+    find: policies.keys_of_policy
+    acl: stream
+ab.policy|list -2 policies.policy_list 0.1.0 readonly admin
+    [glob]
+    does: Lists the keys and patterns that have policies.
+    cost: O(N log N), N being the keys and patterns that have policies.
+    acl: stream
+ab.redrive -2 redriving.redrive 0.1.0 write denyoom admin
+    key [IDS numids id [id ...] | COUNT count] [REASON reason] [DRYRUN]
+    does: Gives dead letters back to the group that gave them up.
+    cost: O(N), N being the entries looked at.
+    keys: RW delete
+    acl: stream
+ab.renew -5 renewing.renew 0.1.0 write fast
+    key group consumer time [id ...]
+    does: Extends the leases of a consumer's entries, and returns those that it still has.
+    cost: O(1) for each entry.
+    keys: RW update
 ab.peers 1 regions.peers 0.1.0 stale
     does: Shows link and lag of every other region.
     cost: O(R), R being the regions.

@@ -50,6 +50,7 @@ from anabranch.effects.kinds.libraries import (
     DropLibrary,
     SetLibrary,
 )
+from anabranch.effects.kinds.policies import SetPolicies
 from anabranch.effects.kinds.producers import (
     Accept,
     ConfigureProducers,
@@ -134,6 +135,7 @@ __all__ = [
     "SetGroup",
     "SetLastId",
     "SetLibrary",
+    "SetPolicies",
     "SetString",
     "SetStrings",
     "SetUser",

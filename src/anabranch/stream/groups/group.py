@@ -14,6 +14,7 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.groups.lone_progress import LoneProgress
 from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.pending_list import Consumer
+from anabranch.stream.groups.policy import Policed
 from anabranch.stream.groups.progress import GroupProgress, Logs, Vector
 from anabranch.stream.groups.runs import Runs
 from anabranch.stream.groups.shared_progress import NOTHING_SHARED_OF_GROUP, SharedProgress
@@ -35,7 +36,7 @@ class Group:
     ``shared`` is the progress itself where several regions write, otherwise empty.
     """
 
-    __slots__ = ("consumers", "pending", "progress", "runs", "shared")
+    __slots__ = ("consumers", "pending", "policed", "progress", "runs", "shared")
 
     def __init__(self, progress: GroupProgress, shared: SharedProgress) -> None:
         self.progress = progress
@@ -43,6 +44,7 @@ class Group:
         self.consumers: dict[bytes, Consumer] = {}
         self.pending = GroupPending()
         self.runs = Runs()
+        self.policed: Policed | None = None  # of this process alone; None without policies
 
     # -- consumers ----------------------------------------------------------------------------
 
@@ -118,6 +120,8 @@ class Group:
         An entry that was not pending exists (XCLAIM FORCE).
         """
         entry = self.pending.assign(replica_id, entry_id, owner, delivery_ms, count)
+        if owner is None and self.policed is not None and self.policed.policy.backoff:
+            self.policed.delay(entry)
         if not entry.number:
             entry.number = self.progress.number_of(logs, replica_id, entry_id)
 

@@ -1,0 +1,271 @@
+"""Every policy of streams and groups, each once: type, default, bounds, scope, meaning.
+
+A policy is a setting of a name, not of the process: ``AB.POLICY SET`` gives it to a key, to a group
+of a key, or to all names that match a pattern. The commands, their errors and the table in
+docs/policies.md are made from :data:`POLICIES`. To add a policy, add one row here.
+
+Values are texts of one argument; parts of a value are joined by colons. A text that a newer region
+has set may be unknown here: it is kept and not used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from anabranch.config.kinds import Choice, Integer, Kind
+
+_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(0|[1-9][0-9]{0,14})(ms|s|m|h|d)?")
+DURATION_MAX_MS: Final = 3650 * _MS["d"]
+_DURATION_WORDS: Final = "a number with ms, s, m, h or d, or of milliseconds"
+_DELAYS_MAX: Final = 32
+_NAME_BYTES_MAX: Final = 1 << 16
+
+
+def duration_ms(text: str, low: int = 1) -> int:
+    """Milliseconds of ``200ms``, ``1s``, ``5m``, ``1h``, ``7d`` or a number without a unit.
+
+    ValueError, with what is allowed, for other texts and below ``low``.
+    """
+    match = _DURATION.fullmatch(text.lower())
+    ms = int(match[1]) * _MS[match[2] or "ms"] if match else -1
+    if not low <= ms <= DURATION_MAX_MS:
+        raise ValueError(f"a duration is {_DURATION_WORDS}, from {low}ms to 3650d")
+    return ms
+
+
+def duration_text(ms: int) -> str:
+    """A duration with the longest unit that fits."""
+    for unit in ("d", "h", "m", "s"):
+        if ms and ms % _MS[unit] == 0:
+            return f"{ms // _MS[unit]}{unit}"
+    return f"{ms}ms"
+
+
+class Lease(NamedTuple):
+    """Who holds a pending entry, and until when."""
+
+    mode: str
+    """:data:`CONNECTION`, :data:`HEARTBEAT`, :data:`TIME`, or empty without a lease."""
+    ms: int
+
+
+CONNECTION: Final = "connection"
+HEARTBEAT: Final = "heartbeat"
+TIME: Final = "time"
+NO_LEASE: Final = Lease("", 0)
+_GRACE_MS: Final = 1000
+
+
+class LeaseKind(Kind):
+    """``none``, ``connection[:grace]``, ``heartbeat:t`` or ``time:t``."""
+
+    def parse(self, words: Sequence[str]) -> Lease:
+        """The grace of a connection may be 0, and is a second unless it is given."""
+        mode, colon, rest = words[0].lower().partition(":")
+        if mode == "none" and not colon:
+            return NO_LEASE
+        if mode == CONNECTION:
+            return Lease(mode, duration_ms(rest, 0) if colon else _GRACE_MS)
+        if mode in (HEARTBEAT, TIME) and colon:
+            return Lease(mode, duration_ms(rest))
+        raise ValueError(f"a lease is {self.allowed}")
+
+    def format(self, value: Any) -> str:
+        """With the duration in any case."""
+        return f"{value.mode}:{duration_text(value.ms)}" if value.mode else "none"
+
+    @property
+    def allowed(self) -> str:
+        """The forms."""
+        return "none, connection, connection:grace, heartbeat:t or time:t"
+
+
+class Duration(Kind):
+    """Milliseconds, with units; 0 switches off."""
+
+    def parse(self, words: Sequence[str]) -> int:
+        """Also without a unit."""
+        return duration_ms(words[0], 0)
+
+    def format(self, value: Any) -> str:
+        """With the longest unit that fits."""
+        return duration_text(value) if value else "0"
+
+    @property
+    def allowed(self) -> str:
+        """The form."""
+        return _DURATION_WORDS
+
+
+class Delays(Kind):
+    """Several durations, ``1s,10s,1m``, or none."""
+
+    def parse(self, words: Sequence[str]) -> tuple[int, ...]:
+        """Milliseconds each."""
+        if words[0].lower() == "none":
+            return ()
+        delays = tuple([duration_ms(each, 0) for each in words[0].split(",")])
+        if len(delays) > _DELAYS_MAX:
+            raise ValueError(f"there are at most {_DELAYS_MAX} delays")
+        return delays
+
+    def format(self, value: Any) -> str:
+        """Each with the longest unit that fits."""
+        return ",".join(map(duration_text, value)) or "none"
+
+    @property
+    def allowed(self) -> str:
+        """The form."""
+        return "none, or durations such as 1s,10s,1m"
+
+
+class Room(NamedTuple):
+    """How many entries may be pending."""
+
+    is_group: bool
+    """For the group, without released ones; otherwise for each consumer."""
+    most: int
+    """0: any number."""
+
+
+class RoomKind(Kind):
+    """``consumer:n``, ``group:n``, or none."""
+
+    def parse(self, words: Sequence[str]) -> Room:
+        """From 1 on."""
+        scope, colon, count = words[0].lower().partition(":")
+        if scope == "none" and not colon:
+            return Room(False, 0)
+        if scope not in ("consumer", "group") or not re.fullmatch("[1-9][0-9]{0,8}", count):
+            raise ValueError(f"it is {self.allowed}")
+        return Room(scope == "group", int(count))
+
+    def format(self, value: Any) -> str:
+        """The same words."""
+        return f"{'group' if value.is_group else 'consumer'}:{value.most}" if value.most else "none"
+
+    @property
+    def allowed(self) -> str:
+        """The forms."""
+        return "none, consumer:n or group:n"
+
+
+class KeyName(Kind):
+    """The name of a key; empty for none."""
+
+    def parse(self, words: Sequence[str]) -> str:
+        """As given; bytes that are no text are kept."""
+        if len(words[0].encode("utf-8", "surrogateescape")) > _NAME_BYTES_MAX:
+            raise ValueError(f"a key has at most {_NAME_BYTES_MAX} bytes here")
+        return words[0]
+
+    @property
+    def allowed(self) -> str:
+        """Anything."""
+        return "the name of a key of the same database"
+
+
+class PolicyRow(NamedTuple):
+    """One policy."""
+
+    kind: Kind
+    default: str
+    sentence: str
+    """What it means, for people."""
+    regions: str
+    """What it means where several regions write."""
+    scope: str = "group"
+    """``group``: it concerns a consumer group; ``stream``: the key as a whole."""
+    excludes: Mapping[str, tuple[str, str]] = {}
+    """By the name of another policy: a text of each that cannot be in force together."""
+
+
+POLICIES: Final[dict[str, PolicyRow]] = {
+    "lease": PolicyRow(
+        LeaseKind(),
+        "none",
+        "Who holds a pending entry, and until when: a consumer as long as a connection of it is "
+        "open, and a grace longer (connection); as long as it shows itself every t (heartbeat); "
+        "each entry for t since it was handed out (time). Then the entry is released.",
+        "where the entry is pending",
+    ),
+    "redeliver": PolicyRow(
+        Choice("claim", "first"),
+        "first with a lease or a backoff, otherwise claim",
+        "Who is given released entries: readers that ask with CLAIM only (claim), or every "
+        "XREADGROUP with >, before new entries (first).",
+        "each region by itself",
+    ),
+    "max-deliveries": PolicyRow(
+        Integer(0, 1_000_000),
+        "0",
+        "After so many deliveries an entry is given up instead of being delivered again: it goes "
+        "to dead-letter, or is acknowledged. 0 never gives up.",
+        "each region counts its own deliveries",
+    ),
+    "dead-letter": PolicyRow(
+        KeyName(),
+        "",
+        "The stream that gets a copy of what is given up: after max-deliveries, or at once by "
+        "XNACK FATAL.",
+        "what two regions give up has one copy",
+    ),
+    "backoff": PolicyRow(
+        Delays(),
+        "none",
+        "A released entry is handed out again after the delay of its delivery count; the last "
+        "delay repeats.",
+        "each region by itself",
+        excludes={"redeliver": ("*", "claim")},
+    ),
+    "max-pending": PolicyRow(
+        RoomKind(),
+        "none",
+        "XREADGROUP with > hands out no more than leaves so many entries pending, for each "
+        "consumer or for the group; a reader that waits goes on waiting.",
+        "each region by itself",
+    ),
+    "consumer-ttl": PolicyRow(
+        Duration(),
+        "0",
+        "A consumer without an open connection that is idle for longer is removed; what it has is "
+        "released before. 0 removes nobody.",
+        "consumers are those of a region",
+    ),
+}
+"""By name, in the order of ``AB.POLICY GET`` and of the table in the docs."""
+
+
+def parse_policy(name: str, text: str) -> Any:
+    """The value of a text; ValueError says what is allowed. ``name`` is a known policy."""
+    return POLICIES[name].kind.parse([text])
+
+
+def conflict_in(texts: Mapping[str, str]) -> tuple[str, str] | None:
+    """Two policies among these that exclude each other, as ``name value``; None without any."""
+    for name, text in texts.items():
+        row = POLICIES.get(name)
+        for other, (mine, theirs) in row.excludes.items() if row is not None else ():
+            found = texts.get(other)
+            if found is not None and mine in ("*", text) and theirs in ("*", found):
+                return f"{name} {text}", f"{other} {found}"
+    return None
+
+
+def default_policy(name: str, texts: Mapping[str, str]) -> str:
+    """The text that counts for a policy that is not set, beside those that are."""
+    if name == "redeliver":
+        is_set = any(texts.get(each, "none") != "none" for each in ("lease", "backoff"))
+        return "first" if is_set else "claim"
+    return POLICIES[name].default
+
+
+def nearest_policy(name: str) -> str | None:
+    """The known policy whose name is most similar to this one."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+
+    found = get_close_matches(name.lower(), list(POLICIES), n=1, cutoff=0.5)
+    return found[0] if found else None

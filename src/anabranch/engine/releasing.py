@@ -1,0 +1,242 @@
+"""Releases pending entries of a group, by XNACK or by a policy, and gives up what failed too often.
+
+Released entries are pending without a consumer (:class:`kinds.Assign`), whoever released them. An
+entry that was delivered as often as ``max-deliveries`` allows is not released: its copy goes to the
+dead-letter stream of the group, and it is acknowledged. All effects of that are in one turn, which
+the log has as a whole or not at all, and other regions apply as a whole; so there is one copy
+whatever ends the process. Regions that give up the same entry add copies with the same idempotent
+ID, of which one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from anabranch.effects import kinds
+from anabranch.engine.leases import LeasePlace
+from anabranch.errors import CommandError
+from anabranch.resp.encode import bulk
+from anabranch.stream.entry_id import text
+from anabranch.stream.groups.policy import Attempt
+from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
+from anabranch.stream.stream import Stream
+from anabranch.stream.weight import entry_weight
+
+if TYPE_CHECKING:
+    from anabranch.engine.context import Context
+    from anabranch.stream.groups.group import Group
+    from anabranch.stream.groups.pending_entry import PendingEntry
+    from anabranch.stream.groups.policy import GroupPolicy, Policed
+
+Released = tuple[int, int, int, int]
+"""``(entry ID, replica ID, delivery ms, delivery count)`` of an entry that is released."""
+
+LEASE: Final = b"lease"
+NACK: Final = b"nack"
+FATAL: Final = b"fatal"
+SILENT: Final = b"silent"
+CLAIM: Final = b"claim"
+"""Why an entry is released or given up: a policy, XNACK, or it was to be handed out once more.
+What is handed over in silence has no backoff."""
+
+DEAD_PRODUCER: Final = b"ab-dead-letter"
+"""Begins the producer ID of copies in dead-letter streams."""
+
+_ENTRY_LINE_BYTES: Final = len(b"*2\r\n")  # before the ID
+
+
+class Whose(NamedTuple):
+    """A group by its names, and what it is."""
+
+    db: int
+    key: bytes
+    name: bytes
+    group: Group
+
+
+def release(ctx: Context, whose: Whose, rows: Sequence[Released], cause: bytes) -> None:
+    """Release entries, which are pending or exist, in this order; or give them up."""
+    group = whose.group
+    policed = group.policed
+    if policed is not None:
+        given_up: list[PendingEntry] = []
+        stay: list[Released] = []
+        for row in rows:
+            entry_id, replica_id, _, count = row
+            entry = group.pending.lists[replica_id].get(entry_id)
+            if entry is not None and entry.consumer is not None:
+                attempt = Attempt(entry.consumer.name, entry.delivery_ms, ctx.now_ms, cause)
+                policed.note(entry, attempt)
+            if entry is not None and policed.policy.gives_up(count):
+                given_up.append(entry)
+            else:
+                stay.append(row)
+        rows = stay + give_up(ctx, whose, given_up, cause)
+        if policed.policy.backoff:
+            rows = _delayed(ctx, whose, policed.policy, rows, cause)
+    if rows:
+        ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, None, list(rows)))
+
+
+def _delayed(
+    ctx: Context, whose: Whose, policy: GroupPolicy, rows: list[Released], cause: bytes
+) -> list[Released]:
+    """Released now, and looked at when the first delay may be over."""
+    place = LeasePlace(whose.db, whose.key, whose.name, False)
+    if cause == SILENT:
+        ctx.server.leases.look(place, ctx.now_ms)
+        return rows
+    ctx.server.leases.look(place, ctx.now_ms + min(policy.backoff))
+    return [(entry_id, replica_id, ctx.now_ms, count) for entry_id, replica_id, _, count in rows]
+
+
+def gives_up(group: Group, entry: PendingEntry) -> bool:
+    """Whether an entry must not be handed out once more."""
+    return group.policed is not None and group.policed.policy.gives_up(entry.delivery_count)
+
+
+def give_up(
+    ctx: Context, whose: Whose, entries: Iterable[PendingEntry], reason: bytes
+) -> list[Released]:
+    """Move entries to the dead-letter stream, and acknowledge them.
+
+    Without such a stream they are acknowledged. Returns those that cannot be moved: they stay
+    pending, and must be released.
+    """
+    policed = whose.group.policed
+    assert policed is not None
+    done: list[PendingEntry] = []
+    kept: list[Released] = []
+    for entry in entries:
+        if _is_copied(ctx, whose, policed, entry, reason):
+            done.append(entry)
+        else:
+            region = whose.group.pending.region_of(entry)
+            kept.append((entry.entry_id, region, 0, entry.delivery_count))
+    if done:
+        _acknowledge(ctx, whose, done)
+        for entry in done:
+            policed.past.pop(entry, None)
+    return kept
+
+
+def _acknowledge(ctx: Context, whose: Whose, entries: list[PendingEntry]) -> None:
+    """Acknowledge entries; of several with one ID those that are named by their numbers."""
+    pending = whose.group.pending
+    ids: list[int] = []
+    dots: list[tuple[int, int]] = []
+    for entry in entries:
+        if entry.number and len(pending.with_id(entry.entry_id)) > 1:
+            dots.append((pending.region_of(entry), entry.number))
+        else:
+            ids.append(entry.entry_id)
+    ctx.emit(kinds.Acknowledge(whose.db, whose.key, whose.name, ids, dots))
+    ctx.changes += len(entries)
+
+
+# -- copies in dead-letter streams ------------------------------------------------------------
+
+
+def _is_copied(
+    ctx: Context, whose: Whose, policed: Policed, entry: PendingEntry, reason: bytes
+) -> bool:
+    """Copy an entry if it has to be; False if that is impossible at present."""
+    target = policed.policy.dead_letter
+    source = ctx.keyspace.databases[whose.db].values[whose.key]
+    assert type(source) is Stream
+    found = source.find_pending(whose.group, entry)
+    if found is None:  # there is nothing to copy any more
+        return True
+    if target is None or target == whose.key:
+        ctx.stats.policy_given_up += 1
+        if ctx.server.events.flags:
+            ctx.server.events.publish([("t", "xgiveup", whose.db, whose.key)])
+        return True
+    replica_id, block, index = found
+    origin = text(entry.entry_id)
+    if entry.number:
+        origin += b"@%d.%d" % (replica_id, entry.number)
+    pid = b":".join((DEAD_PRODUCER, whose.key, whose.name))
+    fields = _fields(whose, policed.policy, policed.past.get(entry, []), entry, reason)
+    count, rest = without_id(bytes(block.fragment(index)))
+    body = b"".join([*map(bulk, fields), rest])
+    is_there = add_once(ctx, whose.db, target, (pid, origin), len(fields) + count, body)
+    ctx.stats.policy_dead_lettered += is_there
+    return is_there
+
+
+def _fields(
+    whose: Whose,
+    policy: GroupPolicy,
+    past: list[Attempt],
+    entry: PendingEntry,
+    reason: bytes,
+) -> list[bytes]:
+    """Fields and values of a copy, before those of the entry."""
+    consumer = past[-1].consumer if past else b""
+    first_ms = past[0].delivered_ms if past else entry.delivery_ms
+    last_ms = past[-1].delivered_ms if past else entry.delivery_ms
+    if entry.consumer is not None:
+        consumer, last_ms = entry.consumer.name, entry.delivery_ms
+    attempts = [
+        {
+            "consumer": each.consumer.decode("utf-8", "backslashreplace"),
+            "delivered": each.delivered_ms,
+            "ended": each.ended_ms,
+            "reason": each.reason.decode(),
+        }
+        for each in past
+    ]
+    return [
+        *(b"ab-origin", whose.key, b"ab-id", text(entry.entry_id), b"ab-group", whose.name),
+        *(b"ab-consumer", consumer, b"ab-deliveries", b"%d" % entry.delivery_count),
+        *(b"ab-reason", reason, b"ab-first", b"%d" % first_ms, b"ab-last", b"%d" % last_ms),
+        *(b"ab-attempts", msgspec.json.encode(attempts)),
+    ]
+
+
+def add_once(
+    ctx: Context, db: int, key: bytes, tag: tuple[bytes, bytes], count: int, body: bytes
+) -> bool:
+    """Add an entry, unless one with this tag is there; False if that is impossible at present.
+
+    ``body`` are its ``count`` fields and values as bulk strings. A stream that is made for it
+    remembers tags for as long as a stream can.
+    """
+    database = ctx.keyspace.databases[db]
+    value = ctx.lookup_in(database, key)
+    if value is not None and type(value) is not Stream:
+        return False
+    stream: Stream | None = value
+    if stream is not None:
+        known = stream.producers.find(*tag, ctx.now_ms)
+        if known is not None and stream.find(known) is not None:
+            return True
+    try:
+        entry_id = ctx.ids.following(0 if stream is None else stream.last_id)
+    except CommandError:  # the clock of this region is wrong, or the last ID is the greatest
+        return False
+    head = bulk(text(entry_id))
+    fragment = b"".join([b"*2\r\n", head, b"*%d\r\n" % count, body])
+    if len(fragment) > ctx.effects.added_bytes_max:
+        return False
+    if stream is None:
+        stream = ctx.effects.create_stream(database, key)
+        ctx.emit(kinds.ConfigureProducers(db, key, DURATION_MAX_S, MAXSIZE_MAX))
+    weight = entry_weight(len(fragment) - len(head) - _ENTRY_LINE_BYTES, count)
+    opens = stream.local.is_full(weight, ctx.node_entries_max, ctx.node_bytes_max)
+    ctx.effects.add(database, key, stream, entry_id, fragment, weight, opens)
+    ctx.effects.remember(database, key, stream, *tag, entry_id)
+    ctx.changes += 1
+    return True
+
+
+def without_id(fragment: bytes) -> tuple[int, bytes]:
+    """The count of fields and values of an entry on the wire, and their bytes."""
+    size_end = fragment.index(b"\r\n", _ENTRY_LINE_BYTES)
+    id_end = size_end + 2 + int(fragment[_ENTRY_LINE_BYTES + 1 : size_end]) + 2
+    count_end = fragment.index(b"\r\n", id_end)
+    return int(fragment[id_end + 1 : count_end]), fragment[count_end + 2 :]

@@ -1,0 +1,286 @@
+"""The policies of one database: which rule gives which value to which name.
+
+A rule has a *subject*: a key, or a pattern of keys, and a group, a pattern of groups, or all groups
+(None). It belongs to the name and not to the value: deleting the key does not delete it, and it may
+be there before the key. For a name and a policy counts, in this order: the rule of the key and
+group, the rule of the key, the pattern with the longest literal prefix, of several the one that was
+set last. Where several regions write, the greatest stamp counts for each policy of a subject; a
+deleted one leaves its stamp until every member has it.
+
+The groups of streams hold what is in force (``group.policed``): commands need not look here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from sys import getsizeof
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from anabranch.config.policies import POLICIES, parse_policy
+from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES
+from anabranch.pattern import Matcher, compile_glob
+from anabranch.stream.groups.policy import GroupPolicy, Policed
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.scan import KeyOrder
+    from anabranch.keyspace.values import Value
+    from anabranch.stream.groups.group import Group
+
+_WILD: Final = frozenset(b"*?[\\")
+_KEYS: Final = 200
+"""Keys whose groups get new policies in one step: well under a millisecond."""
+
+_RULE_BYTES: Final = DICT_BYTES + DICT_SLOT_BYTES + PAIR_BYTES
+_SETTING_BYTES: Final = DICT_SLOT_BYTES + PAIR_BYTES + 100
+
+
+class Subject(NamedTuple):
+    """To what a rule applies."""
+
+    is_pattern: bool
+    name: bytes
+    """A key, or a pattern of keys."""
+    group: bytes | None
+    """A group (of a pattern: a pattern of groups), or None for all groups."""
+
+
+class PolicySetting(NamedTuple):
+    """The value of one policy of one subject, and the effect that set it."""
+
+    stamp_ms: int
+    replica_id: int
+    number: int
+    text: bytes | None
+    """None: it was deleted."""
+
+
+PolicyFields = tuple[bool, bytes, bytes | None, bytes, int, int, int, bytes | None]
+"""A subject, the name of a policy, and its setting, as they are written."""
+
+
+class EffectivePolicy(NamedTuple):
+    """A value that counts for a name, and the rule that gives it."""
+
+    text: bytes
+    subject: Subject
+
+
+class _PatternRule(NamedTuple):
+    prefix: int
+    group_prefix: int
+    matches: Matcher
+    group_matches: Matcher | None
+    subject: Subject
+
+
+def literal_prefix(glob: bytes) -> int:
+    """How many bytes of a pattern stand before its first sign."""
+    for at, char in enumerate(glob):
+        if char in _WILD:
+            return at
+    return len(glob)
+
+
+class Policies:
+    """The rules of one database. Changed through ``effects`` only."""
+
+    __slots__ = ("_patterns", "_rebinding", "bound", "rules", "tombstones")
+
+    def __init__(self) -> None:
+        self.rules: dict[Subject, dict[bytes, PolicySetting]] = {}
+        self.tombstones = 0  # deleted settings that are remembered
+        self._patterns: list[_PatternRule] | None = None  # None: not made since the last change
+        self._rebinding: Iterator[None] | None = None
+        self.bound: dict[bytes, None] = {}
+        """Keys with groups that got policies; who looks after these takes them out."""
+
+    # -- rules --------------------------------------------------------------------------------
+
+    def set(self, subject: Subject, name: bytes, setting: PolicySetting, *, keeps: bool) -> None:
+        """Set or delete one policy, unless a greater stamp has done so; ``keeps`` a tombstone."""
+        known = self.rules.get(subject, {}).get(name)
+        if known is not None:
+            if known[:2] >= setting[:2]:
+                return
+            self.tombstones -= known.text is None
+        self._patterns = None
+        if setting.text is None and not keeps:
+            self._drop(subject, name)
+            return
+        self.tombstones += setting.text is None
+        self.rules.setdefault(subject, {})[name] = setting
+
+    def _drop(self, subject: Subject, name: bytes) -> None:
+        settings = self.rules.get(subject)
+        if settings is not None:
+            settings.pop(name, None)
+            if not settings:
+                del self.rules[subject]
+
+    def prune(self, watermark: Mapping[int, int]) -> None:
+        """Drop the tombstones that every member has."""
+        if not self.tombstones:
+            return
+        for subject, settings in list(self.rules.items()):
+            for name, setting in list(settings.items()):
+                if setting.text is None and setting.number <= watermark.get(setting.replica_id, 0):
+                    self.tombstones -= 1
+                    self._drop(subject, name)
+
+    def join(self, other: Policies) -> None:
+        """Take over the greater stamps of another region."""
+        for subject, settings in other.rules.items():
+            for name, setting in settings.items():
+                self.set(subject, name, setting, keeps=True)
+
+    def live(self) -> Iterator[tuple[Subject, dict[bytes, bytes]]]:
+        """Every subject that has a value, with its texts by policy."""
+        for subject, settings in self.rules.items():
+            texts = {name: each.text for name, each in settings.items() if each.text is not None}
+            if texts:
+                yield subject, texts
+
+    # -- what counts for a name ---------------------------------------------------------------
+
+    def in_force(self, key: bytes, group: bytes | None) -> dict[bytes, EffectivePolicy]:
+        """By policy, known or not, what counts for a group, or (None) for a key as a whole."""
+        best: dict[bytes, tuple[tuple[int, ...], EffectivePolicy]] = {}
+        for rank, subject in self._matching(key, group):
+            for name, setting in self.rules[subject].items():
+                if setting.text is None:
+                    continue
+                known = best.get(name)
+                full = (*rank, setting.stamp_ms, setting.replica_id)
+                if known is None or full > known[0]:
+                    best[name] = full, EffectivePolicy(setting.text, subject)
+        return {name: found for name, (_, found) in best.items()}
+
+    def _matching(
+        self, key: bytes, group: bytes | None
+    ) -> Iterator[tuple[tuple[int, ...], Subject]]:
+        """The subjects of a name, with ranks: the greatest counts."""
+        for rank, whole in ((2, Subject(False, key, group)), (1, Subject(False, key, None))):
+            if whole in self.rules and (group is not None or rank == 1):
+                yield (rank, 0, 0), whole
+        for rule in self._pattern_rules():
+            if not rule.matches(key):
+                continue
+            if rule.group_matches is not None and (group is None or not rule.group_matches(group)):
+                continue
+            yield (0, rule.prefix, rule.group_prefix), rule.subject
+
+    def _pattern_rules(self) -> list[_PatternRule]:
+        if self._patterns is None:
+            self._patterns = [
+                _PatternRule(
+                    literal_prefix(subject.name),
+                    -1 if subject.group is None else literal_prefix(subject.group),
+                    compile_glob(subject.name),
+                    None if subject.group is None else compile_glob(subject.group),
+                    subject,
+                )
+                for subject in self.rules
+                if subject.is_pattern
+            ]
+        return self._patterns
+
+    def of(self, key: bytes, group: bytes) -> GroupPolicy | None:
+        """The values of a group; None if nothing is set that this server knows."""
+        texts: dict[str, str] = {}
+        values: dict[str, Any] = {}
+        for name, found in self.in_force(key, group).items():
+            row = name.decode("latin-1")
+            if row in POLICIES and POLICIES[row].scope == "group":
+                text = found.text.decode("utf-8", "surrogateescape")
+                try:
+                    values[row] = parse_policy(row, text)
+                except ValueError:  # a newer region knows more values
+                    continue
+                texts[row] = text
+        return GroupPolicy(texts, values) if values else None
+
+    # -- what groups hold ---------------------------------------------------------------------
+
+    def bind(self, key: bytes, value: Value | None) -> None:
+        """Let the groups of a key hold what is in force for them."""
+        if type(value) is Stream:
+            for name, group in value.groups.items():
+                self.bind_group(key, name, group)
+
+    def bind_group(self, key: bytes, name: bytes, group: Group) -> None:
+        """The same for one group."""
+        policy = self.of(key, name)
+        if policy is None:
+            group.policed = None
+            return
+        policed = group.policed
+        if policed is None or policed.policy.texts != policy.texts:
+            group.policed = policed = Policed(policy)
+            if policy.backoff:
+                for entry in group.pending.released:
+                    policed.delay(entry)
+        self.bound[key] = None
+
+    def rebind(self, subject: Subject, values: Mapping[bytes, Value], order: KeyOrder) -> None:
+        """A rule has changed: bind the key, or begin to bind all keys; :meth:`go_on` does more."""
+        if not subject.is_pattern:
+            self.bind(subject.name, values.get(subject.name))
+            return
+        self.rebind_all(values, order)
+
+    def rebind_all(self, values: Mapping[bytes, Value], order: KeyOrder) -> None:
+        """Begin to bind all keys; the first ones at once."""
+        self._rebinding = self._steps(values, order)
+        self.go_on()
+
+    def go_on(self) -> bool:
+        """Do a step of what :meth:`rebind` has begun; returns whether more is left."""
+        if self._rebinding is not None and next(self._rebinding, self) is self:
+            self._rebinding = None
+        return self._rebinding is not None
+
+    def _steps(self, values: Mapping[bytes, Value], order: KeyOrder) -> Iterator[None]:
+        cursor = 0
+        while True:
+            cursor, keys = order.page(cursor, _KEYS)
+            for key in keys:
+                self.bind(key, values.get(key))
+            if not cursor:
+                return
+            yield
+
+    # -- the rest -----------------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory of the rules."""
+        size = 0
+        for subject, settings in self.rules.items():
+            size += _RULE_BYTES + getsizeof(subject.name) + getsizeof(subject.group)
+            for setting in settings.values():
+                size += _SETTING_BYTES + getsizeof(setting.text)
+        return size
+
+    def written(self) -> list[PolicyFields]:
+        """The rules as plain values, for a snapshot: a row for each setting."""
+        return [
+            (*subject, name, *setting)
+            for subject, settings in self.rules.items()
+            for name, setting in settings.items()
+        ]
+
+    def restore(self, rows: list[PolicyFields]) -> int:
+        """Add what :meth:`written` returned; returns the greatest stamp."""
+        newest = 0
+        for fields in rows:
+            setting = PolicySetting(*fields[4:])
+            self.set(Subject(*fields[:3]), fields[3], setting, keeps=True)
+            newest = max(newest, setting.stamp_ms)
+        return newest
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        settings = [each for some in self.rules.values() for each in some.values()]
+        assert all(self.rules.values())
+        assert self.tombstones == sum(each.text is None for each in settings)

@@ -1,0 +1,168 @@
+"""Background work for the policies of groups: what is released, and who is removed, when it is due.
+
+:class:`anabranch.engine.leases.Leases` knows when to look at a consumer or a group. What is found
+then depends on facts alone: holders, pending entries, policies. A look releases a limited number
+of entries; a place of which more is due is looked at again.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from anabranch.effects import kinds
+from anabranch.engine.leases import LeasePlace
+from anabranch.engine.releasing import LEASE, Whose, release
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.groups.policy import TIME
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from anabranch.engine.leases import Hold
+    from anabranch.keyspace.database import Database
+    from anabranch.region.state import RegionState
+    from anabranch.region.waking import Waking
+    from anabranch.stream.groups.pending_entry import PendingEntry
+    from anabranch.stream.groups.pending_list import Consumer
+    from anabranch.stream.groups.policy import Policed
+
+_ENTRIES: Final = 200
+"""Entries that are released in one step: well under a millisecond."""
+
+
+class Leasing:
+    """Looks at what is due by the leases and the ``consumer-ttl`` of groups."""
+
+    def __init__(self, region: RegionState, waking: Waking) -> None:
+        self._region = region
+        self._waking = waking
+
+    def begin_if_due(self, now_ms: int) -> None:
+        """Do what is due, a slice now and the rest later."""
+        region = self._region
+        is_due = region.leases.deadlines.first_due(now_ms) is not None
+        is_due = is_due or any(each.policies.bound for each in region.keyspace.databases)
+        if is_due and self._go_on():
+            region.scheduler.schedule(self._go_on)
+
+    def _go_on(self) -> bool:
+        """A :data:`anabranch.scheduling.Work`."""
+        region = self._region
+        if region.scheduler.is_exclusive:
+            return True
+        dispatcher = region.dispatcher
+        if dispatcher.write_refusal is not None or dispatcher.pause_until_ms:
+            return False  # nothing may change: what is due is looked at again
+        now_ms = region.clock.now_us() // 1000
+        region.context.enter(region.nobody, now_ms)
+        is_left = self._some(now_ms)
+        if region.keyspace.ready:
+            self._waking.serve()
+        return is_left
+
+    def _some(self, now_ms: int) -> bool:
+        is_over = self._region.scheduler.is_over
+        for database in self._region.keyspace.databases:
+            bound = database.policies.bound
+            while bound:
+                key = next(iter(bound))
+                del bound[key]
+                self._expect(database, key, now_ms)
+                if is_over():
+                    return True
+        deadlines = self._region.leases.deadlines
+        while (place := deadlines.first_due(now_ms)) is not None:
+            self._look(place, now_ms)
+            if is_over():
+                return True
+        return False
+
+    def _expect(self, database: Database, key: bytes, now_ms: int) -> None:
+        """The groups of a key got policies: their consumers must show themselves."""
+        leases = self._region.leases
+        value = database.values.get(key)
+        for name, group in value.groups.items() if type(value) is Stream else ():
+            policy = None if group.policed is None else group.policed.policy
+            if policy is None or not (policy.watches or policy.backoff):
+                continue
+            leases.look(LeasePlace(database.index, key, name, False), now_ms)
+            for consumer in group.consumers.values() if policy.watches else ():
+                if consumer.pending_count or policy.consumer_ttl_ms:
+                    place = LeasePlace(database.index, key, name, True, consumer.name)
+                    leases.expect(place, policy, now_ms)
+
+    def _look(self, place: LeasePlace, now_ms: int) -> None:
+        """Look at one place; afterwards it is due later, or not at all, or again at once."""
+        leases = self._region.leases
+        value = self._region.keyspace.databases[place.db].values.get(place.key)
+        group = value.groups.get(place.group) if type(value) is Stream else None
+        if group is None or group.policed is None:
+            leases.drop(place)
+            return
+        whose = Whose(place.db, place.key, place.group, group)
+        if not place.is_consumer:
+            self._look_at_group(place, whose, group.policed, now_ms)
+            return
+        consumer, hold = group.consumers.get(place.consumer), leases.holds.get(place)
+        if consumer is None or hold is None:
+            leases.drop(place)
+        else:
+            self._look_at_consumer(place, whose, consumer, hold, now_ms)
+
+    def _look_at_group(
+        self, place: LeasePlace, whose: Whose, policed: Policed, now_ms: int
+    ) -> None:
+        """Release the entries whose own time is over; wake readers for those whose delay is."""
+        leases, pending = self._region.leases, whose.group.pending
+        leases.deadlines.pop(place, None)
+        if policed.policy.lease.mode == TIME:
+            due: list[PendingEntry] = []
+            for delivery_ms, _, entry in islice(pending.oldest_first(), _ENTRIES):
+                end_ms = delivery_ms + policed.policy.lease.ms
+                leases.look(place, end_ms)  # of the last one: again at once, if there may be more
+                if end_ms > now_ms:
+                    break
+                due.append(entry)
+            self._release(whose, due)
+        if policed.policy.backoff:
+            if policed.ripen(pending.released, now_ms):
+                self._region.keyspace.databases[place.db].signal(place.key)
+            if (next_ms := policed.next_due_ms()) is not None:
+                leases.look(place, next_ms)
+
+    def _look_at_consumer(
+        self, place: LeasePlace, whose: Whose, consumer: Consumer, hold: Hold, now_ms: int
+    ) -> None:
+        """Release the entries of a consumer without a sign of life, or remove the consumer."""
+        leases, policed = self._region.leases, whose.group.policed
+        assert policed is not None
+        policy = policed.policy
+        lease_end = hold.lease_end_ms(policy)
+        life_end = hold.life_end_ms(policy, consumer.seen_ms)
+        is_gone = life_end is not None and life_end <= now_ms
+        if consumer.pending_count:
+            if is_gone or (lease_end is not None and lease_end <= now_ms):
+                self._release(whose, list(islice(consumer.between(MIN_ID, MAX_ID), _ENTRIES)))
+                return  # and look again
+        elif is_gone:
+            effect = kinds.DeleteConsumer(place.db, place.key, place.group, place.consumer)
+            self._region.effects.emit(effect)
+            self._region.stats.policy_removed_consumers += 1
+            leases.drop(place)
+            return
+        later = [each for each in (lease_end, life_end) if each is not None and each > now_ms]
+        if later:
+            leases.deadlines[place] = min(later)
+        else:
+            leases.drop(place)
+
+    def _release(self, whose: Whose, entries: Iterable[PendingEntry]) -> None:
+        """Release entries as XNACK FAIL does, because of a policy."""
+        pending = whose.group.pending
+        rows = [
+            (each.entry_id, pending.region_of(each), 0, each.delivery_count) for each in entries
+        ]
+        self._region.stats.policy_released += len(rows)
+        release(self._region.context, whose, rows, LEASE)

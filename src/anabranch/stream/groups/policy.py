@@ -1,0 +1,142 @@
+"""The policies of one consumer group, as values, and what they need beside them.
+
+Both are of this process alone: they follow from the rules of the keyspace
+(``keyspace/policies.py``) and from the group, are in no file and no effect, and are made again at
+every start.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from anabranch.config.policies import CONNECTION, HEARTBEAT, NO_LEASE, TIME, Lease, Room
+from anabranch.stream.groups.pending import MAX_DELIVERIES
+
+if TYPE_CHECKING:
+    from anabranch.stream.groups.pending_entry import PendingEntry
+
+__all__ = ["CONNECTION", "HEARTBEAT", "TIME", "Attempt", "GroupPolicy", "Lease", "Policed"]
+
+PAST_MAX: Final = 10_000
+"""Entries of a group whose past is known; that of the oldest is forgotten."""
+
+ATTEMPTS_MAX: Final = 5
+"""Attempts with one entry that are remembered, the newest ones."""
+
+
+class Attempt(NamedTuple):
+    """What became of one delivery of an entry that is still pending."""
+
+    consumer: bytes
+    delivered_ms: int
+    ended_ms: int
+    reason: bytes
+
+
+class GroupPolicy:
+    """The values in force for a group. Values that nobody has set are the defaults of Redis."""
+
+    __slots__ = (
+        "backoff",
+        "consumer_ttl_ms",
+        "dead_letter",
+        "deliveries_max",
+        "lease",
+        "redelivers",
+        "room",
+        "texts",
+        "watches",
+    )
+
+    def __init__(self, texts: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        """``texts`` and ``values`` are those that were set, by the names of policies."""
+        self.texts = dict(texts)
+        self.lease: Lease = values.get("lease", NO_LEASE)
+        self.consumer_ttl_ms: int = values.get("consumer-ttl", 0)
+        self.watches = bool(self.lease.mode) or self.consumer_ttl_ms > 0
+        """Whether it matters which connections use the names of consumers."""
+        dead = values.get("dead-letter", "").encode("utf-8", "surrogateescape")
+        self.dead_letter: bytes | None = dead or None
+        self.deliveries_max: int = values.get("max-deliveries", 0)
+        """After so many deliveries an entry is given up; 0: it is not, except for XNACK FATAL."""
+        if not self.deliveries_max and self.dead_letter is not None:
+            self.deliveries_max = MAX_DELIVERIES
+        self.backoff: tuple[int, ...] = values.get("backoff", ())
+        self.room: Room = values.get("max-pending", Room(False, 0))
+        first = bool(self.lease.mode) or bool(self.backoff)
+        self.redelivers: bool = values["redeliver"] == "first" if "redeliver" in values else first
+        """Whether plain reads are given released entries before new ones."""
+
+    def gives_up(self, delivery_count: int) -> bool:
+        """Whether an entry that was delivered so often is not to be delivered again."""
+        return 0 < self.deliveries_max <= delivery_count
+
+    def due_ms(self, entry: PendingEntry) -> int:
+        """From when on a released entry may be handed out: some time after its release."""
+        delays = self.backoff
+        if not delays or not entry.delivery_ms:
+            return 0
+        return entry.delivery_ms + delays[min(max(entry.delivery_count, 1), len(delays)) - 1]
+
+
+class Policed:
+    """What a group with policies has beside them: ``group.policed`` is None without any."""
+
+    __slots__ = ("_delayed", "_number", "owed", "past", "policy", "ripe")
+
+    def __init__(self, policy: GroupPolicy) -> None:
+        self.policy = policy
+        self.owed = False
+        """Whether the odd entry of a read goes to a released one: of two reads it goes to one."""
+        self.past: dict[PendingEntry, list[Attempt]] = {}
+        """Of entries that were released: earlier deliveries, as far as this process knows them."""
+
+        self._delayed: list[tuple[int, int, PendingEntry]] = []  # a heap, by the time of its end
+        self._number = 0
+        self.ripe: dict[PendingEntry, None] = {}
+        """With a backoff: released entries whose delay is over, and some that were taken since."""
+
+    def delay(self, entry: PendingEntry) -> None:
+        """An entry was released in a group with a backoff."""
+        self._number += 1
+        heapq.heappush(self._delayed, (self.policy.due_ms(entry), self._number, entry))
+
+    def next_due_ms(self) -> int | None:
+        """When the next delay ends."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def ripen(self, released: Container[PendingEntry], now_ms: int) -> dict[PendingEntry, None]:
+        """The entries whose delay is over, in that order; those that were taken are left out."""
+        delayed, ripe = self._delayed, self.ripe
+        while delayed and delayed[0][0] <= now_ms:
+            entry = heapq.heappop(delayed)[2]
+            ripe[entry] = None
+        for entry in list(ripe):
+            if entry in released and self.policy.due_ms(entry) <= now_ms:
+                break
+            del ripe[entry]
+        return ripe
+
+    def share(self, count: int, new: int) -> int:
+        """How many released entries a read of ``count`` may have while ``new`` ones wait.
+
+        At most half, so that what always fails cannot starve the group.
+        """
+        half = count // 2
+        if count % 2:
+            self.owed = not self.owed
+            half += self.owed
+        return max(half, count - new)
+
+    def note(self, entry: PendingEntry, attempt: Attempt) -> None:
+        """A consumer loses an entry, or gives it back."""
+        past = self.past
+        attempts = past.pop(entry, [])
+        attempts.append(attempt)
+        if len(attempts) > ATTEMPTS_MAX:
+            del attempts[0]
+        past[entry] = attempts
+        if len(past) > PAST_MAX:
+            del past[next(iter(past))]

@@ -1,0 +1,150 @@
+"""AB.POLICY with several regions: the greatest stamp counts in all of them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.support.mesh import Mesh, Node
+
+NAMES = [("s",), ("s", "GROUP", "g"), ("PATTERN", "s*"), ("PATTERN", "s*", "GROUP", "g*")]
+
+
+def rules(node: Node) -> Any:
+    """Without what is remembered of deleted ones."""
+    return sorted(node.region.keyspace.databases[0].policies.live(), key=repr)
+
+
+def policed(node: Node) -> dict[str, str]:
+    stream = node.region.keyspace.databases[0].values[b"s"]
+    found = stream.groups[b"g"].policed  # type: ignore[union-attr]
+    return {} if found is None else found.policy.texts
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_regions_agree_on_the_rules_and_groups_hold_them(seed: int) -> None:
+    rng = random.Random(seed)
+    mesh = Mesh(3)
+    mesh.nodes[1].do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    mesh.settle()
+    for _ in range(30):
+        node = rng.choice(list(mesh.nodes.values()))
+        name = rng.choice(NAMES)
+        if rng.random() < 0.3:
+            node.do("AB.POLICY", "DEL", *name)
+        else:
+            node.do("AB.POLICY", "SET", *name, "redeliver", rng.choice(["first", "claim"]))
+        if rng.random() < 0.3:
+            mesh.exchange()
+        if rng.random() < 0.1:
+            rng.choice(list(mesh.nodes.values())).restart()
+    mesh.settle()
+    one, two, three = mesh.nodes.values()
+    assert rules(one) == rules(two) == rules(three)
+    assert policed(one) == policed(two) == policed(three)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_full_sync_brings_the_rules(restarts: bool) -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    us.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    us.do("AB.POLICY", "SET", "s", "redeliver", "claim")
+    eu.do("AB.POLICY", "SET", "PATTERN", "s*", "redeliver", "first")
+    eu.do("AB.POLICY", "SET", "t", "redeliver", "first")
+    mesh.send_full_sync(1, 2)
+    if restarts:
+        us.restart()
+    assert len(rules(us)) == 3
+    us.do("AB.POLICY", "DEL", "s")
+    assert policed(us) == {"redeliver": "first"}
+    mesh.settle()
+    assert rules(eu) == rules(us)
+
+
+def test_a_deleted_rule_is_forgotten_when_every_region_has_it() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "redeliver", "first")
+    mesh.settle()
+    us.do("AB.POLICY", "DEL", "s")
+    table = us.region.keyspace.databases[0].policies
+    assert table.tombstones == 1
+    mesh.settle()
+    mesh.settle()
+    assert rules(eu) == []
+    assert (table.tombstones, table.rules) == (0, {})
+
+
+# -- dead letters -------------------------------------------------------------------------------
+
+
+def group_that_gives_up(mesh: Mesh) -> None:
+    eu = mesh.nodes[1]
+    eu.do("XADD", "s", "*", "f", "v")
+    eu.do("XGROUP", "CREATE", "s", "g", "0")
+    eu.do("AB.POLICY", "SET", "s", "max-deliveries", "1", "dead-letter", "dead")
+    mesh.settle()
+
+
+def fail(node: Node) -> None:
+    ((_, [[entry_id, _]]),) = node.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    node.do("XNACK", "s", "g", "FAIL", "IDS", 1, entry_id)
+
+
+def test_what_two_regions_give_up_has_one_copy() -> None:
+    mesh = Mesh(3)
+    group_that_gives_up(mesh)
+    for number in (1, 2):
+        fail(mesh.nodes[number])
+    mesh.settle()
+    mesh.settle()
+    for node in mesh.nodes.values():
+        assert node.do("XLEN", "dead") == 1
+        assert node.do("XPENDING", "s", "g")[0] == 0
+
+
+def test_what_another_region_has_given_up_is_not_copied_again() -> None:
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    us.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    fail(eu)
+    mesh.settle()
+    assert us.do("XPENDING", "s", "g")[0] == 0  # the run is acknowledged as a whole
+    assert us.do("XLEN", "dead") == 1
+
+
+def test_a_late_region_adds_no_second_copy() -> None:
+    """The first entry keeps the acknowledgement of the second one from travelling."""
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    second = eu.do("XADD", "s", "*", "f", "w")
+    mesh.settle()
+    for node in (eu, us):
+        node.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    eu.do("XNACK", "s", "g", "FAIL", "IDS", 1, second)
+    mesh.settle()
+    assert us.do("XPENDING", "s", "g")[0] == 2
+    us.do("XNACK", "s", "g", "FAIL", "IDS", 1, second)
+    mesh.settle()
+    for node in (eu, us):
+        assert node.do("XLEN", "dead") == 1
+        assert node.do("XPENDING", "s", "g")[0] == 1
+
+
+def test_a_dead_letter_that_was_given_back_is_gone_in_all_regions() -> None:
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    fail(eu)
+    mesh.settle()
+    assert us.do("AB.REDRIVE", "dead")[1] == 1
+    mesh.settle()
+    for node in (eu, us):
+        assert node.do("XLEN", "dead") == 0
+    assert us.do("XPENDING", "s", "g")[0] == 1
+    assert eu.do("XPENDING", "s", "g")[0] == 0
