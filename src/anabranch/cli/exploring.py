@@ -13,7 +13,7 @@ import click
 
 from anabranch.simulator.exploration.reactions import describe
 from anabranch.simulator.exploration.script import World
-from anabranch.simulator.exploration.search import Explored, Search
+from anabranch.simulator.exploration.search import Explored, Search, seldom_collected
 from anabranch.simulator.exploration.transcript import TranscriptError, read_transcript, replay
 from anabranch.simulator.exploration.worlds import SMALL, WORLDS, world_named
 
@@ -43,7 +43,7 @@ def list_worlds() -> None:
 def explore(worlds: Sequence[World], jobs: int, *, is_silent: bool = False) -> list[dict[str, Any]]:
     """Search worlds, and print a line for each; returns the facts, those of a failure last."""
     found: list[dict[str, Any]] = []
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=seldom_collected) as pool:
         for facts in pool.map(_search, worlds):
             found.append(facts)
             if not is_silent:

@@ -36,6 +36,8 @@ class Link(NamedTuple):
     other_link: int
     to_other: tuple[int, ...]
     to_one: tuple[int, ...]
+    is_silent: bool = False
+    """Whether it carries nothing more, which neither side has noticed."""
 
 
 class Situation(NamedTuple):
@@ -73,6 +75,7 @@ class _Way:
         self.frames = list(frames)
         self.link = 0
         """Its number at the target; 0 once the target has closed it."""
+        self.is_silent = False
         self.back: _Way
 
 
@@ -90,6 +93,7 @@ class _Board:
         for link in situation.links:
             there = _Way(link.one, link.other, link.to_other)
             back = _Way(link.other, link.one, link.to_one)
+            there.is_silent = back.is_silent = link.is_silent
             self._join(there, link.other_link, back, link.one_link)
 
     def _join(self, there: _Way, there_link: int, back: _Way, back_link: int) -> None:
@@ -102,7 +106,7 @@ class _Board:
         links = sorted(
             Link(
                 way.source, way.back.link, way.target, way.link,
-                tuple(way.frames), tuple(way.back.frames),
+                tuple(way.frames), tuple(way.back.frames), way.is_silent,
             )
             for way in self.ways
             if way.source < way.target
@@ -123,7 +127,8 @@ class _Board:
         for link, frame in reaction.frames:
             for way in self.ways:
                 if way.source == region and way.back.link == link and way.link:
-                    way.frames.append(frame)
+                    if not way.is_silent:
+                        way.frames.append(frame)
                     break
         for way in [each for each in self.ways if each.target == region]:
             if any(link == way.link and frame == ENDED for link, frame in reaction.frames):
@@ -209,7 +214,7 @@ class _Board:
                 self.touched |= {*rest}
                 return True
             self.arrive(way)
-        elif name in ("cut", "heal", "wait", "settle"):
+        elif name in ("cut", "silence", "heal", "wait", "settle"):
             getattr(self, f"_{name}")(*rest)
         else:
             region = rest[0]
@@ -233,7 +238,8 @@ class _Board:
         """A process ends: others notice, once they have got what was on its way."""
         self.put(region, name, *rest)
         for way in list(self.ways):
-            if way.source == region and way.link and way.frames[-1:] != [ENDED]:
+            is_known = way.is_silent or way.frames[-1:] == [ENDED]
+            if way.source == region and way.link and not is_known:
                 way.frames.append(ENDED)
             if way.target == region:
                 way.link = 0
@@ -247,6 +253,13 @@ class _Board:
         for way in ended:
             if way.link and self.is_up(way.target):
                 self.put(way.target, "down", way.link)
+        self.touched |= {one, other}
+
+    def _silence(self, one: int, other: int) -> None:
+        for way in self.ways:
+            if {way.source, way.target} == {one, other}:
+                way.is_silent = True
+                way.frames.clear()
         self.touched |= {one, other}
 
     def _heal(self) -> None:

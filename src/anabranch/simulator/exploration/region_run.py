@@ -38,7 +38,8 @@ from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication.framing import FrameType
 from anabranch.simulator import looking
 from anabranch.simulator.checks import Checks
-from anabranch.simulator.exploration.script import NotPossibleError, words_of
+from anabranch.simulator.exploration.script import NotPossibleError, commands_of
+from anabranch.simulator.exploration.retry_checks import check_answers, check_processed
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import HEAD_BYTES, End, Network, Wire
 from anabranch.simulator.process import HOST
@@ -213,8 +214,7 @@ class RegionRun:
         self._timeline = Timeline()
         self.record = RegionRecord(self._timeline)
         self._network = _Outbound(self._timeline, self.record)
-        settings = copy(world.common_settings)
-        settings.region_id = number
+        settings = copy(world.settings_of[number])
         self.machine = Machine(
             number, settings, self._timeline, self._network, self.record, _Fixed(number), _nothing
         )
@@ -260,10 +260,11 @@ class RegionRun:
 
     def _do(self, words: tuple[bytes, ...]) -> None:
         process = self._process()
-        given = words_of(words, process, self._work)
+        commands = commands_of(words, process, self._work)
 
         def act() -> None:
-            self._network.output.reply = self.checks.command(process, given)
+            for given in commands:
+                self._network.output.reply = self.checks.command(process, given)
 
         process.happen(act)
 
@@ -347,7 +348,10 @@ class RegionRun:
             return
         self.record.acknowledged_under.update(acknowledged)
         self.checks.finish([process])
+        if not (self._world.copies or self._world.forgets_tags):
+            check_answers(process, self.record, self._world.keys)
         self.checks.drain(process)
+        check_processed(process, self.record)
 
     def sight(self) -> Sight:
         """What the search must know."""

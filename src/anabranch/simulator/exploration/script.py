@@ -1,11 +1,14 @@
 """The language of worlds and of counterexamples: one step a line.
 
 ======================== =======================================================================
-``eu> XADD k * f v``      a client sends a command to a region
+``eu> XADD k * f v``      a client sends a command to a region, or several with ``|`` between,
+                          which belong to one turn
 ``eu -> us``              the next effects from a region arrive in another one
 ``twice eu us``           the next effects of a region are sent to another one a second time
 ``cut eu us``             the connection ends, and what was on its way is lost; ``heal`` ends all
-``crash us 0/2``          the power fails in a region: of its unsynced changes so many stay
+``silence eu us``         the connection carries nothing more, which neither side notices
+``crash us 0/2/0``        the power fails in a region: so many changes of the directory stay, so
+                          many writes to each file, and half of the next write, or nothing of it
 ``kill us``, ``stop us``  the process of a region ends; ``start us`` starts it
 ``lose-disk us``          the machine of a region gets an empty disk, while no process runs
 ``snapshot eu``           a region takes a snapshot
@@ -25,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.commands.table import COMMANDS
@@ -65,6 +69,8 @@ class World:
     before: str = ""
     """Steps in this order before anything else, after which everything settles."""
     settings: Mapping[str, object] = field(default_factory=dict)
+    own_settings: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    """More settings of single regions."""
     holds: frozenset[FrameType] = frozenset({FrameType.BATCH})
     """The frames that may be on their way for any time; all others arrive at once."""
     holds_disk: bool = False
@@ -90,10 +96,14 @@ class World:
         return tuple(map(move_of, _lines(self.before)))
 
     @cached_property
-    def common_settings(self) -> Settings:
-        """The settings of all regions, to be copied."""
-        given: dict[str, Any] = {"appendfsync": "always", **self.settings}
-        return Settings(region_id=1, **given)
+    def settings_of(self) -> dict[int, Settings]:
+        """The settings of each region, to be copied."""
+        common = {"appendfsync": "always", "databases": 1, **self.settings}
+        each: dict[int, dict[str, Any]] = {
+            number: {"region_id": number, **common, **self.own_settings.get(number, {})}
+            for number in self.numbers
+        }
+        return {number: Settings(**given) for number, given in each.items()}
 
     @cached_property
     def keys(self) -> tuple[bytes, ...]:
@@ -104,7 +114,13 @@ class World:
     @cached_property
     def commands(self) -> tuple[Command, ...]:
         """The commands that regions need: a process with few of them is made faster."""
-        names = {move[2][0].decode().lower() for move in self._all_moves() if move[0] == "do"}
+        names = {
+            word.decode().lower()
+            for move in self._all_moves()
+            if move[0] == "do"
+            for before, word in pairwise((b"|", *move[2]))
+            if before == b"|"
+        }
         return tuple(each for each in COMMANDS if each.name in names | _OF_CHECKS)
 
     @cached_property
@@ -151,7 +167,7 @@ def _number(name: str) -> int:
 _WITH_ONE_REGION: Final = frozenset(
     {"kill", "stop", "start", "lose-disk", "snapshot", "sync"}
 )  # fmt: skip
-_WITH_TWO_REGIONS: Final = frozenset({"cut", "twice"})
+_WITH_TWO_REGIONS: Final = frozenset({"cut", "silence", "twice"})
 
 
 def move_of(line: str) -> Move:
@@ -192,8 +208,16 @@ def line_of(move: Move) -> str:
     return " ".join([name, *map(name_of, rest)])
 
 
-def words_of(words: Sequence[bytes], process: Process, work: Workload) -> list[bytes]:
-    """A command with IDs instead of places; NotPossibleError if a place stands for nothing."""
+def commands_of(words: Sequence[bytes], process: Process, work: Workload) -> list[list[bytes]]:
+    """Commands with IDs instead of places; NotPossibleError if a place stands for nothing."""
+    is_end = [at for at, word in enumerate(words) if word == b"|"]
+    return [
+        _words_of(words[low:high], process, work)
+        for low, high in zip([0, *(at + 1 for at in is_end)], [*is_end, len(words)], strict=True)
+    ]
+
+
+def _words_of(words: Sequence[bytes], process: Process, work: Workload) -> list[bytes]:
     found: list[bytes] = []
     for word in words:
         if not word.startswith(b"{"):

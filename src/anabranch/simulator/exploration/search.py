@@ -8,6 +8,7 @@ Of regions that no script names, which could stand for each other, the first one
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -67,6 +68,12 @@ class _Open:
     sleep: Sleep
     only: frozenset[Choice] | None = None
     """If it was left before with a larger sleep set: the moves that were not made then."""
+
+
+def seldom_collected() -> None:
+    """Collect garbage seldom in this process: a search keeps nearly all that it makes."""
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 100)
 
 
 class Search:

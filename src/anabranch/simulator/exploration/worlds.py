@@ -10,7 +10,6 @@ from typing import Final
 from anabranch.replication.framing import FrameType
 from anabranch.simulator.exploration.script import World
 
-_ROWS: Final = frozenset({FrameType.BATCH, FrameType.ROW})
 _FULL_SYNCS: Final = frozenset({FrameType.BATCH, FrameType.FULL_SYNC, FrameType.FULL_SYNC_END})
 
 _SHORT_LOG: Final = {"oplog_max_bytes": 1, "oplog_segment_bytes": 4096, "region_cache_bytes": 1}
@@ -82,7 +81,7 @@ WORLDS: Final = (
         (
             "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XGROUP DELCONSUMER k g c",
             "eu> XGROUP SETID k g $; eu> XADD k * f c; eu> XREADGROUP GROUP g d STREAMS k >; "
-            "eu> XACK k g {newest}",
+            "eu> XACK k g {pending}",
             "us> XREADGROUP GROUP g c STREAMS k >",
         ),
         before=_GROUP,
@@ -112,10 +111,19 @@ WORLDS: Final = (
         "a message that three regions accept: all let the same entry stay",
         (
             "eu> XADD k IDMP p i * f a",
-            "us> XADD k * f b; us> XADD k IDMP p i * f a",
+            "us> XADD k IDMP p i * f a",
             "ap> XADD k IDMP p i * f a",
         ),
         regions=3,
+    ),
+    World(
+        "retries-and-others",
+        "a retried message, after which its producer has sent others",
+        (
+            "eu> XADD k IDMP p i * f a; eu> XADD k IDMP p j * f b; eu> XADD k IDMP p l * f c; "
+            "eu> XADD k IDMP p m * f d",
+            "us> XADD k IDMP p i * f a",
+        ),
     ),
     World(
         "retries-delivered",
@@ -142,12 +150,12 @@ WORLDS: Final = (
         "moved-groups",
         "a group that moves with its stream keeps pending entries, late entries and its cursor",
         (
-            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> COPY k l; "
-            "eu> DUMP k; eu> RESTORE m 0 {payload} REPLACE",
-            "us> XADD k 1-1 f c; us> XREADGROUP GROUP g c COUNT 1 STREAMS k >",
+            "eu> XADD k * f c; eu> XADD k * f d; eu> XREADGROUP GROUP g c STREAMS k >; "
+            "eu> COPY k l; eu> DUMP k; eu> RESTORE m 0 {payload} REPLACE",
+            "eu> XGROUP DELCONSUMER k g c",
+            "us> XADD k * f e",
         ),
         before=_GROUP,
-        settings={"xadd_id_uniqueness_mode": "liberal"},
         copies=True,
     ),
     World(
@@ -199,6 +207,22 @@ WORLDS: Final = (
         ),
     ),
     World(
+        "turns",
+        "the effects of one turn, some of them local, are applied together; windows are small",
+        (
+            f"eu> XADD k * f a | XREADGROUP GROUP g c STREAMS k > | XADD k * f {'b' * 260}",
+            "us> XADD k * f c; us> XDEL k {oldest}",
+            f"eu> XADD k * f {'d' * 300}; eu> XADD k * f {'e' * 300}",
+        ),
+        before="eu> XGROUP CREATE k g 0 MKSTREAM",
+        settings={"gossip_window": 600},
+    ),
+    World(
+        "silence",
+        "a connection that carries nothing more, which nobody notices at first",
+        ("eu> XADD k * f a; eu> XDEL k {oldest}", "us> XADD k * f b", "silence eu us"),
+    ),
+    World(
         "tombstones",
         "what may be forgotten once all regions have it, against one that is away",
         (
@@ -217,15 +241,15 @@ WORLDS: Final = (
             "crash us; start us; us> XGROUP CREATE k g 0",
             "wait 100; wait 100",
         ),
-        settings={"appendfsync": "no"},
+        own_settings={2: {"appendfsync": "no"}},
         before=_GROUP,
-        holds=_ROWS,
     ),
     World(
         "power",
         "a power failure with every part of the log that it can leave; a new epoch begins",
         (
-            "eu> XADD k * f a; eu> XADD k * f b; crash eu; start eu; eu> XADD k * f c",
+            "eu> XADD k 9999999999999-* f a; eu> XADD k 9999999999999-* f b; crash eu; start eu; "
+            "eu> XADD k 9999999999999-* f c",
             "us> XADD k * f d",
         ),
         settings={"appendfsync": "no"},
