@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from anabranch.keyspace.replica import region_of
 from anabranch.simulator.exploration.reactions import ENDED, Reactions
+from anabranch.simulator.exploration.region_run import Sight
 from anabranch.simulator.exploration.script import Move, World
 from anabranch.simulator.record import Violation
 
-RELINK_MS: Final = 100
-RELINK_ROUNDS: Final = 20
-"""How long regions may take to be connected again; not long enough for a silent link."""
+RELINK_MS: Final = (100, 100, 200, 400, 800)
+"""The waits until regions are connected again; together too short for a silent link."""
 
-SETTLE_MS: Final = 100
-SETTLE_ROUNDS: Final = 150
-"""How long regions may take to agree after the last move."""
+SETTLE_MS: Final = (*RELINK_MS, *(1000,) * 14)
+"""The waits until all regions agree after the last move."""
 
 FLOW_MAX: Final = 3000
 """Frames that may arrive at once; more would mean that regions never stop answering."""
@@ -232,7 +232,19 @@ class _Board:
             self.put(region, "start", False)
             self._relink()
             return True
+        if name == "lose-disk":
+            return self.put(region, name, self._former(region))
         return self.put(region, name, *rest)
+
+    def _former(self, region: int) -> tuple[tuple[int, int, int], ...]:
+        """By other region, which effects of this one it has: replica ID and number."""
+        return tuple(
+            (other, replica_id, number)
+            for other, state in self.regions.items()
+            if other != region
+            for replica_id, number in self._reactions.sight(state).vector
+            if region_of(replica_id) == region
+        )
 
     def _end(self, name: str, region: int, *rest: object) -> None:
         """A process ends: others notice, once they have got what was on its way."""
@@ -275,10 +287,10 @@ class _Board:
 
     def _relink(self) -> None:
         """Let time pass until all regions are connected that can be."""
-        for _ in range(RELINK_ROUNDS):
+        for ms in RELINK_MS:
             if self._are_linked():
                 break
-            self._wait(RELINK_MS)
+            self._wait(ms)
         self.touched |= {*self._world.numbers}
 
     def _are_linked(self) -> bool:
@@ -304,21 +316,19 @@ class _Board:
             if not self.is_up(region):
                 self.put(region, "start", False)
         why = ""
-        for _ in range(SETTLE_ROUNDS):
+        for ms in SETTLE_MS:
             self.flow(everything=True)
             for region, state in self.regions.items():
                 if self._reactions.sight(state).has_work:
                     self.put(region, "sync")
             self.flow(everything=True)
-            self.check_equal()
+            self.check()
             disagreement = self.disagreement()
             if disagreement is None:
                 return
             why = disagreement
-            self._wait(SETTLE_MS)
-        raise _Problem(
-            Violation(21, f"no agreement after {SETTLE_ROUNDS * SETTLE_MS / 1000:g} s: {why}")
-        )
+            self._wait(ms)
+        raise _Problem(Violation(21, f"no agreement after {sum(SETTLE_MS) / 1000:g} s: {why}"))
 
     def agreeing(self) -> dict[int, int]:
         """The states of the regions that must agree."""
@@ -342,7 +352,30 @@ class _Board:
                 return sight.leftover
         return None
 
-    def check_equal(self) -> None:
+    def check(self) -> None:
+        """Check what must hold between regions in every state."""
+        self._check_equal()
+        for region, state in self.agreeing().items():
+            self._check_newcomer(region, self._reactions.sight(state))
+
+    def _check_newcomer(self, region: int, sight: Sight) -> None:
+        """A region that lost its disk takes writes: it must have its former effects again."""
+        ours = dict(sight.vector)
+        for other, replica_id, then in sight.former if sight.is_member else ():
+            theirs = dict(self._reactions.sight(self.regions[other]).vector)
+            due = min(then, theirs.get(replica_id, 0))
+            is_due = sight.is_young or other in sight.linked
+            if is_due and ours.get(replica_id, 0) < due:
+                raise _Problem(
+                    Violation(
+                        25,
+                        f"region {region} began anew and takes writes with "
+                        f"{ours.get(replica_id, 0)} effects of its former replica ID "
+                        f"{replica_id}; region {other} has {due}",
+                    )
+                )
+
+    def _check_equal(self) -> None:
         """Compare regions that have applied the same effects."""
         by_vector: dict[object, tuple[int, bytes]] = {}
         for region, state in self.agreeing().items():
@@ -389,7 +422,7 @@ class Play:
         for script, (steps, at) in enumerate(zip(self.world.steps, situation.at, strict=True)):
             if at == len(steps):
                 continue
-            if steps[at][0] == "crash":
+            if steps[at][0] == "crash" and len(steps[at]) == 2:
                 region = steps[at][1]
                 yield from (
                     (script, each) for each in _crashes(region, sights[region - 1].unsynced)
@@ -414,7 +447,7 @@ class Play:
         try:
             if not board.make(move):
                 return None
-            board.check_equal()
+            board.check()
         except _Problem as found:
             problem = found.problem
         return Performed(board.frozen(at), frozenset(board.touched), board.reply, problem)

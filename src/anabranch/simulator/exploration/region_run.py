@@ -18,7 +18,7 @@ Inputs are tuples of a word and its arguments:
 ``snapshot``      a snapshot is taken
 ``kill``, ``stop``    the process ends
 ``crash``         the power fails: what stays of names, of writes, and whether one is torn
-``lose-disk``     the machine gets an empty disk
+``lose-disk``     the machine gets an empty disk; which of its effects each other region has
 ================= ==============================================================================
 """
 
@@ -35,11 +35,12 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 from anabranch.keyspace.replica import region_of
 from anabranch.oplog.batch import is_local, sent_batch, wire_form
 from anabranch.oplog.snapshot import Snapshot
+from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.framing import FrameType
 from anabranch.simulator import looking
 from anabranch.simulator.checks import Checks
-from anabranch.simulator.exploration.script import NotPossibleError, commands_of
 from anabranch.simulator.exploration.retry_checks import check_answers, check_processed
+from anabranch.simulator.exploration.script import NotPossibleError, commands_of
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import HEAD_BYTES, End, Network, Wire
 from anabranch.simulator.process import HOST
@@ -195,6 +196,10 @@ class Sight:
     has_work: bool = False
     """Whether its disk has work that waits for ``sync``."""
     vector: tuple[tuple[int, int], ...] = ()
+    former: tuple[tuple[int, int, int], ...] = ()
+    """If it has lost its disk: by other region, its former effects that this one had then."""
+    is_young: bool = False
+    """Whether it waits for all members; later it leaves out those that it cannot reach."""
     visible: bytes = b""
     """A digest of all data that must be equal in regions with the same vector."""
     is_comparable: bool = False
@@ -229,6 +234,7 @@ class RegionRun:
         self.checks = Checks([self.machine], self.record, self._work)
         self.checks.configured = world.forgets_tags
         self._links = 0
+        self._former: tuple[tuple[int, int, int], ...] = ()
         self._is_held = world.holds_disk
 
     # -- inputs -------------------------------------------------------------------------------
@@ -316,8 +322,9 @@ class RegionRun:
         self.machine.lose_power()
         self.machine.chance = chance
 
-    def _lose_disk(self) -> None:
+    def _lose_disk(self, former: tuple[tuple[int, int, int], ...]) -> None:
         self.machine.lose_disk()
+        self._former = former
 
     def _process(self) -> Process:
         process = self.machine.process
@@ -375,6 +382,8 @@ class RegionRun:
             ),
             has_work=process.driver.is_waiting,
             vector=tuple(sorted(replica.vector.items())),
+            former=self._former,
+            is_young=self._timeline.now_ms - process.began_ms < ANSWER_MS,
             visible=_digest(looking.visible(process.region.keyspace)),
             is_comparable=not process.exchange.local.is_joining and not process.durability.broken,
             leftover=self.checks.leftover(process) or "",
@@ -405,6 +414,7 @@ class RegionRun:
             sorted(map(xxh3_64_intdigest, record.batches)),
             self.checks.remembered(),
             list(self._work.payloads),
+            self._former,
         ]
 
 

@@ -37,7 +37,7 @@ class Explored:
     situations: int = 1
     moves: int = 0
     ends: int = 0
-    """Situations in which no client has anything to do and nothing travels."""
+    """Situations in which nothing more can happen: there all regions must come to agree."""
     depth: int = 0
     region_states: int = 0
     reactions: int = 0
@@ -135,14 +135,13 @@ class Search:
         goes_on = False
         for choice in play.moves(each.situation):
             script, move = choice
-            matters = move[0] in ("do", "arrive")  # a fault need not happen
             if choice in sleep or self._is_left_out(each, choice):
-                goes_on |= matters
+                goes_on = True
                 continue
             performed = play.perform(each.situation, script, move)
             if performed is None:
                 continue
-            goes_on |= matters
+            goes_on = True
             explored.moves += 1
             if performed.problem is not None:
                 self._found(performed.problem, key, [move])

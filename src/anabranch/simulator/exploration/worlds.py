@@ -226,9 +226,8 @@ WORLDS: Final = (
         "tombstones",
         "what may be forgotten once all regions have it, against one that is away",
         (
-            "eu> DEL k",
+            "cut eu ap; eu> DEL k; wait 300; wait 300; wait 300; heal",
             "ap> XGROUP CREATE k h 0 MKSTREAM",
-            "cut eu ap; wait 300; wait 300; wait 300; heal",
         ),
         regions=3,
         before="eu> XADD k * f a",
@@ -238,11 +237,32 @@ WORLDS: Final = (
         "what may be forgotten, against a region that loses what it has applied",
         (
             "eu> XGROUP DESTROY k g",
-            "crash us; start us; us> XGROUP CREATE k g 0",
+            "crash us 0/0/0; start us; us> XGROUP CREATE k g 0",
             "wait 100; wait 100",
         ),
         own_settings={2: {"appendfsync": "no"}},
         before=_GROUP,
+    ),
+    World(
+        "former-epochs",
+        "what may be forgotten, against effects of an epoch that ended and that one region has",
+        (
+            "cut eu us; eu> DEL k; wait 100; cut eu ap; us> XGROUP CREATE k h 0 MKSTREAM; "
+            "crash us 0/0/0; start us; wait 300; heal; wait 100",
+        ),
+        regions=3,
+        own_settings={2: {"appendfsync": "no"}},
+        before="eu> XADD k * f a",
+    ),
+    World(
+        "blackouts",
+        "two regions lose power, and the third has effects whose causes are gone",
+        (
+            "eu> XADD k * f a; crash eu 0/0/0; start eu",
+            "us> XADD k * f b; crash us 0/0/0; start us",
+        ),
+        regions=3,
+        settings={"appendfsync": "no"},
     ),
     World(
         "power",
@@ -298,9 +318,8 @@ WORLDS: Final = (
         "lost-disks-of-three",
         "a region that loses its disk while only a member is up that knows less than another",
         (
-            "us> XADD k * f b; kill us; lose-disk us; start us; us> XADD k * f c",
-            "kill ap; start ap",
-            "kill eu; start eu",
+            "kill ap; us> XADD k * f b; kill us; lose-disk us; kill eu; start ap; start us; "
+            "us> XADD k * f c; start eu",
         ),
         regions=3,
         before="eu> XADD k * f a; us> XADD k * f a",
@@ -318,10 +337,21 @@ WORLDS: Final = (
         holds=_FULL_SYNCS,
     ),
     World(
+        "full-syncs-broken-off",
+        "a full sync whose connection ends, or whose receiver is killed at any time",
+        (
+            "cut eu us; eu> XADD k * f b; eu> XDEL k {oldest}; snapshot eu; heal; cut eu us; heal",
+            "us> XADD k * f c; kill us; start us",
+        ),
+        settings=_SHORT_LOG,
+        before="eu> XADD k * f a; us> XADD k * f a; us> XADD l * f a",
+        holds=_FULL_SYNCS,
+    ),
+    World(
         "full-syncs-of-tags",
         "a retried message, and a region that hears of the first try by a full sync",
         (
-            "eu> XADD k IDMP p i * f a; snapshot eu; kill eu; start eu",
+            "eu> XADD k IDMP p i * f a; eu> XADD k * f b; snapshot eu; kill eu; start eu",
             "us> XADD k IDMP p i * f a",
             "cut eu us; heal",
         ),
