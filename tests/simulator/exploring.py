@@ -48,7 +48,7 @@ FOUND_IN: Final[dict[str, str]] = {
     "all regions use the same sequence numbers": "entries",
     "IDs follow the clock alone": "entries",
     "epochs do not differ in their IDs": "power",
-    "an earlier epoch goes on where a later one begins": "power",
+    "an earlier epoch goes on where a later one begins": "epochs-in-ids",
     "no region removes an entry that another accepted, too": "retries",
     "tags are forgotten at the limit": "retries-and-others",
     "tags are left out of full syncs": "full-syncs-of-tags",

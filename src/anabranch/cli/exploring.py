@@ -65,6 +65,7 @@ def _search(world: World) -> dict[str, Any]:
         "depth": explored.depth,
         "region_states": explored.region_states,
         "seconds": round(explored.seconds, 1),
+        "processor_s": round(explored.processor_s, 1),
         "problem": "",
         "transcript": [],
     }
@@ -75,12 +76,12 @@ def _search(world: World) -> dict[str, Any]:
 
 
 def _line(facts: dict[str, Any]) -> str:
-    rate = facts["states"] / max(facts["seconds"], 0.1)
+    rate = facts["states"] / max(facts["processor_s"], 0.1)
     return (
         f"{facts['world']}: {facts['problem'] or 'all held'} ({facts['regions']} regions, "
         f"{facts['states']:,} states, {facts['transitions']:,} transitions, depth "
         f"{facts['depth']}, {facts['ends']:,} ends, {facts['region_states']:,} states of regions, "
-        f"{facts['seconds']:.1f} s, {rate:,.0f} states/s)"
+        f"{facts['processor_s']:.1f} s of processor time, {rate:,.0f} states/s)"
     )
 
 
@@ -97,7 +98,8 @@ class _Progress:
             print(
                 f"{explored.world.name}: {explored.situations:,} states, {explored.moves:,} "
                 f"transitions, depth {explored.depth}, {explored.seconds:.0f} s, "
-                f"{explored.situations / explored.seconds:,.0f} states/s",
+                f"{explored.situations / max(explored.processor_s, 0.1):,.0f} states a second of "
+                "processor time",
                 file=sys.stderr,
                 flush=True,
             )

@@ -25,6 +25,8 @@ class _GroupState:
     last_id: bytes
     lag: int
     pending: frozenset[_Row]
+    done: frozenset[int]
+    """The IDs of entries that were acknowledged, here or anywhere."""
 
 
 _GroupStates = dict[bytes, _GroupState]
@@ -88,8 +90,20 @@ class MoveChecks:
             settled = (under.get((key, name, entry.dot)) for entry in entries)
             if any(dots and dots.isdisjoint(alive) for dots in settled):
                 return None
-            found[name] = _GroupState(facts[b"last-delivered-id"], facts[b"lag"], pending)
+            found[name] = _GroupState(
+                facts[b"last-delivered-id"], facts[b"lag"], pending, self._done(process, key, name)
+            )
         return found
+
+    def _done(self, process: Process, key: bytes, name: bytes) -> frozenset[int]:
+        shown = self._record.history.shown((0, key), process.replica.vector)
+        under = self._record.acknowledged_under
+        return frozenset(
+            entry.entry_id
+            for entry in shown.entries
+            if under.get((key, name, entry.dot))
+            or (name in shown.groups and shown.is_acknowledged(name, entry))
+        )
 
     def _check(
         self, process: Process, key: bytes, before: _GroupStates | None, *, is_payload: bool
@@ -115,6 +129,7 @@ class MoveChecks:
                 or found.lag + len(more) != was.lag
                 or any(row[1:] != (b"", 0) for row in more)
                 or (more and not is_payload)
+                or found.done - was.done
             ):
                 raise Violation(27, f"{name!r} of {where} was {was} and is {found}")
             self._record.reached["pending entry moved"] += len(was.pending)

@@ -236,8 +236,8 @@ WORLDS: Final = (
         "tombstones-and-crashes",
         "what may be forgotten, against a region that loses what it has applied",
         (
-            "eu> XGROUP DESTROY k g",
-            "crash us 0/0/0; start us; us> XGROUP CREATE k g 0",
+            "eu> DEL k",
+            "crash us 0/0/0; start us; us> XGROUP CREATE k h 0",
             "wait 100; wait 100",
         ),
         own_settings={2: {"appendfsync": "no"}},
@@ -271,6 +271,16 @@ WORLDS: Final = (
             "eu> XADD k 9999999999999-* f a; eu> XADD k 9999999999999-* f b; crash eu; start eu; "
             "eu> XADD k 9999999999999-* f c",
             "us> XADD k * f d",
+        ),
+        settings={"appendfsync": "no"},
+    ),
+    World(
+        "epochs-in-ids",
+        "IDs of an earlier epoch stay out of those of a later one, whatever IDs it has seen",
+        (
+            "crash us 0/0/0; start us; us> XADD k 9999999999999-* f a",
+            "eu> XADD k 9999999999999-* f b; crash eu 0/0/0; start eu; "
+            "eu> XADD k 9999999999999-* f c; eu> XADD k 9999999999999-* f d",
         ),
         settings={"appendfsync": "no"},
     ),
