@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,8 @@ from anabranch.simulator.exploration.script import World, line_of, move_of
 from anabranch.simulator.exploration.search import Reductions, Search
 from anabranch.simulator.exploration.transcript import TranscriptError, read_transcript, replay
 from anabranch.simulator.exploration.worlds import SMALL, WORLDS, world_named
-from tests.simulator.faults import del_takes_whatever_is_there
+from tests.simulator.exploring import FOUND_IN, NOT_OF_REGIONS, VARIANTS, search_with
+from tests.simulator.faults import MISTAKES, del_takes_whatever_is_there
 
 TINY = World(
     "tiny", "", ("eu> XADD k * f a; eu> DEL k", "us> XADD k * f b"), before="eu> XADD k * f c"
@@ -82,3 +86,37 @@ def test_a_wrong_transcript_is_refused_with_its_line(text: str, told: str) -> No
 def test_a_step_that_is_not_possible_is_refused() -> None:
     with pytest.raises(TranscriptError, match="`us -> eu` is not possible"):
         replay(world_named("entries"), [("arrive", 2, 1)])
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+ROWS = re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \| ([a-z-]+) \|$", PAGE, re.MULTILINE)
+"""Of the table in docs/testing.md: mistake, states, steps, world."""
+
+QUICK_STATES = 60
+"""Mistakes that take more are tried with ANABRANCH_ALL_MISTAKES only."""
+
+TRIED = [
+    (name, int(states), int(steps), world)
+    for name, states, steps, world in ROWS
+    if int(states) <= QUICK_STATES or os.environ.get("ANABRANCH_ALL_MISTAKES")
+]
+
+
+@pytest.mark.parametrize(("name", "states", "steps", "world"), TRIED, ids=lambda each: str(each))
+@pytest.mark.timeout(3600)
+def test_a_mistake_is_found_where_the_page_says(
+    name: str, states: int, steps: int, world: str
+) -> None:
+    found = search_with(name, world)
+    assert found.problem is not None
+    assert not isinstance(found.problem, TypeError)  # then the mistake itself is wrong
+    assert (found.situations, len(found.path)) == (states, steps)
+
+
+def test_the_tables_of_mistakes_and_worlds_are_complete() -> None:
+    assert {name: world for name, _, _, world in ROWS} == FOUND_IN
+    names = [*FOUND_IN, *VARIANTS, *NOT_OF_REGIONS]
+    assert sorted(names) == sorted(mistake.name for mistake in MISTAKES)
+    assert set(VARIANTS.values()) <= FOUND_IN.keys()
+    told = re.findall(r"^\| `([a-z-]+)` \| \d \|", PAGE, re.MULTILINE)
+    assert told == [world.name for world in WORLDS]

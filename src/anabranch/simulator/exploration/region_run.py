@@ -39,7 +39,11 @@ from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.framing import FrameType
 from anabranch.simulator import looking
 from anabranch.simulator.checks import Checks
-from anabranch.simulator.exploration.retry_checks import check_answers, check_processed
+from anabranch.simulator.exploration.retry_checks import (
+    check_answers,
+    check_count,
+    check_processed,
+)
 from anabranch.simulator.exploration.script import NotPossibleError, commands_of
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import HEAD_BYTES, End, Network, Wire
@@ -344,6 +348,13 @@ class RegionRun:
         process = self.machine.process
         if process is not None and not process.exchange.local.is_joining:
             self.checks.compare_with_formulas(process)
+            if self._knows_tags:
+                check_answers(process, self.record, self._world.keys)
+
+    @property
+    def _knows_tags(self) -> bool:
+        """Whether it is known exactly which idempotent IDs a region remembers."""
+        return not (self._world.copies or self._world.forgets_tags)
 
     def finish(self, acknowledged: Mapping[Any, set[Any]]) -> None:
         """Check a region that has all effects, and read its groups to their ends.
@@ -355,8 +366,8 @@ class RegionRun:
             return
         self.record.acknowledged_under.update(acknowledged)
         self.checks.finish([process])
-        if not (self._world.copies or self._world.forgets_tags):
-            check_answers(process, self.record, self._world.keys)
+        if self._knows_tags:
+            check_count(process, self.record, self._world.keys)
         self.checks.drain(process)
         check_processed(process, self.record)
 

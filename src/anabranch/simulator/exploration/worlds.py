@@ -108,13 +108,21 @@ WORLDS: Final = (
     ),
     World(
         "retries-of-three",
-        "a message that three regions accept: all let the same entry stay",
+        "a message that three regions accept: all let the same entry stay, and answer alike",
         (
             "eu> XADD k IDMP p i * f a",
-            "us> XADD k IDMP p i * f a",
+            "us> XADD k IDMP p i * f a; us> DEL k",
             "ap> XADD k IDMP p i * f a",
         ),
         regions=3,
+    ),
+    World(
+        "retries-and-del",
+        "a retried message whose first entry was deleted with its key: it is answered all the same",
+        (
+            "eu> XADD k IDMP p i * f a; eu> DEL k",
+            "us> XADD k IDMP p i * f a; us> XDEL k {oldest}",
+        ),
     ),
     World(
         "retries-and-others",
@@ -127,10 +135,9 @@ WORLDS: Final = (
     ),
     World(
         "retries-delivered",
-        "a retried message is delivered in both regions before they hear of each other",
+        "a retried message is delivered in both regions, and processed in one of them",
         (
-            "eu> XADD k IDMP p i * f a; eu> XREADGROUP GROUP g c STREAMS k >; "
-            "eu> XACK k g {pending}",
+            "eu> XADD k IDMP p i * f a; eu> XREADGROUP GROUP g c STREAMS k >",
             "us> XADD k IDMP p i * f a; us> XREADGROUP GROUP g c STREAMS k >; "
             "us> XACK k g {pending}",
         ),
@@ -278,11 +285,12 @@ WORLDS: Final = (
         "epochs-in-ids",
         "IDs of an earlier epoch stay out of those of a later one, whatever IDs it has seen",
         (
-            "crash us 0/0/0; start us; us> XADD k 9999999999999-* f a",
+            "us> XADD k 9999999999999-* f a",
             "eu> XADD k 9999999999999-* f b; crash eu 0/0/0; start eu; "
             "eu> XADD k 9999999999999-* f c; eu> XADD k 9999999999999-* f d",
         ),
         settings={"appendfsync": "no"},
+        before="crash us 0/0/0; start us",
     ),
     World(
         "power-of-three",
