@@ -102,7 +102,7 @@ TRIED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "states", "steps", "world"), TRIED, ids=lambda each: str(each))
+@pytest.mark.parametrize(("name", "states", "steps", "world"), TRIED, ids=str)
 @pytest.mark.timeout(3600)
 def test_a_mistake_is_found_where_the_page_says(
     name: str, states: int, steps: int, world: str

@@ -200,6 +200,7 @@ class Sight:
     has_work: bool = False
     """Whether its disk has work that waits for ``sync``."""
     vector: tuple[tuple[int, int], ...] = ()
+    """The applied effects; while no process runs, those that are certainly on the disk."""
     former: tuple[tuple[int, int, int], ...] = ()
     """If it has lost its disk: by other region, its former effects that this one had then."""
     is_young: bool = False
@@ -373,11 +374,11 @@ class RegionRun:
 
     def sight(self) -> Sight:
         """What the search must know."""
-        process = self.machine.process
-        disk = self.machine.disk
-        unsynced = disk.unsynced(LOG_FILES)
+        machine = self.machine
+        process = machine.process
+        unsynced = machine.disk.unsynced(LOG_FILES)
         if process is None:
-            return Sight(unsynced=unsynced)
+            return Sight(vector=tuple(sorted(machine.has().items())), unsynced=unsynced)
         replica = process.replica
         return Sight(
             is_up=True,

@@ -244,7 +244,7 @@ WORLDS: Final = (
         "what may be forgotten, against a region that loses what it has applied",
         (
             "eu> DEL k",
-            "crash us 0/0/0; start us; us> XGROUP CREATE k h 0",
+            "crash us 0/0/0; start us; us> XGROUP CREATE k h 0 MKSTREAM",
             "wait 100; wait 100",
         ),
         own_settings={2: {"appendfsync": "no"}},
