@@ -92,6 +92,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 ROWS = re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \| ([a-z-]+) \|$", PAGE, re.MULTILINE)
 """Of the table in docs/testing.md: mistake, states, steps, world."""
 
+MORE_STATES = 3
+"""What a change of the code may add before the page has to say so."""
+
 QUICK_STATES = 60
 """Mistakes that take more are tried with ANABRANCH_ALL_MISTAKES only."""
 
@@ -110,7 +113,8 @@ def test_a_mistake_is_found_where_the_page_says(
     found = search_with(name, world)
     assert found.problem is not None
     assert not isinstance(found.problem, TypeError)  # then the mistake itself is wrong
-    assert (found.situations, len(found.path)) == (states, steps)
+    assert found.situations <= MORE_STATES * states
+    assert len(found.path) == steps
 
 
 def test_the_tables_of_mistakes_and_worlds_are_complete() -> None:

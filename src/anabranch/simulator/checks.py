@@ -27,7 +27,8 @@ I-25 a region that lost its data accepts no write before it has all effects of i
      that another member had; after 10 s members that it cannot reach do not count
 I-26 the counters of a key are equal in all regions (part of I-1 and I-2)
 I-27 the groups of a stream that is copied, or dumped and restored, have the same pending entries
-     and the same cursor there, and deliver the same; late entries are released in a payload
+     and the same cursor there, and deliver the same; late entries are released in a payload. A
+     copy acknowledges nothing that no client has acknowledged
 I-28 a command that runs in slices shows the data of one moment, whatever changes meanwhile
 ==== ==============================================================================================
 """
