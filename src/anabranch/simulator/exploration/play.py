@@ -412,6 +412,9 @@ class Play:
                 if not board.make(move):
                     raise ValueError(f"the first step {move} is not possible")
             board.make(("settle",))
+            for region in self.world.numbers:
+                board.put(region, "sync")
+            board.flow()
         except _Problem as found:
             return Performed(board.frozen(at), frozenset(), None, found.problem)
         return Performed(board.frozen(at), frozenset(), None, None)

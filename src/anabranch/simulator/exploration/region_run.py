@@ -14,7 +14,7 @@ Inputs are tuples of a word and its arguments:
 ``frame``         a frame of a connection has arrived: the connection, and its number
 ``failed``        the dial of a region has failed
 ``wait``          so many ms pass
-``sync``          the disk finishes what it was asked to do, where it waits for that
+``sync``          everything is synced; where disks are slow, what they were asked to sync
 ``snapshot``      a snapshot is taken
 ``kill``, ``stop``    the process ends
 ``crash``         the power fails: what stays of names, of writes, and whether one is torn
@@ -304,7 +304,11 @@ class RegionRun:
         self._timeline.run_until(self._timeline.now_ms + ms)
 
     def _sync(self) -> None:
-        self._process().driver.finish_work()
+        process = self._process()
+        if self._is_held:
+            process.driver.finish_work()
+        else:
+            process.happen(process.durability.sync_all)
 
     def _snapshot(self) -> None:
         process = self._process()

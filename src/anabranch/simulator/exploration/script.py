@@ -12,7 +12,7 @@
 ``kill us``, ``stop us``  the process of a region ends; ``start us`` starts it
 ``lose-disk us``          the machine of a region gets an empty disk, while no process runs
 ``snapshot eu``           a region takes a snapshot
-``sync eu``               the disk of a region finishes its work, where a world has slow disks
+``sync eu``               a region syncs its log; where disks are slow, its disk finishes its work
 ``wait 100``              so many ms pass everywhere
 ``settle``                everything ends, travels and agrees
 ======================== =======================================================================

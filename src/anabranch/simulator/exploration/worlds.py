@@ -233,7 +233,7 @@ WORLDS: Final = (
         "tombstones",
         "what may be forgotten once all regions have it, against one that is away",
         (
-            "cut eu ap; eu> DEL k; wait 300; wait 300; wait 300; heal",
+            "cut eu ap; eu> DEL k; wait 300; wait 300; wait 300; wait 300; heal",
             "ap> XGROUP CREATE k h 0 MKSTREAM",
         ),
         regions=3,
@@ -255,7 +255,7 @@ WORLDS: Final = (
         "what may be forgotten, against effects of an epoch that ended and that one region has",
         (
             "cut eu us; eu> DEL k; wait 100; cut eu ap; us> XGROUP CREATE k h 0 MKSTREAM; "
-            "crash us 0/0/0; start us; wait 300; heal; wait 100",
+            "crash us 0/0/0; start us; wait 300; heal; sync us; wait 100; wait 100",
         ),
         regions=3,
         own_settings={2: {"appendfsync": "no"}},
