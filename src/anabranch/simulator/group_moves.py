@@ -94,7 +94,9 @@ class MoveChecks:
             if any(dots and dots.isdisjoint(alive) for dots in settled):
                 return None
             done, free = self._settled(process, key, name)
-            found[name] = _GroupState(facts[b"last-delivered-id"], facts[b"lag"], pending, done, free)
+            found[name] = _GroupState(
+                facts[b"last-delivered-id"], facts[b"lag"], pending, done, free
+            )
         return found
 
     def _settled(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.simulator import looking
-from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.record import RunRecord, Violation
 
 if TYPE_CHECKING:
     from anabranch.simulator.process import Process
@@ -20,7 +20,7 @@ DRAINER = b"z"
 """The consumer that has read all groups to their ends."""
 
 
-def check_answers(process: Process, record: Record, keys: Iterable[bytes]) -> None:
+def check_answers(process: Process, record: RunRecord, keys: Iterable[bytes]) -> None:
     """Check what a retry would be answered: the smallest ID that any region has given it."""
     vector = process.replica.vector
     streams = looking.streams(process.region.keyspace)
@@ -45,7 +45,7 @@ def check_answers(process: Process, record: Record, keys: Iterable[bytes]) -> No
                 )
 
 
-def check_count(process: Process, record: Record, keys: Iterable[bytes]) -> None:
+def check_count(process: Process, record: RunRecord, keys: Iterable[bytes]) -> None:
     """Check how many conflicts a region counts: one for each acceptance that was removed."""
     vector = process.replica.vector
     lost = sum(len(record.history.shown((0, key), vector).beaten) for key in keys)
@@ -57,7 +57,7 @@ def check_count(process: Process, record: Record, keys: Iterable[bytes]) -> None
         )
 
 
-def check_processed(process: Process, record: Record) -> None:
+def check_processed(process: Process, record: RunRecord) -> None:
     """Check that nothing was delivered again which was acknowledged as an entry that went."""
     for ((_, key), stays), went in record.history.stands_for.items():
         stream = looking.streams(process.region.keyspace).get(key)
