@@ -9,7 +9,6 @@ Of regions that no script names, which could stand for each other, the first one
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -41,9 +40,6 @@ class Explored:
     depth: int = 0
     region_states: int = 0
     reactions: int = 0
-    seconds: float = 0.0
-    processor_s: float = 0.0
-    """Of processor time: what the search takes on a machine that does nothing else."""
     is_complete: bool = False
     problem: Exception | None = None
     path: list[Move] = field(default_factory=list)
@@ -94,7 +90,6 @@ class Search:
         self._reductions = reductions
         self._max = situations_max
         self._on_progress = on_progress
-        self._began_s = time.monotonic(), time.process_time()
         self.explored = Explored(world)
         self._came: dict[bytes, tuple[bytes, Move]] = {}
         self._slept: dict[bytes, frozenset[Choice]] = {}
@@ -125,9 +120,6 @@ class Search:
 
     def _over(self) -> Explored:
         explored, reactions = self.explored, self._play.reactions
-        wall_s, processor_s = self._began_s
-        explored.seconds = time.monotonic() - wall_s
-        explored.processor_s = time.process_time() - processor_s
         explored.region_states = len(reactions.states)
         explored.reactions = reactions.count
         return explored
