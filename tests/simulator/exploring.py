@@ -21,12 +21,11 @@ from anabranch.simulator.exploration.search import Explored, Search, seldom_coll
 from anabranch.simulator.exploration.worlds import WORLDS, world_named
 from tests.simulator.faults import MISTAKES
 
-__all__ = ["FOUND_IN", "NOT_OF_REGIONS", "VARIANTS", "search_with"]
+__all__ = ["FOUND_IN", "NOT_FOUND", "NOT_OF_REGIONS", "VARIANTS", "search_with"]
 
 FOUND_IN: Final[dict[str, str]] = {
     "tombstones are dropped at once": "groups-or-del",
     "rows report what is applied, not what is on disk": "tombstones-and-crashes",
-    "rows count although they report effects that are missing here": "tombstones",
     "rows of former epochs count": "former-epochs",
     "DEL spares groups it has not seen": "groups-or-del",
     "DEL removes whatever exists": "entries",
@@ -81,6 +80,12 @@ FOUND_IN: Final[dict[str, str]] = {
     "a silent link is never given up": "silence",
 }
 """By mistake, the world that finds it."""
+
+NOT_FOUND: Final = ("rows count although they report effects that are missing here",)
+"""Mistakes about several regions that no world finds yet; random histories do.
+
+On one link a row never overtakes the effects that it reports, so it takes a relay at an unlikely
+moment."""
 
 VARIANTS: Final[dict[str, str]] = {
     "pending lists are dropped on import, in the simulator": "pending lists are dropped on import",

@@ -13,7 +13,13 @@ from anabranch.simulator.exploration.script import World, line_of, move_of
 from anabranch.simulator.exploration.search import Reductions, Search
 from anabranch.simulator.exploration.transcript import TranscriptError, read_transcript, replay
 from anabranch.simulator.exploration.worlds import SMALL, WORLDS, world_named
-from tests.simulator.exploring import FOUND_IN, NOT_OF_REGIONS, VARIANTS, search_with
+from tests.simulator.exploring import (
+    FOUND_IN,
+    NOT_FOUND,
+    NOT_OF_REGIONS,
+    VARIANTS,
+    search_with,
+)
 from tests.simulator.faults import MISTAKES, del_takes_whatever_is_there
 
 TINY = World(
@@ -119,7 +125,7 @@ def test_a_mistake_is_found_where_the_page_says(
 
 def test_the_tables_of_mistakes_and_worlds_are_complete() -> None:
     assert {name: world for name, _, _, world in ROWS} == FOUND_IN
-    names = [*FOUND_IN, *VARIANTS, *NOT_OF_REGIONS]
+    names = [*FOUND_IN, *NOT_FOUND, *VARIANTS, *NOT_OF_REGIONS]
     assert sorted(names) == sorted(mistake.name for mistake in MISTAKES)
     assert set(VARIANTS.values()) <= FOUND_IN.keys()
     told = re.findall(r"^\| `([a-z-]+)` \| \d \|", PAGE, re.MULTILINE)

@@ -39,6 +39,15 @@ WORLDS: Final = (
         regions=3,
     ),
     World(
+        "six-commands",
+        "six commands of three regions in one order, which arrive in every order",
+        (
+            "eu> XADD k * f a; us> XADD k * f b; ap> DEL k; eu> XDEL k {oldest}; "
+            "us> XADD k * f c; ap> XADD k * f d",
+        ),
+        regions=3,
+    ),
+    World(
         "bystanders",
         "two regions that only listen: effects arrive there in any order, by way of each other",
         ("eu> XADD k * f a; eu> DEL k; eu> XADD k * f b", "wait 300"),
