@@ -147,7 +147,7 @@ def have_ignored(patch: Patch) -> None:
 
 
 def former_rows_count(patch: Patch) -> None:
-    patch.setattr(status_table, "_has_begun", lambda vector, replica_ids: True)
+    patch.setattr(status_table, "_has_begun", lambda vector, beginnings, removals: True)
 
 
 # -- removals -------------------------------------------------------------------------------------

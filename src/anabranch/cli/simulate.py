@@ -6,10 +6,12 @@ import json
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from anabranch.cli import exploring
 from anabranch.cli.numbers import FiniteRange
 from anabranch.simulator.cases import CASES, meaning
 from anabranch.simulator.faults import FAULTS
@@ -63,6 +65,26 @@ def _seeds(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     metavar="NAMES",
     help=f"all, none, or some of {','.join(FAULTS)}. A run has some of them, by its seed.",
 )
+@click.option(
+    "--exhaustive",
+    is_flag=False,
+    flag_value="small",
+    metavar="[WORLDS]",
+    help="Instead of runs by seeds, try every order in small worlds: small (the default), all, "
+    "names with commas between, or list.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Worlds that are explored at the same time.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run a transcript that --exhaustive has printed.",
+)
 @click.option("--verbose", is_flag=True, help="Show every event of a run that succeeds, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 def command(
@@ -71,12 +93,18 @@ def command(
     regions: int,
     minutes: float,
     faults: tuple[str, ...],
+    exhaustive: str | None,
+    jobs: int,
+    replay: Path | None,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Print a line a run, what was reached, and every event of the first run that failed."""
-    if (seed is None) == (seeds is None):
-        raise click.UsageError("give either --seed or --seeds")
+    if sum(each is not None for each in (seed, seeds, exhaustive, replay)) != 1:
+        raise click.UsageError("give one of --seed, --seeds, --exhaustive and --replay")
+    if exhaustive is not None or replay is not None:
+        _explore(exhaustive or "", jobs, replay, as_json=as_json)
+        return
     reached: Counter[str] = Counter()
     outcomes: list[Outcome] = []
     failed: Outcome | None = None
@@ -105,6 +133,21 @@ def command(
     else:
         _print_counts(counts)
     if failed is not None:
+        raise SystemExit(1)
+
+
+def _explore(names: str, jobs: int, transcript: Path | None, *, as_json: bool) -> None:
+    if transcript is not None:
+        is_well = exploring.run_transcript(transcript)
+    elif names == "list":
+        exploring.list_worlds()
+        return
+    else:
+        found = exploring.explore(exploring.worlds_of(names), jobs, is_silent=as_json)
+        is_well = not any(each["problem"] for each in found)
+        if as_json:
+            print(json.dumps({"worlds": found}, indent=2))
+    if not is_well:
         raise SystemExit(1)
 
 

@@ -27,7 +27,8 @@ I-25 a region that lost its data accepts no write before it has all effects of i
      that another member had; after 10 s members that it cannot reach do not count
 I-26 the counters of a key are equal in all regions (part of I-1 and I-2)
 I-27 the groups of a stream that is copied, or dumped and restored, have the same pending entries
-     and the same cursor there, and deliver the same; late entries are released in a payload
+     and the same cursor there, and deliver the same; late entries are released in a payload. A
+     copy acknowledges nothing that no client has acknowledged
 I-28 a command that runs in slices shows the data of one moment, whatever changes meanwhile
 ==== ==============================================================================================
 """
@@ -289,28 +290,47 @@ class Checks:
                 )
             if replica.members != first.replica.members:
                 return f"region {number} has other members than region {first.machine.number}"
-            marked = process.region.keyspace.marked_keys
-            if marked or replica.flushes or replica.unstable_tombstones:
-                return (
-                    f"region {number} still has tombstones of {marked} keys and "
-                    f"{sorted(replica.flushes)}, and counts {len(replica.unstable_tombstones)}"
-                )
-            if len(process.replicator._receiver.buffer):  # noqa: SLF001
-                return f"region {number} has effects that wait for causes"
-            if process.replicator._receiver.joiner.incoming is not None:  # noqa: SLF001
-                return f"region {number} still receives a state"
-            if process.exchange.gate.is_newcomer:
-                return f"region {number} takes no writes yet"
-            if STAGING in process.machine.disk.names():
-                return f"region {number} has a staging file"
-            blank = [
-                key
-                for key, stream in process.region.keyspace.databases[0].remembered.items()
-                if stream.is_blank
-            ]
-            if blank:
-                return f"region {number} remembers keys of which nothing is left: {sorted(blank)}"
+            left = self.leftover(process)
+            if left is not None:
+                return left
         return None
+
+    def leftover(self, process: Process) -> str | None:
+        """What a region keeps although it need not once all regions agree; None if nothing."""
+        number = process.machine.number
+        replica = process.replica
+        marked = process.region.keyspace.marked_keys
+        if marked or replica.flushes or replica.unstable_tombstones:
+            return (
+                f"region {number} still has tombstones of {marked} keys and "
+                f"{sorted(replica.flushes)}, and counts {len(replica.unstable_tombstones)}"
+            )
+        if len(process.replicator._receiver.buffer):  # noqa: SLF001
+            return f"region {number} has effects that wait for causes"
+        if process.replicator._receiver.joiner.incoming is not None:  # noqa: SLF001
+            return f"region {number} still receives a state"
+        if process.exchange.gate.is_newcomer:
+            return f"region {number} takes no writes yet"
+        if STAGING in process.machine.disk.names():
+            return f"region {number} has a staging file"
+        blank = [
+            key
+            for key, stream in process.region.keyspace.databases[0].remembered.items()
+            if stream.is_blank
+        ]
+        if blank:
+            return f"region {number} remembers keys of which nothing is left: {sorted(blank)}"
+        return None
+
+    def remembered(self) -> list[object]:
+        """What these checks remember of the past of the first region, to compare two pasts."""
+        seen = [self._seen[each.process] for each in self._nodes if each.process in self._seen]
+        return [
+            self.configured,
+            [sorted((key, sorted(dots)) for key, dots in one.gone.items() if dots) for one in seen],
+            sorted((key, iid, dot) for (_, key, _, iid), (_, dot) in self._accepted.items()),
+            self._groups.remembered(),
+        ]
 
     def finish(self, processes: Sequence[Process]) -> None:
         """Check the end of a run: all regions have all effects."""

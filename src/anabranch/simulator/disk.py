@@ -296,6 +296,23 @@ class MemoryStorage:
         """The present contents of all files: what a killed process leaves."""
         return {name: bytes(contents.now) for name, contents in self._names.items()}
 
+    def unsynced(self, prefix: str) -> tuple[int, int]:
+        """What a power failure could take: changes of the directory, and the most of one file.
+
+        Of files, only those count whose names begin with ``prefix``.
+        """
+        writes = [
+            len(each.changes) for name, each in self._names.items() if name.startswith(prefix)
+        ]
+        return len(self._name_changes), max(writes, default=0)
+
+    def pending(self) -> list[object]:
+        """What was not synced: names, and the changes of files."""
+        return [
+            [sorted(names) for names in self._name_changes],
+            sorted((name, each.changes) for name, each in self._names.items() if each.changes),
+        ]
+
     def crash(self, rng: random.Random, *, holes: bool = False) -> MemoryStorage:
         """The disk after a power failure: what was synced, and a random part of the rest.
 

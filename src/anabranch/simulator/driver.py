@@ -117,7 +117,10 @@ class SimulatedDriver:
         self._late_ms = late_ms
         self.least_work_ms = 0.0
         """The least duration of a piece of work while the disk is slow."""
+        self.is_held = False
+        """Whether work is done only by :meth:`finish_work`, or where the process waits for it."""
         self._soon: deque[Callable[[], object]] = deque()
+        self._held: list[Callable[[], None]] = []
 
     def now_s(self) -> float:
         """A monotonic clock, in seconds."""
@@ -145,6 +148,20 @@ class SimulatedDriver:
         del name
         return SimulatedWorker(self._work)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is work for :meth:`finish_work`."""
+        return bool(self._held)
+
+    def finish_work(self) -> None:
+        """Do the work that is held."""
+        held, self._held = self._held, []
+        for over in held:
+            self._happen(over)
+
     def _work(self, over: Callable[[], None]) -> None:
+        if self.is_held:
+            self._held.append(over)
+            return
         work_ms = max(self._chance.choice(self._work_ms), self.least_work_ms)
         self._timeline.after(work_ms, lambda: self._happen(over))

@@ -201,17 +201,22 @@ class Shown:
         }
 
     @_once
+    def all_tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
+        """By producer and idempotent ID, all tags, removed or not."""
+        tags: defaultdict[tuple[bytes, bytes], list[Tagged]] = defaultdict(list)
+        for fact in self._applied(Tagged):
+            tags[fact.producer, fact.idempotent_id].append(fact)
+        return tags
+
+    @_once
     def beaten(self) -> list[Tagged]:
         """The tags that have lost to a concurrent one for the same ID, with a smaller entry ID.
 
         It does not matter whether tags, or entries, were removed since.
         """
-        tags: defaultdict[tuple[bytes, bytes], list[Tagged]] = defaultdict(list)
-        for fact in self._applied(Tagged):
-            tags[fact.producer, fact.idempotent_id].append(fact)
         return [
             fact
-            for facts in tags.values()
+            for facts in self.all_tags.values()
             for fact in facts
             if any(
                 _rank(other) < _rank(fact) and not (other.knew(fact) or fact.knew(other))

@@ -75,6 +75,13 @@ class GroupChecks:
                     13, f"{where}: {wrong} of {replica_id} are acknowledged and pending"
                 )
 
+    def remembered(self) -> list[object]:
+        """What was delivered so far, and under which creations."""
+        return [
+            (where, each.jumped, sorted((dot, sorted(some)) for dot, some in each.under.items()))
+            for where, each in sorted(self._delivered.items())
+        ]
+
     # -- commands -----------------------------------------------------------------------------
 
     def read(self, process: Process, words: list[bytes], key: bytes, stream: Stream | None) -> Any:

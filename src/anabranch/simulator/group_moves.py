@@ -25,6 +25,11 @@ class _GroupState:
     last_id: bytes
     lag: int
     pending: frozenset[_Row]
+    done: frozenset[int]
+    """The IDs of entries that count as acknowledged."""
+    free: frozenset[int]
+    """Those of entries that a copy need not deliver: they were acknowledged somewhere, or are
+    before the beginning of the group."""
 
 
 _GroupStates = dict[bytes, _GroupState]
@@ -88,8 +93,27 @@ class MoveChecks:
             settled = (under.get((key, name, entry.dot)) for entry in entries)
             if any(dots and dots.isdisjoint(alive) for dots in settled):
                 return None
-            found[name] = _GroupState(facts[b"last-delivered-id"], facts[b"lag"], pending)
+            done, free = self._settled(process, key, name)
+            found[name] = _GroupState(
+                facts[b"last-delivered-id"], facts[b"lag"], pending, done, free
+            )
         return found
+
+    def _settled(
+        self, process: Process, key: bytes, name: bytes
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        shown = self._record.history.shown((0, key), process.replica.vector)
+        if name not in shown.groups:  # its creation belongs to the present turn
+            every = frozenset(entry.entry_id for entry in shown.entries)
+            return frozenset(), every
+        done = frozenset(entry.entry_id for entry in shown.done(name))
+        under = self._record.acknowledged_under
+        free = {
+            entry.entry_id
+            for entry in shown.entries
+            if under.get((key, name, entry.dot)) or not shown.delivers(name, entry)
+        }
+        return done, done | free
 
     def _check(
         self, process: Process, key: bytes, before: _GroupStates | None, *, is_payload: bool
@@ -115,6 +139,7 @@ class MoveChecks:
                 or found.lag + len(more) != was.lag
                 or any(row[1:] != (b"", 0) for row in more)
                 or (more and not is_payload)
+                or (found.done - was.free and not is_payload)  # a payload has no skipped entries
             ):
                 raise Violation(27, f"{name!r} of {where} was {was} and is {found}")
             self._record.reached["pending entry moved"] += len(was.pending)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
+from anabranch.engine.spec import Command
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, epoch_of, region_of, replica_id_of
 from anabranch.oplog.errors import LogError
@@ -21,7 +23,7 @@ from anabranch.replication.interface import Address
 from anabranch.simulator import looking
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.simulator.network import Network
-from anabranch.simulator.process import NEW_LEVEL, TICK_MS, Process
+from anabranch.simulator.process import LATE_MS, NEW_LEVEL, TICK_MS, WORK_MS, Process
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.timeline import Timeline, WallClock
 
@@ -70,6 +72,13 @@ class Machine:
         """Whether the scheduler cuts work into slices, as in the server."""
         self.keeps_log = False
         """Whether the log keeps all files, so that a recovery can be compared with a replay."""
+        self.commands: Sequence[Command] = COMMANDS
+        """The commands that its processes know."""
+        self.secret = "secret"  # noqa: S105 - so that links are sealed
+        self.work_ms: Sequence[float] = WORK_MS
+        """The range of the duration of work on the disk."""
+        self.late_ms: Sequence[float] = LATE_MS
+        """The range of the delay of timers."""
         self.seeds: list[Address] = []
         self.others: Callable[[], list[Machine]] = list
         """The machines of the other members."""
@@ -267,6 +276,18 @@ class Machine:
                 record.lost(replica_id, vector.get(replica_id, 0))
         if self.keeps_log and not self.is_rotten and process.report.snapshot is not None:
             self._compare_with_replay(found)
+
+    @property
+    def due(self) -> list[object]:
+        """What the next start must restore, to compare two pasts of a machine."""
+        return [
+            self._synced,
+            self._whole,
+            list(self._written),
+            self._has_lost_power,
+            self._is_new_disk,
+            self.is_rotten,
+        ]
 
     def has(self) -> dict[int, int]:
         """The applied effects; while no process runs, those on the disk."""

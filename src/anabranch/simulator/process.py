@@ -7,7 +7,7 @@ its disk and network fail, its clock is wrong, and its events are recorded.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import random
 
     from anabranch.config.settings import Settings
+    from anabranch.engine.spec import Command
     from anabranch.node.durability import Durability
     from anabranch.simulator.disk import MemoryStorage
     from anabranch.simulator.network import Network
@@ -88,6 +89,10 @@ class Station(Protocol):
     is_removed: bool
     cuts_work: bool
     keeps_log: bool
+    commands: Sequence[Command]
+    secret: str
+    work_ms: Sequence[float]
+    late_ms: Sequence[float]
     has_changed: Callable[[Process], None]
 
     def check_recovery(self, process: Process) -> None:
@@ -177,14 +182,16 @@ class Process:
         settings.region_name = f"r{machine.number}"
         settings.gossip_announce = HOST
         settings.gossip_port = machine.network.port(machine.place)
-        settings.gossip_secret = "secret"  # noqa: S105 - so that links are sealed
+        settings.gossip_secret = machine.secret
         settings.digest_interval = int(DIGEST_INTERVAL_MS / 1000)
         settings.join = " ".join(f"{host}:{port}" for host, port in seeds)
         settings.cluster_create = creates
-        self.driver = SimulatedDriver(machine.timeline, self.happen, chance, WORK_MS, LATE_MS)
+        self.driver = SimulatedDriver(
+            machine.timeline, self.happen, chance, machine.work_ms, machine.late_ms
+        )
         self.host = SimulatedHost(chance)
         place = MemoryPlace(machine.disk)
-        self.core = Node(settings, machine.clock, self.host, self.driver, place)
+        self.core = Node(settings, machine.clock, self.host, self.driver, place, machine.commands)
         self.durability = self.core.durability
         self.region = self.core.region
         self.replica = self.region.replica

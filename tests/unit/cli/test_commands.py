@@ -197,6 +197,25 @@ def test_simulate_explains_what_it_counted() -> None:
     assert all(meaning(name) for name in (*CASES, *RARE_CASES))
 
 
+def test_simulate_explores_and_replays_small_worlds(tmp_path: Path) -> None:
+    result = run("simulate", "--exhaustive", "claims")
+    assert result.exit_code == 0, result.output
+    assert re.match(r"claims: all held \(2 regions, \d+ states, \d+ transitions,", result.stdout)
+    told = json.loads(run("simulate", "--exhaustive", "claims", "--json").stdout)
+    assert [(each["world"], each["problem"]) for each in told["worlds"]] == [("claims", "")]
+    assert "entries (small): 2 regions. XADD," in run("simulate", "--exhaustive", "list").stdout
+    transcript = tmp_path / "transcript.txt"
+    transcript.write_text("world entries\nus> DEL k\nus -> eu\nsettle\n")
+    result = run("simulate", "--replay", str(transcript))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^us> DEL k +# -> 1$", result.stdout, re.MULTILINE)
+    assert result.stdout.endswith("all held\n")
+    transcript.write_text("world entries\nus > DEL k\n")
+    result = run("simulate", "--replay", str(transcript))
+    assert result.exit_code == 1
+    assert f"{transcript}: line 2: 'us > DEL k' is no step" in result.stderr
+
+
 @pytest.mark.parametrize("module", ["anabranch", "anabranch.cli.group", "anabranch.cli.serve"])
 def test_importing_the_command_line_loads_no_server(module: str) -> None:
     heavy = "{'asyncio', 'uvloop', 'ssl'}"
@@ -211,6 +230,8 @@ def test_importing_the_command_line_loads_no_server(module: str) -> None:
         (["simulate", "--seeds", "5-1"], "not below the first one"),
         (["simulate", "--seed", "1", "--minutes", "nan"], "no finite number"),
         (["simulate", "--seed", "1", "--minutes", "inf"], "no finite number"),
+        (["simulate", "--seed", "1", "--exhaustive"], "give one of --seed, --seeds, --exhaustive"),
+        (["simulate", "--exhaustive", "seas"], "there is no world 'seas'; there are entries,"),
         (["load", "--seconds", "nan"], "no finite number"),
         (["pending", "k", "g", "--min-idle", "inf"], "no finite number"),
         (["health", "--timeout", "nan"], "no finite number"),

@@ -1,0 +1,118 @@
+"""``anabranch simulate --exhaustive`` and ``--replay``: small worlds in every order."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from anabranch.simulator.exploration.reactions import describe
+from anabranch.simulator.exploration.script import World
+from anabranch.simulator.exploration.search import Explored, Search, seldom_collected
+from anabranch.simulator.exploration.transcript import TranscriptError, read_transcript, replay
+from anabranch.simulator.exploration.worlds import SMALL, WORLDS, world_named
+
+LINE_S: Final = 5.0
+"""Between two lines of progress."""
+
+
+def worlds_of(text: str) -> Sequence[World]:
+    """The worlds that ``--exhaustive`` names; BadParameter if there is one that is not known."""
+    if text == "all":
+        return WORLDS
+    try:
+        return [world_named(name) for name in (SMALL if text == "small" else text.split(","))]
+    except ValueError as problem:
+        raise click.BadParameter(f"{problem}; or small, all, list") from None
+
+
+def list_worlds() -> None:
+    """Print all worlds, with what they cover and their scripts."""
+    for world in WORLDS:
+        mark = " (small)" if world.name in SMALL else ""
+        print(f"{world.name}{mark}: {world.regions} regions. {world.covers}")
+        for script in world.scripts:
+            print(f"    {script}")
+
+
+def explore(worlds: Sequence[World], jobs: int, *, is_silent: bool = False) -> list[dict[str, Any]]:
+    """Search worlds, and print a line for each; returns the facts, those of a failure last."""
+    found: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(jobs, initializer=seldom_collected) as pool:
+        for facts in pool.map(_search, worlds):
+            found.append(facts)
+            if not is_silent:
+                print("\n".join([_line(facts), *facts["transcript"]]), flush=True)
+            if facts["problem"]:
+                pool.shutdown(cancel_futures=True)
+                break
+    return found
+
+
+def _search(world: World) -> dict[str, Any]:
+    began_s = time.process_time()
+    explored = Search(world, on_progress=_Progress()).run()
+    facts: dict[str, Any] = {
+        "world": world.name,
+        "regions": world.regions,
+        "states": explored.situations,
+        "transitions": explored.moves,
+        "ends": explored.ends,
+        "depth": explored.depth,
+        "region_states": explored.region_states,
+        "processor_s": round(time.process_time() - began_s, 1),
+        "problem": "",
+        "transcript": [],
+    }
+    if explored.problem is not None:
+        facts["problem"] = describe(explored.problem)
+        facts["transcript"] = replay(world, explored.path).lines
+    return facts
+
+
+def _line(facts: dict[str, Any]) -> str:
+    rate = facts["states"] / max(facts["processor_s"], 0.1)
+    return (
+        f"{facts['world']}: {facts['problem'] or 'all held'} ({facts['regions']} regions, "
+        f"{facts['states']:,} states, {facts['transitions']:,} transitions, depth "
+        f"{facts['depth']}, {facts['ends']:,} ends, {facts['region_states']:,} states of regions, "
+        f"{facts['processor_s']:.1f} s of processor time, {rate:,.0f} states/s)"
+    )
+
+
+class _Progress:
+    """A line on standard error every few seconds."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + LINE_S
+        self._began_s = time.process_time()
+
+    def __call__(self, explored: Explored) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + LINE_S
+            took_s = time.process_time() - self._began_s
+            print(
+                f"{explored.world.name}: {explored.situations:,} states, {explored.moves:,} "
+                f"transitions, depth {explored.depth}, {took_s:.0f} s of processor time, "
+                f"{explored.situations / max(took_s, 0.1):,.0f} states/s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def run_transcript(path: Path) -> bool:
+    """Replay a transcript and print it with the replies; returns whether all held."""
+    try:
+        world, moves = read_transcript(path.read_text().splitlines())
+        replayed = replay(world, moves)
+    except TranscriptError as problem:
+        raise click.ClickException(f"{path}: {problem}") from None
+    print("\n".join(replayed.lines))
+    print("all held" if replayed.problem is None else f"fails: {describe(replayed.problem)}")
+    return replayed.problem is None

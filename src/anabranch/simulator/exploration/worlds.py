@@ -1,0 +1,410 @@
+"""The named worlds. Each is small: what two or three regions do in a few steps, in every order.
+
+A world is here because a rule of :doc:`active-active` can be broken in it; `covers` says which.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.replication.framing import FrameType
+from anabranch.simulator.exploration.script import World
+
+_FULL_SYNCS: Final = frozenset({FrameType.BATCH, FrameType.FULL_SYNC, FrameType.FULL_SYNC_END})
+
+_SHORT_LOG: Final = {"oplog_max_bytes": 1, "oplog_segment_bytes": 4096, "region_cache_bytes": 1}
+"""With a snapshot, regions keep no effects to send."""
+
+_GROUP: Final = "eu> XADD k * f a; eu> XADD k * f b; eu> XGROUP CREATE k g 0"
+
+WORLDS: Final = (
+    World(
+        "entries",
+        "XADD, XDEL and DEL at the same time, and a key that is made again",
+        (
+            "eu> XADD k * f b; eu> XDEL k {oldest}",
+            "us> DEL k; us> XADD k * f c",
+            "us> XADD k * f d",
+        ),
+        before="eu> XADD k * f a",
+    ),
+    World(
+        "entries-of-three",
+        "six commands of three regions: XADD, XDEL, DEL",
+        (
+            "eu> XADD k * f b; eu> XDEL k {oldest}",
+            "us> DEL k; us> XADD k * f c",
+            "ap> XADD k * f d; ap> XDEL k {newest}",
+        ),
+        regions=3,
+    ),
+    World(
+        "six-commands",
+        "six commands of three regions in one order, which arrive in every order",
+        (
+            "eu> XADD k * f a; us> XADD k * f b; ap> DEL k; eu> XDEL k {oldest}; "
+            "us> XADD k * f c; ap> XADD k * f d",
+        ),
+        regions=3,
+    ),
+    World(
+        "bystanders",
+        "two regions that only listen: effects arrive there in any order, by way of each other",
+        ("eu> XADD k * f a; eu> DEL k; eu> XADD k * f b", "wait 300"),
+        regions=3,
+    ),
+    World(
+        "groups-or-del",
+        "XGROUP CREATE and DESTROY against DEL: a creation counts only if it knew all removals",
+        (
+            "eu> XGROUP CREATE k g 0 MKSTREAM; eu> XGROUP DESTROY k g",
+            "us> XGROUP CREATE k g $ MKSTREAM; us> DEL k",
+            "wait 100",
+        ),
+        before="eu> XADD k * f a",
+    ),
+    World(
+        "groups-made-again",
+        "acknowledgements of a group that is destroyed and made again elsewhere",
+        (
+            "us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XACK k g {pending}",
+            "eu> XGROUP DESTROY k g; eu> XGROUP CREATE k g 0",
+            "us> XREADGROUP GROUP g d STREAMS k >",
+        ),
+        before=_GROUP,
+    ),
+    World(
+        "acknowledgements",
+        "acknowledged prefixes against fail-over: the other region delivers what was not done",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 2 STREAMS k >; eu> XACK k g {oldest}; "
+            "eu> XACK k g {pending}",
+            "us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XACK k g {pending}",
+            "us> XADD k * f d",
+        ),
+        before=_GROUP + "; us> XADD k * f c",
+    ),
+    World(
+        "skipped",
+        "entries that XGROUP SETID skips, or DELCONSUMER gives up, are not acknowledged",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XGROUP DELCONSUMER k g c",
+            "eu> XGROUP SETID k g $; eu> XADD k * f c; eu> XREADGROUP GROUP g d STREAMS k >; "
+            "eu> XACK k g {pending}",
+            "us> XREADGROUP GROUP g c STREAMS k >",
+        ),
+        before=_GROUP,
+    ),
+    World(
+        "claims",
+        "XCLAIM, XAUTOCLAIM and XNACK of entries that another region acknowledges",
+        (
+            "eu> XREADGROUP GROUP g c STREAMS k >; eu> XCLAIM k g d 0 {pending}; "
+            "eu> XNACK k g FAIL IDS 1 {oldest}",
+            "us> XREADGROUP GROUP g c STREAMS k >; us> XACK k g {pending}",
+            "eu> XAUTOCLAIM k g e 0 -",
+        ),
+        before=_GROUP,
+    ),
+    World(
+        "retries",
+        "a message that is retried in another region: one entry stays, and may be removed later",
+        (
+            "eu> XADD k IDMP p i * f a; eu> XDEL k {oldest}",
+            "us> XADD k IDMP p i * f a; us> XADD k IDMP p i * f a",
+            "cut eu us; heal",
+        ),
+    ),
+    World(
+        "retries-of-three",
+        "a message that three regions accept: all let the same entry stay, and answer alike",
+        (
+            "eu> XADD k IDMP p i * f a",
+            "us> XADD k IDMP p i * f a; us> DEL k",
+            "ap> XADD k IDMP p i * f a",
+        ),
+        regions=3,
+    ),
+    World(
+        "retries-and-del",
+        "a retried message whose first entry was deleted with its key: it is answered all the same",
+        (
+            "eu> XADD k IDMP p i * f a; eu> DEL k",
+            "us> XADD k IDMP p i * f a; us> XDEL k {oldest}",
+        ),
+    ),
+    World(
+        "retries-and-others",
+        "a retried message, after which its producer has sent others",
+        (
+            "eu> XADD k IDMP p i * f a; eu> XADD k IDMP p j * f b; eu> XADD k IDMP p l * f c; "
+            "eu> XADD k IDMP p m * f d",
+            "us> XADD k IDMP p i * f a",
+        ),
+    ),
+    World(
+        "retries-delivered",
+        "a retried message is delivered in both regions, and processed in one of them",
+        (
+            "eu> XADD k IDMP p i * f a; eu> XREADGROUP GROUP g c STREAMS k >",
+            "us> XADD k IDMP p i * f a; us> XREADGROUP GROUP g c STREAMS k >; "
+            "us> XACK k g {pending}",
+        ),
+        before="eu> XGROUP CREATE k g 0 MKSTREAM",
+    ),
+    World(
+        "renames",
+        "RENAME and COPY against XADD: what arrives for the former name stays there",
+        (
+            "eu> RENAME k l; eu> XADD k * f b",
+            "us> XADD k * f c; us> XADD l * f d",
+        ),
+        before="eu> XADD k * f a",
+        copies=True,
+    ),
+    World(
+        "moved-groups",
+        "a group that moves with its stream keeps pending entries, late entries and its cursor",
+        (
+            "eu> XADD k * f c; eu> XADD k * f d; eu> XREADGROUP GROUP g c STREAMS k >; "
+            "eu> COPY k l; eu> DUMP k; eu> RESTORE m 0 {payload} REPLACE",
+            "eu> XGROUP DELCONSUMER k g c",
+            "us> XADD k * f e",
+        ),
+        before=_GROUP,
+        copies=True,
+    ),
+    World(
+        "counters",
+        "XSETID, XTRIM and the counters of a key",
+        (
+            "eu> XSETID k 9999999999999-1 ENTRIESADDED 7 MAXDELETEDID 1-1; eu> XADD k * f b",
+            "us> XTRIM k MAXLEN = 0; us> XADD k * f c; us> XDEL k {newest}",
+        ),
+        before="eu> XADD k * f a; eu> XADD k * f b",
+    ),
+    World(
+        "deadlines",
+        "EXPIRE, PERSIST and expiry at the same time: the latest deadline wins",
+        (
+            "eu> PEXPIRE k 500; eu> XADD k * f b",
+            "us> PEXPIRE k 900; us> PERSIST k",
+            "wait 600",
+        ),
+        before="eu> XADD k * f a",
+    ),
+    World(
+        "flushes",
+        "FLUSHALL against entries, groups and a key that is made again",
+        (
+            "eu> FLUSHALL; eu> XADD k * f b",
+            "us> XADD k * f c; us> XGROUP CREATE k h 0",
+        ),
+        before=_GROUP,
+    ),
+    World(
+        "relays",
+        "a region without a link to another one gets its effects from the third",
+        (
+            "eu> XADD k * f a; eu> DEL k",
+            "us> XADD k * f b; us> XDEL k {oldest}",
+            "cut eu ap; wait 300; wait 300; heal",
+        ),
+        regions=3,
+    ),
+    World(
+        "twice",
+        "effects that arrive twice, and connections that end at any time",
+        (
+            "eu> XADD k * f a; eu> XDEL k {oldest}",
+            "us> XADD k * f b",
+            "twice eu us",
+            "cut eu us; heal",
+        ),
+    ),
+    World(
+        "turns",
+        "the effects of one turn, some of them local, are applied together; windows are small",
+        (
+            f"eu> XADD k * f a | XREADGROUP GROUP g c STREAMS k > | XADD k * f {'b' * 260}",
+            "us> XADD k * f c; us> XDEL k {oldest}",
+            f"eu> XADD k * f {'d' * 300}; eu> XADD k * f {'e' * 300}",
+        ),
+        before="eu> XGROUP CREATE k g 0 MKSTREAM",
+        settings={"gossip_window": 600},
+    ),
+    World(
+        "silence",
+        "a connection that carries nothing more, which nobody notices at first",
+        ("eu> XADD k * f a; eu> XDEL k {oldest}", "us> XADD k * f b", "silence eu us"),
+    ),
+    World(
+        "tombstones",
+        "what may be forgotten once all regions have it, against one that is away",
+        (
+            "cut eu ap; eu> DEL k; wait 300; wait 300; wait 300; wait 300; heal",
+            "ap> XGROUP CREATE k h 0 MKSTREAM",
+        ),
+        regions=3,
+        before="eu> XADD k * f a",
+    ),
+    World(
+        "tombstones-and-crashes",
+        "what may be forgotten, against a region that loses what it has applied",
+        (
+            "eu> DEL k",
+            "crash us 0/0/0; start us; us> XGROUP CREATE k h 0 MKSTREAM",
+            "wait 100; wait 100",
+        ),
+        own_settings={2: {"appendfsync": "no"}},
+        before=_GROUP,
+    ),
+    World(
+        "former-epochs",
+        "what may be forgotten, against effects of an epoch that ended and that one region has",
+        (
+            "cut eu us; eu> DEL k; wait 100; cut eu ap; us> XGROUP CREATE k h 0 MKSTREAM; "
+            "crash us 0/0/0; start us; wait 300; heal; sync us; wait 100; wait 100",
+        ),
+        regions=3,
+        own_settings={2: {"appendfsync": "no"}},
+        before="eu> XADD k * f a",
+    ),
+    World(
+        "blackouts",
+        "two regions lose power, and the third has effects whose causes are gone",
+        (
+            "eu> XADD k * f a; crash eu 0/0/0; start eu",
+            "us> XADD k * f b; crash us 0/0/0; start us",
+        ),
+        regions=3,
+        settings={"appendfsync": "no"},
+    ),
+    World(
+        "power",
+        "a power failure with every part of the log that it can leave; a new epoch begins",
+        (
+            "eu> XADD k 9999999999999-* f a; eu> XADD k 9999999999999-* f b; crash eu; start eu; "
+            "eu> XADD k 9999999999999-* f c",
+            "us> XADD k * f d",
+        ),
+        settings={"appendfsync": "no"},
+    ),
+    World(
+        "epochs-in-ids",
+        "IDs of an earlier epoch stay out of those of a later one, whatever IDs it has seen",
+        (
+            "us> XADD k 9999999999999-* f a",
+            "eu> XADD k 9999999999999-* f b; crash eu 0/0/0; start eu; "
+            "eu> XADD k 9999999999999-* f c; eu> XADD k 9999999999999-* f d",
+        ),
+        settings={"appendfsync": "no"},
+        before="crash us 0/0/0; start us",
+    ),
+    World(
+        "power-of-three",
+        "one of three regions has effects that their own region has lost",
+        (
+            "eu> XADD k * f a; eu> XADD k * f b; crash eu; start eu; eu> XADD k * f c",
+            "cut eu us; wait 300; heal",
+        ),
+        settings={"appendfsync": "no"},
+        regions=3,
+    ),
+    World(
+        "slow-disks",
+        "appendfsync always with slow disks: nothing is shown or sent before it is synced",
+        (
+            "eu> XADD k * f a; eu> XADD k * f b",
+            "us> XADD k * f c",
+            "crash eu; start eu; eu> XADD k * f d",
+        ),
+        holds_disk=True,
+    ),
+    World(
+        "kills",
+        "a process that is killed or stopped at any time has everything again",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XACK k g {pending}; kill eu; "
+            "start eu; eu> XADD k * f c",
+            "us> XADD k * f d; us> XDEL k {oldest}; snapshot us; stop us; start us",
+        ),
+        before=_GROUP,
+    ),
+    World(
+        "lost-disks",
+        "a region that loses its disk gets everything back before it takes writes again",
+        (
+            "eu> XADD k * f b",
+            "us> XADD k * f c; us> XDEL k {oldest}; kill us; lose-disk us; start us; "
+            "us> XADD k * f d",
+        ),
+        before="eu> XADD k * f a; us> XADD k * f b",
+    ),
+    World(
+        "lost-disks-of-three",
+        "a region that loses its disk while only a member is up that knows less than another",
+        (
+            "kill ap; us> XADD k * f b; kill us; lose-disk us; kill eu; start ap; start us; "
+            "us> XADD k * f c; start eu",
+        ),
+        regions=3,
+        before="eu> XADD k * f a; us> XADD k * f a",
+    ),
+    World(
+        "full-syncs",
+        "a region that was away joins the data of another, in pieces, with its own",
+        (
+            "eu> XADD k * f b; eu> XDEL k {oldest}; snapshot eu",
+            "us> XADD k * f c; us> XDEL k {oldest}",
+            "cut eu us; heal",
+        ),
+        settings=_SHORT_LOG,
+        before="eu> XADD k * f a; us> XADD k * f a; us> XADD l * f a",
+        holds=_FULL_SYNCS,
+    ),
+    World(
+        "full-syncs-broken-off",
+        "a full sync whose connection ends, or whose receiver is killed at any time",
+        (
+            "cut eu us; eu> XADD k * f b; eu> XDEL k {oldest}; snapshot eu; heal; cut eu us; heal",
+            "us> XADD k * f c; kill us; start us",
+        ),
+        settings=_SHORT_LOG,
+        before="eu> XADD k * f a; us> XADD k * f a; us> XADD l * f a",
+        holds=_FULL_SYNCS,
+    ),
+    World(
+        "full-syncs-of-tags",
+        "a retried message, and a region that hears of the first try by a full sync",
+        (
+            "eu> XADD k IDMP p i * f a; eu> XADD k * f b; snapshot eu; kill eu; start eu",
+            "us> XADD k IDMP p i * f a",
+            "cut eu us; heal",
+        ),
+        settings=_SHORT_LOG,
+    ),
+    World(
+        "leaving",
+        "a region is removed while its effects are under way, and others may not have them",
+        (
+            "ap> XADD k * f b",
+            "eu> AB.REGION REMOVE 3 FORCE",
+            "us> XADD k * f c",
+            "wait 300",
+        ),
+        regions=3,
+        before="eu> XADD k * f a",
+    ),
+)
+
+SMALL: Final = ("entries", "groups-or-del", "claims", "renames", "power")
+"""Worlds that take some seconds together."""
+
+
+def world_named(name: str) -> World:
+    """A world by its name; ValueError if there is none."""
+    for world in WORLDS:
+        if world.name == name:
+            return world
+    raise ValueError(f"there is no world {name!r}; there are {', '.join(w.name for w in WORLDS)}")
