@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rich.text import Text
 from benchmarks.versus_redis.machine import Machine
 
 from .goals import Verdict
+from .lines import to_lines
 
 FORMAT = 1
 
@@ -50,8 +50,8 @@ class Result:
 
 
 def to_json(result: Result) -> str:
-    """Return the result as JSON, field for field."""
-    return json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n"
+    """Return the result as JSON, field for field, with a line for each measurement."""
+    return to_lines({"format": FORMAT, **asdict(result)})
 
 
 def table(result: Result, page: Page) -> Table:

@@ -5,12 +5,13 @@ The chart is drawn from the JSON by `benchmarks/plot.py`.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
+
+from benchmarks.shared.lines import to_lines
 
 from .longest import FLOOR_MS
 from .profile import PARTS
@@ -63,8 +64,8 @@ class Result:
 
 
 def to_json(result: Result) -> str:
-    """Return the result as JSON, field for field."""
-    return json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n"
+    """Return the result as JSON, field for field, with a line for each measurement."""
+    return to_lines({"format": FORMAT, **asdict(result)})
 
 
 def tables(result: Result) -> list[Table]:

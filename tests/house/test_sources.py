@@ -66,6 +66,54 @@ def test_no_function_above_60_lines_is_added_and_none_grows() -> None:
     assert {name: n for name, n in found.items() if n > LONG_FUNCTIONS.get(name, 60)} == {}
 
 
+# Functions of more than 6 parameters, and how many each has, without self. A row may shrink or go;
+# none may grow or be added: what belongs together is a small class.
+WIDE_FUNCTIONS = {
+    "cli/demo/__init__.py:command": 9,
+    "cli/export.py:command": 10,
+    "cli/live/load.py:command": 11,
+    "cli/live/load.py:_LoadProducer.__init__": 8,
+    "cli/live/pending.py:command": 12,
+    "cli/simulate.py:command": 7,
+    "commands/stream/readgroup.py:_history": 7,
+    "effects/applier.py:Applier.add": 7,
+    "effects/apply_stream.py:append_entry": 8,
+    "engine/context.py:Context.block": 8,
+    "engine/dispatch.py:Dispatcher.__init__": 7,
+    "oplog/batch.py:encode_batch": 8,
+    "oplog/batch.py:batch_of": 7,
+    "simulator/machine.py:Machine.__init__": 7,
+    "spark/reading/by_region.py:read_by_region": 8,
+    "stream/groups/group.py:Group.hand_out": 8,
+}
+
+
+def widths(node: ast.AST, name: str) -> Iterator[tuple[str, int]]:
+    """Give each function below `node` as "file:Class.function", with its count of parameters."""
+    for child in ast.iter_child_nodes(node):
+        inner = name
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = f"{name}{'' if name.endswith(':') else '.'}{child.name}"
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = child.args
+            named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+            rest = [each for each in (given.vararg, given.kwarg) if each is not None]
+            yield inner, sum(each.arg not in {"self", "cls"} for each in [*named, *rest])
+        yield from widths(child, inner)
+
+
+def test_no_function_with_more_than_6_parameters_is_added_and_none_grows() -> None:
+    source = REPOSITORY / "src" / "anabranch"
+    found = {
+        name: count
+        for path in sorted(source.rglob("*.py"))
+        for name, count in widths(
+            ast.parse(path.read_text("utf-8")), f"{path.relative_to(source)}:"
+        )
+    }
+    assert {name: n for name, n in found.items() if n > WIDE_FUNCTIONS.get(name, 6)} == {}
+
+
 def docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
     """Give the docstring of each class and function below `node`, with its name."""
     for child in ast.iter_child_nodes(node):

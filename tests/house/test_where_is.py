@@ -38,8 +38,10 @@ def names_in(path: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def test_there_are_twenty_questions_or_more() -> None:
-    assert len(answers()) >= 20
+def test_there_are_thirty_questions_or_more_with_numbers_in_order() -> None:
+    numbers = re.findall(r"^(\d+)\. \*\*", pages()["docs/where-is.md"], re.M)
+    assert numbers == [str(number) for number in range(1, len(answers()) + 1)]
+    assert len(numbers) >= 30
     assert all(question.startswith("Where ") for question in answers())
 
 

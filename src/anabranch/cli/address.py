@@ -72,20 +72,17 @@ class Address:
     def of_options(
         cls,
         *,
-        host: str,
         port: int | None,
         path: str | None,
         password: str | None,
-        user: str | None,
         url: str | None,
         tls: bool,
-        cacert: str | None,
-        cert: str | None,
-        key: str | None,
-        insecure: bool,
-        timeout: float,
+        **others: Any,
     ) -> Address:
-        """What :func:`server_options` and the environment say; :class:`click.UsageError`."""
+        """What :func:`server_options` and the environment say; :class:`click.UsageError`.
+
+        ``others`` are the options that are attributes of an address as they are.
+        """
         env = os.environ.get
         if url is None and port is None and path is None:
             plain = _port(env("ANABRANCH_PORT"))
@@ -97,17 +94,11 @@ class Address:
                 port = plain
         password = password or env("ANABRANCH_AUTH") or env("REDISCLI_AUTH")
         address = cls(
-            host=host,
             port=port or _PORT_DEFAULT,
             path=path,
-            user=user,
             password=password or env("ANABRANCH_REQUIREPASS"),
             tls=tls,
-            cacert=cacert,
-            cert=cert,
-            key=key,
-            insecure=insecure,
-            timeout=timeout,
+            **others,
         )
         return address if url is None else address.at_url(url, "-u")
 

@@ -12,7 +12,13 @@ import click
 
 from anabranch.cli.address import Address, RefusedByServer, is_url, server_options
 from anabranch.cli.remedies import message
-from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
+from anabranch.cli.transfer.carry import (
+    TransferOptions,
+    carry,
+    conclude,
+    select,
+    transfer_options,
+)
 from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_source import file_source
 from anabranch.cli.transfer.live_target import LiveTarget
@@ -56,16 +62,10 @@ def command(
     /,
     source: str,
     scan: bool,
-    databases: tuple[int, ...],
-    pattern: str | None,
-    replace: bool,
-    dry_run: bool,
-    lossy: bool,
-    rdb_version: int | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Connect to the target, and copy all keys of the source to it."""
+    chosen = TransferOptions.taken_from(options)
     here = Address.of_options(**options)
     if here.db is not None:
         raise click.UsageError("-u: keys keep their databases; leave the number out")
@@ -80,9 +80,9 @@ def command(
         raise click.UsageError("--scan is for a running Redis")
     elif source != "-" and not os.path.lexists(source):
         raise click.UsageError(f"SOURCE: {source}: No such file or directory")
-    selection = select(databases, pattern, there.db if there else None)
+    selection = select(chosen.databases, chosen.pattern, there.db if there else None)
     shown = str(there) if there else "standard input" if source == "-" else source
-    summary = Summary("imported", shown, str(here), dry_run=dry_run)
+    summary = Summary("imported", shown, str(here), dry_run=chosen.dry_run)
 
     def transfer() -> None:
         with ExitStack() as open_ends:
@@ -96,16 +96,20 @@ def command(
             target = open_ends.enter_context(
                 closing(
                     LiveTarget(
-                        here, summary, replace=replace, dry_run=dry_run, rdb_version=rdb_version
+                        here,
+                        summary,
+                        replace=chosen.replace,
+                        dry_run=chosen.dry_run,
+                        rdb_version=chosen.rdb_version,
                     )
                 )
             )
             if there is not None:
                 opened = open_ends.enter_context(closing(_live(there, selection, scan=scan)))
             assert opened is not None
-            carry(opened, target, selection, summary, lossy=lossy)
+            carry(opened, target, selection, summary, lossy=chosen.lossy)
 
-    conclude(ctx, summary, transfer, as_json=as_json)
+    conclude(ctx, summary, transfer, as_json=chosen.as_json)
 
 
 def _live(address: Address, selection: Selection, *, scan: bool) -> Source:

@@ -23,7 +23,13 @@ from anabranch.cli.inspect_report import (
     file_object,
     report_lines,
 )
-from anabranch.cli.inspect_stream import recovered, stream_in, stream_lines, stream_object
+from anabranch.cli.inspect_stream import (
+    Figures,
+    recovered,
+    stream_in,
+    stream_lines,
+    stream_object,
+)
 from anabranch.cli.inspect_values import (
     as_json,
     as_text,
@@ -45,6 +51,7 @@ from anabranch.oplog.snapshot import position_of
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 from anabranch.server.disk import Directory
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse
+from anabranch.stream.stream import Stream
 
 _DATABASES = 1024
 """Databases that a recovery in memory has room for, unless --databases says otherwise."""
@@ -139,8 +146,7 @@ class _Dump:
         end: int | None,
         key: bytes | None,
         limit: int | None,
-        as_objects: bool,
-        full: bool,
+        **form: bool,
     ) -> _Dump | None:
         """None if nothing is to be dumped; :class:`click.UsageError` for the others without it."""
         if not dump:
@@ -148,10 +154,10 @@ class _Dump:
             for name, value in given.items():
                 if value is not None:
                     raise click.UsageError(f"{name} says what to dump: it needs --dump")
-            if full:
+            if form["full"]:
                 raise click.UsageError("--full says how to dump: it needs --dump")
             return None
-        return cls(start or 0, end, key, limit, as_objects, full)
+        return cls(start or 0, end, key, limit, **form)
 
     def takes(self, place: int) -> bool:
         """Whether a position or an offset is within the range."""
@@ -321,6 +327,44 @@ def _record_lines(seen: SeenRecord, dump: _Dump) -> Iterator[str]:
 # -- one stream -------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _StreamOptions:
+    """What is printed of a stream, and in which form."""
+
+    entries: bool
+    start: int | None
+    end: int | None
+    limit: int | None
+    as_objects: bool
+    full: bool
+
+    def __post_init__(self) -> None:
+        """Raise :class:`click.UsageError` for a range of entries that are not printed."""
+        if not self.entries and (self.start is not None or self.end is not None):
+            raise click.UsageError(
+                "--from and --to say which entries to print: they need --entries"
+            )
+
+    def print_figures(self, figures: Figures) -> None:
+        """Print what XINFO STREAM FULL shows."""
+        if self.as_objects:
+            print(as_json(figures))
+        else:
+            print("\n".join(stream_lines(figures, full=self.full)))
+
+    def print_entries(self, stream: Stream) -> None:
+        """Print the entries in the range, up to the limit."""
+        first = MIN_ID if self.start is None else self.start
+        last = MAX_ID if self.end is None else self.end
+        if not self.as_objects:
+            print()
+        for entry in entries_of(stream, first, last, -1 if self.limit is None else self.limit):
+            if self.as_objects:
+                print(as_json(entry))
+            else:
+                print(f"{entry['id']} {as_text(entry['fields'], full=self.full)}")
+
+
 @command.command(
     help="""Recover DIR in memory, and show the stream KEY.
 
@@ -364,16 +408,10 @@ def stream(
     *,
     db: int,
     databases: int,
-    entries: bool,
-    start: int | None,
-    end: int | None,
-    limit: int | None,
-    as_objects: bool,
-    full: bool,
+    **options: Any,
 ) -> None:
     """Recover, look it up, print."""
-    if not entries and (start is not None or end is not None):
-        raise click.UsageError("--from and --to say which entries to print: they need --entries")
+    shown = _StreamOptions(**options)
     with lines_of_failure(ctx):
         directory, _ = locate(path)
         keyspace, report = recovered(directory, max(databases, db + 1))
@@ -384,20 +422,7 @@ def stream(
                 file=sys.stderr,
             )
         found, deadline = stream_in(keyspace, db, key)
-        figures = stream_object(
-            found, deadline, db=db, key=key, pending=_PENDING_SHOWN if limit is None else limit
-        )
-        if as_objects:
-            print(as_json(figures))
-        else:
-            print("\n".join(stream_lines(figures, full=full)))
-        if entries:
-            first = MIN_ID if start is None else start
-            last = MAX_ID if end is None else end
-            if not as_objects:
-                print()
-            for entry in entries_of(found, first, last, -1 if limit is None else limit):
-                if as_objects:
-                    print(as_json(entry))
-                else:
-                    print(f"{entry['id']} {as_text(entry['fields'], full=full)}")
+        pending = _PENDING_SHOWN if shown.limit is None else shown.limit
+        shown.print_figures(stream_object(found, deadline, db=db, key=key, pending=pending))
+        if shown.entries:
+            shown.print_entries(found)

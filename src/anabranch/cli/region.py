@@ -66,18 +66,14 @@ def salvage(
     ctx: click.Context,
     /,
     directory: Path,
-    url: str | None,
-    cacert: str | None,
     dry_run: bool,
-    timeout: float,
     as_json: bool,
     directives: tuple[str, ...],
+    **member: Any,
 ) -> None:
     """Look for effects that only this directory has, and bring them back to the cluster."""
-    address = None
-    if url is not None:
-        address = Address(cacert=cacert, timeout=timeout).at_url(url, "--to")
-    elif not dry_run:
+    address = _member_at(**member)
+    if address is None and not dry_run:
         raise click.UsageError("name a member with --to, or give --dry-run")
     with lines_of_failure(ctx):
         try:
@@ -89,13 +85,17 @@ def salvage(
             lost = lost_in(directory, cluster)
             report = _found(lost)
             if cluster is not None and not dry_run:
-                report["added"] = bring_back(lost, cluster, directives, timeout)
+                report["added"] = bring_back(lost, cluster, directives, member["timeout"])
                 remember_done(directory)
         except redis.RedisError as problem:
-            raise Failed(f"{url}: {message(problem)}") from None
+            raise Failed(f"{member['url']}: {message(problem)}") from None
         except AnabranchError as problem:
             raise Failed(str(problem).removeprefix("ERR ")) from None
     _show(report, as_json=as_json)
+
+
+def _member_at(url: str | None, cacert: str | None, timeout: float) -> Address | None:
+    return None if url is None else Address(cacert=cacert, timeout=timeout).at_url(url, "--to")
 
 
 def _found(lost: Lost) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from anabranch.config.kinds import Integer, Kind
 
 
+@dataclass(eq=False, slots=True)
 class Directive:
     """One directive.
 
@@ -16,40 +18,28 @@ class Directive:
     says what to use instead; the server does not start with them.
     """
 
-    def __init__(
-        self,
-        kind: Kind,
-        default: str,
-        sentence: str,
-        *,
-        group: str = "",
-        immutable: bool = False,
-        protected: bool = False,
-        hidden: bool = False,
-        secret: bool = False,
-        volatile: bool = False,
-        effect: bool = True,
-        aliases: tuple[str, ...] = (),
-        refused: Mapping[str, str] | None = None,
-        unit: str = "",
-        check: Callable[[Any], str | None] | None = None,
-    ) -> None:
-        self.name = ""  # set by the table
-        self.kind = kind
-        self.default_text = default
-        self.default = kind.parse([default]) if default or not kind.repeats else kind.parse([])
-        self.sentence = sentence
-        self.group = group
-        self.immutable = immutable  # before the start only
-        self.protected = protected  # at run time only with enable-protected-configs
-        self.hidden = hidden  # not part of CONFIG GET and SET
-        self.secret = secret  # never printed
-        self.volatile = volatile  # set to the same value it is applied again: it names a file
-        self.effect = effect
-        self.aliases = aliases
-        self.refused = refused or {}
-        self.unit = unit
-        self.check = check
+    kind: Kind
+    default_text: str
+    sentence: str
+    _: KW_ONLY
+    group: str = ""
+    immutable: bool = False  # before the start only
+    protected: bool = False  # at run time only with enable-protected-configs
+    hidden: bool = False  # not part of CONFIG GET and SET
+    secret: bool = False  # never printed
+    volatile: bool = False  # set to the same value it is applied again: it names a file
+    effect: bool = True
+    aliases: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    unit: str = ""
+    check: Callable[[Any], str | None] | None = None
+    name: str = field(default="", init=False)  # set by the table
+    default: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the default."""
+        text = self.default_text
+        self.default = self.kind.parse([text] if text or not self.kind.repeats else [])
 
     @property
     def attribute(self) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
-from anabranch.effects.apply_stream import append_entry, log_at
+from anabranch.effects.apply_stream import append_entry, log_at, tell_observers
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.prepare import mode_of
 from anabranch.stream.stream import Stream
@@ -142,9 +142,9 @@ class Applier:
                 self.before(effect)
         if is_numbered:
             log, shift = log_at(stream, replica, position)
-        append_entry(
-            self.keyspace, database, key, stream, log, entry_id, fragment, weight, opens, shift
-        )
+        append_entry(database, stream, log, entry_id, fragment, weight, opens, shift)
+        if database.watchers or database.waiters or key not in database.values:
+            tell_observers(self.keyspace, database, key, stream)
         stream.last_id = entry_id
         if is_numbered:
             replica.finish_entry(database.index, key)

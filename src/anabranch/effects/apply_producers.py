@@ -13,7 +13,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.stream import by_number
 from anabranch.stream.ledger import Accepted
-from anabranch.stream.shared import Dot, Limits
+from anabranch.stream.shared import Dot, Limits, Tag
 from anabranch.stream.stream import Stream
 
 
@@ -34,9 +34,7 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
         (replica.replica_id, replica.number),
         effect.pid,
         effect.iid,
-        effect.entry_id,
-        effect.at_ms,
-        effect.yields,
+        Tag(effect.entry_id, effect.at_ms, effect.yields),
         replica.knows,
     )
     if displaced:

@@ -34,9 +34,7 @@ def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
 
 
 def append_entry(
-    keyspace: Keyspace,
     database: Database,
-    key: bytes,
     stream: Stream,
     log: RegionLog,
     entry_id: int,
@@ -47,7 +45,8 @@ def append_entry(
 ) -> None:
     """Add an entry to a log of a stream; every addition of a single entry ends here.
 
-    ``shift`` is that of the log (:func:`log_at`). The caller sets the last ID of the stream.
+    ``shift`` is that of the log (:func:`log_at`). The caller then calls :func:`tell_observers`, and
+    sets the last ID of the stream.
     """
     tail = log.tail
     if (
@@ -58,7 +57,7 @@ def append_entry(
         or tail.shift != shift
     ):
         if opens and tail is not None and tail.parts is not None:
-            keyspace.block_cache.filled += sum(map(len, tail.parts))
+            database.account.block_filled(sum(map(len, tail.parts)))
         log.append(entry_id, fragment, weight, opens, shift)
         if not stream.is_due:
             database.account.changed(stream)
@@ -69,11 +68,9 @@ def append_entry(
         log.next_position += 1
         if len(fragment) > LONG_BYTES and not stream.is_due:
             database.account.changed(stream)
-    if database.watchers or database.waiters or key not in database.values:
-        _observe(keyspace, database, key, stream)
 
 
-def _observe(keyspace: Keyspace, database: Database, key: bytes, stream: Stream) -> None:
+def tell_observers(keyspace: Keyspace, database: Database, key: bytes, stream: Stream) -> None:
     """Entries were added: the key exists now, and clients may wait for the entries."""
     if key not in database.values:
         bind_by_state(keyspace, database.index, key, stream)
@@ -119,18 +116,11 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     entry_id = effect.entry_id
     _count_duplicates(replica, stream, [entry_id])
     log, shift = log_at(stream, replica, effect.position)
+    database = keyspace.databases[effect.db]
     append_entry(
-        keyspace,
-        keyspace.databases[effect.db],
-        effect.key,
-        stream,
-        log,
-        entry_id,
-        effect.fragment,
-        effect.weight,
-        effect.opens,
-        shift,
+        database, stream, log, entry_id, effect.fragment, effect.weight, effect.opens, shift
     )
+    tell_observers(keyspace, database, effect.key, stream)
     stream.last_id = max(stream.last_id, entry_id)  # entries of other regions may come late
 
 
@@ -174,7 +164,7 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     append_run(log, effect, shift)
     keyspace.block_cache.filled += len(effect.data)
     stream.last_id = max(stream.last_id, effect.ids[-1])
-    _observe(keyspace, database, effect.key, stream)
+    tell_observers(keyspace, database, effect.key, stream)
 
 
 def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:

@@ -63,6 +63,10 @@ class Account:
         """How many values have changed since they were measured."""
         return len(self._due)
 
+    def block_filled(self, count: int) -> None:
+        """A block of so many bytes is full: it may be packed from now on."""
+        self._block_cache.filled += count
+
     def bind(self, key: bytes, value: Value) -> None:
         """A key is bound to a value that no other key is bound to."""
         value.counted_bytes = _EMPTY_STREAM_BYTES if type(value) is Stream else 0

@@ -238,19 +238,6 @@ def batch_of(
     flags: int,
 ) -> bytes:
     """The batch with the parts of a packed body; its effects take ``count`` numbers."""
-    return _sealed(flags, region, epoch, first, count, wall_ms, body)
-
-
-def pack(body: list[bytes], compressor: Compressor | None) -> tuple[int, list[bytes]]:
-    """Compress a body if that makes it shorter; returns the flags, and the parts for the batch."""
-    if compressor is not None and (smaller := compressor.shorter_in_parts(body)) is not None:
-        return COMPRESSED, [smaller]
-    return 0, body
-
-
-def _sealed(
-    flags: int, region: int, epoch: int, first: int, count: int, wall_ms: int, body: list[bytes]
-) -> bytes:
     # Machine code writes the fields of _HEADER and _CHECKSUM without making objects.
     size = 0
     for part in body:
@@ -278,6 +265,13 @@ def _sealed(
     return b"".join([writer.getvalue(), *body])
 
 
+def pack(body: list[bytes], compressor: Compressor | None) -> tuple[int, list[bytes]]:
+    """Compress a body if that makes it shorter; returns the flags, and the parts for the batch."""
+    if compressor is not None and (smaller := compressor.shorter_in_parts(body)) is not None:
+        return COMPRESSED, [smaller]
+    return 0, body
+
+
 def _signed(number: int) -> int:
     """A number of 64 bits as one with a sign; members may send any."""
     return number if number <= _SHORT_MAX else number - ((number & _HIGHEST_OF_64) << 1)
@@ -291,8 +285,7 @@ def wire_form(data: bytes) -> bytes:
         wanted |= CONTINUES
     if flags == wanted:
         return data
-    _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
-    return _sealed(wanted, region, epoch, first, count, wall_ms, [data[HEADER_BYTES:]])
+    return _with_flags(data, wanted)
 
 
 def kept_form(data: bytes) -> bytes:
@@ -300,9 +293,20 @@ def kept_form(data: bytes) -> bytes:
     flags = data[_FLAGS_AT]
     if not flags & CONTINUES or flags & UNIT_CONTINUES:
         return data
+    return _with_flags(data, flags | UNIT_CONTINUES)
+
+
+def _with_flags(data: bytes, flags: int) -> bytes:
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
-    flags |= UNIT_CONTINUES
-    return _sealed(flags, region, epoch, first, count, wall_ms, [data[HEADER_BYTES:]])
+    return batch_of(
+        [data[HEADER_BYTES:]],
+        region=region,
+        epoch=epoch,
+        first=first,
+        count=count,
+        wall_ms=wall_ms,
+        flags=flags,
+    )
 
 
 def fingerprint(data: bytes) -> bytes:

@@ -252,16 +252,14 @@ class Shared:
         dot: Dot,
         pid: bytes,
         iid: bytes,
-        entry_id: int,
-        at_ms: int,
-        yields: bool,
+        tag: Tag,
         covered: Covered,
     ) -> Collection[Dot]:
         """A producer's idempotent ID stands for an entry; returns the tags that it displaced."""
         dots = self.tags_of(pid).setdefault(iid, {})
         if dots:
             drop_covered(dots, covered)
-        dots[dot] = Tag(entry_id, at_ms, yields)
+        dots[dot] = tag
         return stream.remember(pid, iid)
 
     def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:

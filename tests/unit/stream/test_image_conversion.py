@@ -41,7 +41,7 @@ def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
     weight = len(pack_command(pairs)) + 4 - 4 * len(pairs)
     keyspace = Keyspace(1)
     database = keyspace.databases[0]
-    append_entry(keyspace, database, b"k", stream, stream.local, entry_id, data, weight, opens, 1)
+    append_entry(database, stream, stream.local, entry_id, data, weight, opens, 1)
     stream.last_id = entry_id
     return entry_id
 

@@ -34,7 +34,7 @@ def fill(stream: Stream) -> None:
     shared.set_ids(stream, DOT, 5, 3, 2, covered)
     shared.set_deadline(DOT, 1_000, covered)
     shared.set_limits(stream, DOT, Limits(1, 1, 60, 10), covered)
-    shared.remember(stream, DOT, b"p", b"i", 5, 1_000, False, covered)
+    shared.remember(stream, DOT, b"p", b"i", Tag(5, 1_000, False), covered)
     shared.accept(b"bulk", DOT, Accepted(1, 2, 3, 4), covered)
 
 

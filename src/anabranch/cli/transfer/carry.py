@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import click
@@ -152,6 +153,24 @@ def select(databases: tuple[int, ...], pattern: str | None, of_url: int | None) 
     except CommandError as problem:
         raise click.UsageError(str(problem).removeprefix("ERR ")) from None
     return Selection(wanted, raw, matcher)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferOptions:
+    """The values of :func:`transfer_options`."""
+
+    databases: tuple[int, ...]
+    pattern: str | None
+    replace: bool
+    dry_run: bool
+    lossy: bool
+    rdb_version: int | None
+    as_json: bool
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> TransferOptions:
+        """Take these options out of those of a command."""
+        return cls(**{each.name: options.pop(each.name) for each in fields(cls)})
 
 
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:

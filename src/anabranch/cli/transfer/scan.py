@@ -146,7 +146,7 @@ class ScanSource:
                 if payload is None or left == _NO_SUCH_KEY:  # gone meanwhile
                     continue
                 expire_at_ms = None if left == _NO_DEADLINE else now_ms + left
-                yield _record(db, key, kind, expire_at_ms, payload, *beside.get(key, (0, 0)))
+                yield _record(db, key, kind, expire_at_ms, payload, beside.get(key, (0, 0)))
 
     def _beside(self, client: Any, keys: list[bytes]) -> dict[bytes, tuple[int, int]]:
         """How many entries of streams have other IDs in their payloads, and ledger records."""
@@ -196,14 +196,14 @@ def _record(
     kind: str,
     expire_at_ms: int | None,
     payload: bytes,
-    renumbered: int,
-    ledger: int,
+    beside: tuple[int, int],
 ) -> KeyRecord:
     try:
         body, version = unframe(payload)
     except PayloadChecksumError as problem:
         return _unreadable(db, key, kind, f"its payload cannot be read: {problem}")
     found = KeyRecord(db, key, kind, expire_at_ms, body, version, len(body))
+    renumbered, ledger = beside
     return replace(found, renumbered=renumbered, ledger=ledger)
 
 
