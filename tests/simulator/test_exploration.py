@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.simulator.exploration.script import World, line_of, move_of
+from anabranch.simulator.exploration.script import SmallWorld, line_of, move_of
 from anabranch.simulator.exploration.search import Reductions, Search
 from anabranch.simulator.exploration.transcript import TranscriptError, read_transcript, replay
 from anabranch.simulator.exploration.worlds import SMALL, WORLDS, world_named
@@ -22,7 +22,7 @@ from tests.simulator.exploring import (
 )
 from tests.simulator.faults import MISTAKES, del_takes_whatever_is_there
 
-TINY = World(
+TINY = SmallWorld(
     "tiny", "", ("eu> XADD k * f a; eu> DEL k", "us> XADD k * f b"), before="eu> XADD k * f c"
 )
 

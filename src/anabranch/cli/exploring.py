@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from anabranch.simulator.exploration.reactions import describe
-from anabranch.simulator.exploration.script import World
+from anabranch.simulator.exploration.script import SmallWorld
 from anabranch.simulator.exploration.search import Explored, Search, seldom_collected
 from anabranch.simulator.exploration.transcript import TranscriptError, read_transcript, replay
 from anabranch.simulator.exploration.worlds import SMALL, WORLDS, world_named
@@ -21,7 +21,7 @@ LINE_S: Final = 5.0
 """Between two lines of progress."""
 
 
-def worlds_of(text: str) -> Sequence[World]:
+def worlds_of(text: str) -> Sequence[SmallWorld]:
     """The worlds that ``--exhaustive`` names; BadParameter if there is one that is not known."""
     if text == "all":
         return WORLDS
@@ -40,7 +40,9 @@ def list_worlds() -> None:
             print(f"    {script}")
 
 
-def explore(worlds: Sequence[World], jobs: int, *, is_silent: bool = False) -> list[dict[str, Any]]:
+def explore(
+    worlds: Sequence[SmallWorld], jobs: int, *, is_silent: bool = False
+) -> list[dict[str, Any]]:
     """Search worlds, and print a line for each; returns the facts, those of a failure last."""
     found: list[dict[str, Any]] = []
     with ProcessPoolExecutor(jobs, initializer=seldom_collected) as pool:
@@ -54,9 +56,9 @@ def explore(worlds: Sequence[World], jobs: int, *, is_silent: bool = False) -> l
     return found
 
 
-def _search(world: World) -> dict[str, Any]:
+def _search(world: SmallWorld) -> dict[str, Any]:
     began_s = time.process_time()
-    explored = Search(world, on_progress=_Progress()).run()
+    explored = Search(world, on_progress=_ExplorationProgress()).run()
     facts: dict[str, Any] = {
         "world": world.name,
         "regions": world.regions,
@@ -85,7 +87,7 @@ def _line(facts: dict[str, Any]) -> str:
     )
 
 
-class _Progress:
+class _ExplorationProgress:
     """A line on standard error every few seconds."""
 
     def __init__(self) -> None:

@@ -93,17 +93,14 @@ def command(
     regions: int,
     minutes: float,
     faults: tuple[str, ...],
-    exhaustive: str | None,
-    jobs: int,
-    replay: Path | None,
-    verbose: bool,
-    as_json: bool,
+    **options: Any,
 ) -> None:
     """Print a line a run, what was reached, and every event of the first run that failed."""
-    if sum(each is not None for each in (seed, seeds, exhaustive, replay)) != 1:
+    worlds, transcript, as_json = options["exhaustive"], options["replay"], options["as_json"]
+    if sum(each is not None for each in (seed, seeds, worlds, transcript)) != 1:
         raise click.UsageError("give one of --seed, --seeds, --exhaustive and --replay")
-    if exhaustive is not None or replay is not None:
-        _explore(exhaustive or "", jobs, replay, as_json=as_json)
+    if worlds is not None or transcript is not None:
+        _explore(worlds or "", options["jobs"], transcript, as_json=as_json)
         return
     reached: Counter[str] = Counter()
     outcomes: list[Outcome] = []
@@ -121,7 +118,7 @@ def command(
         if outcome.problem is not None:
             failed = smallest(outcome, regions=regions, minutes=minutes)
             break
-        if verbose and not as_json:
+        if options["verbose"] and not as_json:
             print("\n".join(outcome.lines))
     counts = {name: reached[name] for name in sorted({*CASES, *reached})}
     if as_json:

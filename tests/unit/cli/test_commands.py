@@ -148,7 +148,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(typed: str, nearest: st
         (("cluster", "restat"), "restart"),
         (("inspect", "steam"), "stream"),
         (("region", "salvag"), "salvage"),
-        (("spark", "archve"), "archive"),
+        (("spark", "arkive"), "archive"),
     ):
         assert f"Did you mean '{nearest_one}'?" in run(*words).stderr
 

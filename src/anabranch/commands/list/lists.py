@@ -185,7 +185,7 @@ def lrem(ctx: Context, args: list[bytes]) -> bytes:
     return integer(found)
 
 
-class _Search:
+class _PositionSearch:
     """The options of LPOS: which matches are wanted, and how far to look."""
 
     def __init__(self, words: list[bytes]) -> None:
@@ -211,7 +211,7 @@ class _Search:
 
 def lpos(ctx: Context, args: list[bytes]) -> bytes:
     """Positions of equal items; of the first one without a count."""
-    asked = _Search(args[3:])
+    asked = _PositionSearch(args[3:])
     value = read_as(ctx, args[1], ListValue)
     items = () if value is None else value.items
     size = len(items)

@@ -2,7 +2,7 @@
 
 A :class:`Situation` is the state of every region with the connections between them and what is on
 its way there. A move is a step of a script or the arrival of a frame. Frames that do not wait
-(:attr:`World.holds`) arrive as soon as nothing is before them.
+(:attr:`SmallWorld.holds`) arrive as soon as nothing is before them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from anabranch.keyspace.replica import region_of
 from anabranch.simulator.exploration.reactions import ENDED, Reactions
 from anabranch.simulator.exploration.region_run import Sight
-from anabranch.simulator.exploration.script import Move, World
+from anabranch.simulator.exploration.script import Move, SmallWorld
 from anabranch.simulator.record import Violation
 
 RELINK_MS: Final = (100, 100, 200, 400, 800)
@@ -26,7 +26,7 @@ FLOW_MAX: Final = 3000
 """Frames that may arrive at once; more would mean that regions never stop answering."""
 
 
-class Link(NamedTuple):
+class WorldLink(NamedTuple):
     """A connection between two regions, with what is on its way in both directions."""
 
     one: int
@@ -45,7 +45,7 @@ class Situation(NamedTuple):
 
     regions: tuple[int, ...]
     """The state of each region."""
-    links: tuple[Link, ...]
+    links: tuple[WorldLink, ...]
     at: tuple[int, ...]
     """How many steps of each script are over."""
     cuts: tuple[tuple[int, int], ...] = ()
@@ -61,7 +61,7 @@ class Performed(NamedTuple):
     problem: Exception | None
 
 
-class _Problem(Exception):
+class _Breach(Exception):
     def __init__(self, problem: Exception) -> None:
         self.problem = problem
 
@@ -82,7 +82,7 @@ class _Way:
 class _Board:
     """The parts of a situation while a move is made."""
 
-    def __init__(self, reactions: Reactions, world: World, situation: Situation) -> None:
+    def __init__(self, reactions: Reactions, world: SmallWorld, situation: Situation) -> None:
         self._reactions = reactions
         self._world = world
         self.regions = dict(zip(world.numbers, situation.regions, strict=True))
@@ -104,7 +104,7 @@ class _Board:
     def frozen(self, at: tuple[int, ...]) -> Situation:
         """The situation that was reached."""
         links = sorted(
-            Link(
+            WorldLink(
                 way.source, way.back.link, way.target, way.link,
                 tuple(way.frames), tuple(way.back.frames), way.is_silent,
             )
@@ -122,7 +122,7 @@ class _Board:
         if reaction is None:
             return False
         if reaction.problem is not None:
-            raise _Problem(reaction.problem)
+            raise _Breach(reaction.problem)
         self.regions[region] = reaction.after
         for link, frame in reaction.frames:
             for way in self.ways:
@@ -178,7 +178,7 @@ class _Board:
                     break
             else:
                 return
-        raise _Problem(Violation(22, "regions never stop to send frames to each other"))
+        raise _Breach(Violation(22, "regions never stop to send frames to each other"))
 
     def arrive(self, way: _Way) -> None:
         """The next frame of a connection arrives."""
@@ -328,7 +328,7 @@ class _Board:
                 return
             why = disagreement
             self._wait(ms)
-        raise _Problem(Violation(21, f"no agreement after {sum(SETTLE_MS) / 1000:g} s: {why}"))
+        raise _Breach(Violation(21, f"no agreement after {sum(SETTLE_MS) / 1000:g} s: {why}"))
 
     def agreeing(self) -> dict[int, int]:
         """The states of the regions that must agree."""
@@ -366,7 +366,7 @@ class _Board:
             due = min(then, theirs.get(replica_id, 0))
             is_due = sight.is_young or other in sight.linked
             if is_due and ours.get(replica_id, 0) < due:
-                raise _Problem(
+                raise _Breach(
                     Violation(
                         25,
                         f"region {region} began anew and takes writes with "
@@ -383,7 +383,7 @@ class _Board:
             if sight.is_up and sight.is_comparable:
                 other, visible = by_vector.setdefault(sight.vector, (region, sight.visible))
                 if visible != sight.visible:
-                    raise _Problem(
+                    raise _Breach(
                         Violation(
                             1,
                             f"regions {other} and {region} have applied the same and differ",
@@ -394,7 +394,7 @@ class _Board:
 class Play:
     """A world that can be moved from any of its situations."""
 
-    def __init__(self, world: World, *, merges: bool = True) -> None:
+    def __init__(self, world: SmallWorld, *, merges: bool = True) -> None:
         """``merges``: see :class:`Reactions`."""
         self.world = world
         self.reactions = Reactions(world, merges=merges)
@@ -415,7 +415,7 @@ class Play:
             for region in self.world.numbers:
                 board.put(region, "sync")
             board.flow()
-        except _Problem as found:
+        except _Breach as found:
             return Performed(board.frozen(at), frozenset(), None, found.problem)
         return Performed(board.frozen(at), frozenset(), None, None)
 
@@ -451,7 +451,7 @@ class Play:
             if not board.make(move):
                 return None
             board.check()
-        except _Problem as found:
+        except _Breach as found:
             problem = found.problem
         return Performed(board.frozen(at), frozenset(board.touched), board.reply, problem)
 
@@ -462,7 +462,7 @@ class Play:
             board.make(("settle",))
             if set(board.agreeing()) == set(self.world.numbers) or board.agreeing():
                 return self.reactions.finish(tuple(board.agreeing().values()))
-        except _Problem as found:
+        except _Breach as found:
             return found.problem
         return None
 

@@ -16,7 +16,7 @@ from anabranch.simulator.exploration.script import NotPossibleError
 from anabranch.simulator.record import Violation
 
 if TYPE_CHECKING:
-    from anabranch.simulator.exploration.script import World
+    from anabranch.simulator.exploration.script import SmallWorld
 
 LIVE_MAX: Final = 400
 """Processes that are kept for their next reaction."""
@@ -25,7 +25,7 @@ ENDED: Final = -1
 """Stands for the end of a connection where a frame could be."""
 
 
-class RegionState(NamedTuple):
+class RegionMoment(NamedTuple):
     """A state of a region, and one way to it."""
 
     number: int
@@ -52,11 +52,11 @@ class Reaction(NamedTuple):
 class Reactions:
     """All states of all regions of a world, as far as they are known."""
 
-    def __init__(self, world: World, *, merges: bool = True) -> None:
+    def __init__(self, world: SmallWorld, *, merges: bool = True) -> None:
         """``merges``: pasts that cannot be told apart are one state."""
         self._world = world
         self._merges = merges
-        self.states: list[RegionState] = []
+        self.states: list[RegionMoment] = []
         self.frames: list[Frame] = []
         self.count = 0
         """Reactions that were run."""
@@ -116,7 +116,7 @@ class Reactions:
             found = self._by_digest.setdefault((run.number, run.digest()), number)
             if found != number:
                 return found
-        self.states.append(RegionState(run.number, before, given, run.sight(), run.links))
+        self.states.append(RegionMoment(run.number, before, given, run.sight(), run.links))
         return number
 
     # -- processes ----------------------------------------------------------------------------

@@ -53,7 +53,7 @@ from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
 
 if TYPE_CHECKING:
-    from anabranch.simulator.exploration.script import World
+    from anabranch.simulator.exploration.script import SmallWorld
     from anabranch.simulator.process import Process
 
 Input = tuple[Any, ...]
@@ -78,7 +78,7 @@ class Frame(NamedTuple):
 
 
 @dataclass
-class Output:
+class RegionOutput:
     """What leaves a region after an input."""
 
     frames: list[tuple[int, Frame | None]] = field(default_factory=list)
@@ -127,7 +127,7 @@ class _Outbound(Network):
 
     def __init__(self, timeline: Timeline, record: RegionRecord) -> None:
         super().__init__(timeline, _Fixed(0))
-        self.output = Output()
+        self.output = RegionOutput()
         self._record = record
 
     def send(self, end: End, frame: bytes) -> None:
@@ -218,7 +218,7 @@ class Sight:
 class RegionRun:
     """One region, from an empty disk on."""
 
-    def __init__(self, number: int, world: World) -> None:
+    def __init__(self, number: int, world: SmallWorld) -> None:
         self.number = number
         self._world = world
         self._timeline = Timeline()
@@ -244,13 +244,13 @@ class RegionRun:
 
     # -- inputs -------------------------------------------------------------------------------
 
-    def put(self, given: Input, frames: Sequence[Frame]) -> Output:
+    def put(self, given: Input, frames: Sequence[Frame]) -> RegionOutput:
         """Let something happen; returns what leaves the region.
 
         Raises :class:`Violation`, or what the code raises; :class:`NotPossibleError` if a place in
         a command stands for nothing.
         """
-        output = self._network.output = Output()
+        output = self._network.output = RegionOutput()
         name, *rest = given
         if name == "frame":
             self._frame(rest[0], frames[rest[1]])

@@ -53,7 +53,7 @@ class NotPossibleError(Exception):
 
 
 @dataclass(frozen=True)
-class World:
+class SmallWorld:
     """A small world: some regions, and scripts whose steps are tried in every order.
 
     The steps of one script follow each other; those of different scripts do not wait for each

@@ -16,7 +16,7 @@ from typing import Final
 from xxhash import xxh3_128_digest
 
 from anabranch.simulator.exploration.play import Play, Situation
-from anabranch.simulator.exploration.script import Move, World
+from anabranch.simulator.exploration.script import Move, SmallWorld
 
 PROGRESS_EVERY: Final = 500
 """Situations between two reports of progress."""
@@ -32,7 +32,7 @@ Sleep = dict[Choice, frozenset[int]]
 class Explored:
     """What a search has found."""
 
-    world: World
+    world: SmallWorld
     situations: int = 1
     moves: int = 0
     ends: int = 0
@@ -79,7 +79,7 @@ class Search:
 
     def __init__(
         self,
-        world: World,
+        world: SmallWorld,
         reductions: Reductions = Reductions(),
         *,
         situations_max: int = 0,

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 from anabranch.simulator.exploration.play import Play, Situation
 from anabranch.simulator.exploration.reactions import describe
-from anabranch.simulator.exploration.script import Move, World, line_of, move_of
+from anabranch.simulator.exploration.script import Move, SmallWorld, line_of, move_of
 from anabranch.simulator.exploration.worlds import world_named
 
 REPLY_COLUMN = 50
 """Where replies begin."""
 
 
-class Replayed(NamedTuple):
+class ReplayedScript(NamedTuple):
     """How a transcript went."""
 
     lines: list[str]
@@ -37,9 +37,9 @@ class TranscriptError(ValueError):
     """A transcript that cannot be followed."""
 
 
-def read_transcript(lines: Iterable[str]) -> tuple[World, list[Move]]:
+def read_transcript(lines: Iterable[str]) -> tuple[SmallWorld, list[Move]]:
     """The world and the steps of a transcript; :class:`TranscriptError` with the line."""
-    world: World | None = None
+    world: SmallWorld | None = None
     moves: list[Move] = []
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -60,7 +60,7 @@ def read_transcript(lines: Iterable[str]) -> tuple[World, list[Move]]:
     return world, moves
 
 
-def replay(world: World, moves: Iterable[Move]) -> Replayed:
+def replay(world: SmallWorld, moves: Iterable[Move]) -> ReplayedScript:
     """Make these moves in a world, until something is wrong."""
     play = Play(world)
     began = play.begin()
@@ -80,7 +80,7 @@ def replay(world: World, moves: Iterable[Move]) -> Replayed:
         lines.append(line)
     if problem is not None:
         lines.append(f"# {describe(problem)}")
-    return Replayed(lines, problem)
+    return ReplayedScript(lines, problem)
 
 
 def _step(

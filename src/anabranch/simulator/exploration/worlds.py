@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.replication.framing import FrameType
-from anabranch.simulator.exploration.script import World
+from anabranch.simulator.exploration.script import SmallWorld
 
 _FULL_SYNCS: Final = frozenset({FrameType.BATCH, FrameType.FULL_SYNC, FrameType.FULL_SYNC_END})
 
@@ -18,7 +18,7 @@ _SHORT_LOG: Final = {"oplog_max_bytes": 1, "oplog_segment_bytes": 4096, "region_
 _GROUP: Final = "eu> XADD k * f a; eu> XADD k * f b; eu> XGROUP CREATE k g 0"
 
 WORLDS: Final = (
-    World(
+    SmallWorld(
         "entries",
         "XADD, XDEL and DEL at the same time, and a key that is made again",
         (
@@ -28,7 +28,7 @@ WORLDS: Final = (
         ),
         before="eu> XADD k * f a",
     ),
-    World(
+    SmallWorld(
         "entries-of-three",
         "six commands of three regions: XADD, XDEL, DEL",
         (
@@ -38,7 +38,7 @@ WORLDS: Final = (
         ),
         regions=3,
     ),
-    World(
+    SmallWorld(
         "six-commands",
         "six commands of three regions in one order, which arrive in every order",
         (
@@ -47,13 +47,13 @@ WORLDS: Final = (
         ),
         regions=3,
     ),
-    World(
+    SmallWorld(
         "bystanders",
         "two regions that only listen: effects arrive there in any order, by way of each other",
         ("eu> XADD k * f a; eu> DEL k; eu> XADD k * f b", "wait 300"),
         regions=3,
     ),
-    World(
+    SmallWorld(
         "groups-or-del",
         "XGROUP CREATE and DESTROY against DEL: a creation counts only if it knew all removals",
         (
@@ -63,7 +63,7 @@ WORLDS: Final = (
         ),
         before="eu> XADD k * f a",
     ),
-    World(
+    SmallWorld(
         "groups-made-again",
         "acknowledgements of a group that is destroyed and made again elsewhere",
         (
@@ -73,7 +73,7 @@ WORLDS: Final = (
         ),
         before=_GROUP,
     ),
-    World(
+    SmallWorld(
         "acknowledgements",
         "acknowledged prefixes against fail-over: the other region delivers what was not done",
         (
@@ -84,7 +84,7 @@ WORLDS: Final = (
         ),
         before=_GROUP + "; us> XADD k * f c",
     ),
-    World(
+    SmallWorld(
         "skipped",
         "entries that XGROUP SETID skips, or DELCONSUMER gives up, are not acknowledged",
         (
@@ -95,7 +95,7 @@ WORLDS: Final = (
         ),
         before=_GROUP,
     ),
-    World(
+    SmallWorld(
         "claims",
         "XCLAIM, XAUTOCLAIM and XNACK of entries that another region acknowledges",
         (
@@ -106,7 +106,7 @@ WORLDS: Final = (
         ),
         before=_GROUP,
     ),
-    World(
+    SmallWorld(
         "retries",
         "a message that is retried in another region: one entry stays, and may be removed later",
         (
@@ -115,7 +115,7 @@ WORLDS: Final = (
             "cut eu us; heal",
         ),
     ),
-    World(
+    SmallWorld(
         "retries-of-three",
         "a message that three regions accept: all let the same entry stay, and answer alike",
         (
@@ -125,7 +125,7 @@ WORLDS: Final = (
         ),
         regions=3,
     ),
-    World(
+    SmallWorld(
         "retries-and-del",
         "a retried message whose first entry was deleted with its key: it is answered all the same",
         (
@@ -133,7 +133,7 @@ WORLDS: Final = (
             "us> XADD k IDMP p i * f a; us> XDEL k {oldest}",
         ),
     ),
-    World(
+    SmallWorld(
         "retries-and-others",
         "a retried message, after which its producer has sent others",
         (
@@ -142,7 +142,7 @@ WORLDS: Final = (
             "us> XADD k IDMP p i * f a",
         ),
     ),
-    World(
+    SmallWorld(
         "retries-delivered",
         "a retried message is delivered in both regions, and processed in one of them",
         (
@@ -152,7 +152,7 @@ WORLDS: Final = (
         ),
         before="eu> XGROUP CREATE k g 0 MKSTREAM",
     ),
-    World(
+    SmallWorld(
         "renames",
         "RENAME and COPY against XADD: what arrives for the former name stays there",
         (
@@ -162,7 +162,7 @@ WORLDS: Final = (
         before="eu> XADD k * f a",
         copies=True,
     ),
-    World(
+    SmallWorld(
         "moved-groups",
         "a group that moves with its stream keeps pending entries, late entries and its cursor",
         (
@@ -174,7 +174,7 @@ WORLDS: Final = (
         before=_GROUP,
         copies=True,
     ),
-    World(
+    SmallWorld(
         "counters",
         "XSETID, XTRIM and the counters of a key",
         (
@@ -183,7 +183,7 @@ WORLDS: Final = (
         ),
         before="eu> XADD k * f a; eu> XADD k * f b",
     ),
-    World(
+    SmallWorld(
         "deadlines",
         "EXPIRE, PERSIST and expiry at the same time: the latest deadline wins",
         (
@@ -193,7 +193,7 @@ WORLDS: Final = (
         ),
         before="eu> XADD k * f a",
     ),
-    World(
+    SmallWorld(
         "flushes",
         "FLUSHALL against entries, groups and a key that is made again",
         (
@@ -202,7 +202,7 @@ WORLDS: Final = (
         ),
         before=_GROUP,
     ),
-    World(
+    SmallWorld(
         "relays",
         "a region without a link to another one gets its effects from the third",
         (
@@ -212,7 +212,7 @@ WORLDS: Final = (
         ),
         regions=3,
     ),
-    World(
+    SmallWorld(
         "twice",
         "effects that arrive twice, and connections that end at any time",
         (
@@ -222,7 +222,7 @@ WORLDS: Final = (
             "cut eu us; heal",
         ),
     ),
-    World(
+    SmallWorld(
         "turns",
         "the effects of one turn, some of them local, are applied together; windows are small",
         (
@@ -233,12 +233,12 @@ WORLDS: Final = (
         before="eu> XGROUP CREATE k g 0 MKSTREAM",
         settings={"gossip_window": 600},
     ),
-    World(
+    SmallWorld(
         "silence",
         "a connection that carries nothing more, which nobody notices at first",
         ("eu> XADD k * f a; eu> XDEL k {oldest}", "us> XADD k * f b", "silence eu us"),
     ),
-    World(
+    SmallWorld(
         "tombstones",
         "what may be forgotten once all regions have it, against one that is away",
         (
@@ -248,7 +248,7 @@ WORLDS: Final = (
         regions=3,
         before="eu> XADD k * f a",
     ),
-    World(
+    SmallWorld(
         "tombstones-and-crashes",
         "what may be forgotten, against a region that loses what it has applied",
         (
@@ -259,7 +259,7 @@ WORLDS: Final = (
         own_settings={2: {"appendfsync": "no"}},
         before=_GROUP,
     ),
-    World(
+    SmallWorld(
         "former-epochs",
         "what may be forgotten, against effects of an epoch that ended and that one region has",
         (
@@ -270,7 +270,7 @@ WORLDS: Final = (
         own_settings={2: {"appendfsync": "no"}},
         before="eu> XADD k * f a",
     ),
-    World(
+    SmallWorld(
         "blackouts",
         "two regions lose power, and the third has effects whose causes are gone",
         (
@@ -280,7 +280,7 @@ WORLDS: Final = (
         regions=3,
         settings={"appendfsync": "no"},
     ),
-    World(
+    SmallWorld(
         "power",
         "a power failure with every part of the log that it can leave; a new epoch begins",
         (
@@ -290,7 +290,7 @@ WORLDS: Final = (
         ),
         settings={"appendfsync": "no"},
     ),
-    World(
+    SmallWorld(
         "epochs-in-ids",
         "IDs of an earlier epoch stay out of those of a later one, whatever IDs it has seen",
         (
@@ -301,7 +301,7 @@ WORLDS: Final = (
         settings={"appendfsync": "no"},
         before="crash us 0/0/0; start us",
     ),
-    World(
+    SmallWorld(
         "power-of-three",
         "one of three regions has effects that their own region has lost",
         (
@@ -311,7 +311,7 @@ WORLDS: Final = (
         settings={"appendfsync": "no"},
         regions=3,
     ),
-    World(
+    SmallWorld(
         "slow-disks",
         "appendfsync always with slow disks: nothing is shown or sent before it is synced",
         (
@@ -321,7 +321,7 @@ WORLDS: Final = (
         ),
         holds_disk=True,
     ),
-    World(
+    SmallWorld(
         "kills",
         "a process that is killed or stopped at any time has everything again",
         (
@@ -331,7 +331,7 @@ WORLDS: Final = (
         ),
         before=_GROUP,
     ),
-    World(
+    SmallWorld(
         "lost-disks",
         "a region that loses its disk gets everything back before it takes writes again",
         (
@@ -341,7 +341,7 @@ WORLDS: Final = (
         ),
         before="eu> XADD k * f a; us> XADD k * f b",
     ),
-    World(
+    SmallWorld(
         "lost-disks-of-three",
         "a region that loses its disk while only a member is up that knows less than another",
         (
@@ -351,7 +351,7 @@ WORLDS: Final = (
         regions=3,
         before="eu> XADD k * f a; us> XADD k * f a",
     ),
-    World(
+    SmallWorld(
         "full-syncs",
         "a region that was away joins the data of another, in pieces, with its own",
         (
@@ -363,7 +363,7 @@ WORLDS: Final = (
         before="eu> XADD k * f a; us> XADD k * f a; us> XADD l * f a",
         holds=_FULL_SYNCS,
     ),
-    World(
+    SmallWorld(
         "full-syncs-broken-off",
         "a full sync whose connection ends, or whose receiver is killed at any time",
         (
@@ -374,7 +374,7 @@ WORLDS: Final = (
         before="eu> XADD k * f a; us> XADD k * f a; us> XADD l * f a",
         holds=_FULL_SYNCS,
     ),
-    World(
+    SmallWorld(
         "full-syncs-of-tags",
         "a retried message, and a region that hears of the first try by a full sync",
         (
@@ -384,7 +384,7 @@ WORLDS: Final = (
         ),
         settings=_SHORT_LOG,
     ),
-    World(
+    SmallWorld(
         "leaving",
         "a region is removed while its effects are under way, and others may not have them",
         (
@@ -402,7 +402,7 @@ SMALL: Final = ("entries", "groups-or-del", "claims", "renames", "power")
 """Worlds that take some seconds together."""
 
 
-def world_named(name: str) -> World:
+def world_named(name: str) -> SmallWorld:
     """A world by its name; ValueError if there is none."""
     for world in WORLDS:
         if world.name == name:
