@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from anabranch.config.kinds import Choice, Integer, Kind
+from anabranch.pattern import PATTERN_BYTES_MAX
 
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(0|[1-9][0-9]{0,14})(ms|s|m|h|d)?")
@@ -168,6 +169,39 @@ class KeyName(Kind):
         return "the name of a key of the same database"
 
 
+class GroupStart(NamedTuple):
+    """Which missing groups readers make, and where these begin."""
+
+    name: str
+    """A name, or a pattern of names; empty: none."""
+    is_new_only: bool
+    """``$``: what is added from then on; otherwise everything that is there, too."""
+
+
+class GroupStartKind(Kind):
+    """``name:0``, ``name:$``, or none."""
+
+    def parse(self, words: Sequence[str]) -> GroupStart:
+        """A name may contain colons."""
+        if words[0].lower() == "none":
+            return GroupStart("", False)
+        name, colon, start = words[0].rpartition(":")
+        if not colon or not name or start not in ("0", "$"):
+            raise ValueError(f"it is {self.allowed}")
+        if len(name.encode("utf-8", "surrogateescape")) > PATTERN_BYTES_MAX:
+            raise ValueError(f"a name or pattern has at most {PATTERN_BYTES_MAX} bytes here")
+        return GroupStart(name, start == "$")
+
+    def format(self, value: Any) -> str:
+        """The same words."""
+        return f"{value.name}:{'$' if value.is_new_only else 0}" if value.name else "none"
+
+    @property
+    def allowed(self) -> str:
+        """The forms."""
+        return "none, name:0 or name:$, where the name may be a pattern"
+
+
 class PolicyRow(NamedTuple):
     """One policy."""
 
@@ -234,6 +268,14 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "A consumer without an open connection that is idle for longer is removed; what it has is "
         "released before. 0 removes nobody.",
         "consumers are those of a region",
+    ),
+    "auto-create-group": PolicyRow(
+        GroupStartKind(),
+        "none",
+        "XREADGROUP makes a group of this name, and the stream, if they are missing: the group "
+        "begins with the oldest entry (0), or with the entries that are added from then on ($).",
+        "a group that two regions make is one group",
+        scope="stream",
     ),
 }
 """By name, in the order of ``AB.POLICY GET`` and of the table in the docs."""

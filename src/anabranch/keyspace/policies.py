@@ -187,18 +187,29 @@ class Policies:
 
     def of(self, key: bytes, group: bytes) -> GroupPolicy | None:
         """The values of a group; None if nothing is set that this server knows."""
+        texts, values = self._known(key, group, "group")
+        return GroupPolicy(texts, values) if values else None
+
+    def of_stream(self, key: bytes) -> dict[str, Any]:
+        """The values of a stream as a whole that are set and that this server knows."""
+        return self._known(key, None, "stream")[1]
+
+    def _known(
+        self, key: bytes, group: bytes | None, scope: str
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Texts and values by the names of policies of a scope."""
         texts: dict[str, str] = {}
         values: dict[str, Any] = {}
         for name, found in self.in_force(key, group).items():
             row = name.decode("latin-1")
-            if row in POLICIES and POLICIES[row].scope == "group":
+            if row in POLICIES and POLICIES[row].scope == scope:
                 text = found.text.decode("utf-8", "surrogateescape")
                 try:
                     values[row] = parse_policy(row, text)
                 except ValueError:  # a newer region knows more values
                     continue
                 texts[row] = text
-        return GroupPolicy(texts, values) if values else None
+        return texts, values
 
     # -- what groups hold ---------------------------------------------------------------------
 
