@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from tests.support.mesh import Mesh, Node
+
+
+def text_of(entry_id: Any) -> str:
+    return entry_id.decode() if isinstance(entry_id, bytes) else str(entry_id)
 
 
 def ids(reply: Any) -> list[str]:
@@ -48,3 +53,98 @@ def test_a_region_that_restarts_has_the_group_that_its_reader_made() -> None:
     entry_id = eu.do("XADD", "s", "*", "f", "v")
     mesh.settle()
     assert read(us) == [entry_id]
+
+
+# -- retention ----------------------------------------------------------------------------------
+
+
+def live(node: Node) -> list[str]:
+    return [text_of(entry_id) for entry_id, _ in node.do("XRANGE", "s", "-", "+")]
+
+
+def works(node: Node) -> None:
+    for _ in range(3):
+        node.tick()
+
+
+@pytest.mark.parametrize("exact", ["yes", "no"])
+def test_what_one_region_removes_is_removed_in_all_and_what_it_has_not_seen_stays(
+    exact: str,
+) -> None:
+    mesh = Mesh(3, stream_node_max_entries=5)
+    one, two, three = mesh.nodes.values()
+    one.do("AB.POLICY", "SET", "s", "max-length", "10", "exact", exact)
+    mesh.settle()
+    unseen = text_of(three.do("XADD", "s", "*", "f", "v"))  # older than all
+    for _ in range(13):
+        one.do("XADD", "s", "*", "f", "v")
+        two.do("XADD", "s", "*", "f", "v")
+    mesh.exchange([1, 2])
+    works(one)
+    assert len(live(one)) == 10 if exact == "yes" else 10 <= len(live(one)) < 15
+    assert len(live(two)) == 26
+    mesh.settle()
+    mesh.settle()
+    assert live(one)[0] == live(two)[0] == live(three)[0] == unseen
+    for node in (one, two, three):
+        works(node)
+    mesh.settle()
+    assert live(one) == live(two) == live(three)
+    assert len(live(one)) < 15
+    assert (unseen in live(one)) is False
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_region_removes_what_the_group_has_not_acknowledged_anywhere(seed: int) -> None:
+    rng = random.Random(seed)
+    mesh = Mesh(3, stream_node_max_entries=4)
+    nodes = mesh.nodes
+    nodes[1].do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    limits = rng.choice([(), ("max-length", "3"), ("max-bytes", "100")])
+    exact = rng.choice(["yes", "no"])
+    nodes[1].do("AB.POLICY", "SET", "s", "keep", "unacked", "exact", exact, *limits)
+    mesh.settle()
+    added: set[str] = set()
+    done: set[str] = set()
+    for _ in range(120):
+        number = rng.choice(list(nodes))
+        node = nodes[number]
+        match rng.randrange(8):
+            case 0 | 1:
+                added.update(text_of(node.do("XADD", "s", "*", "f", "v")) for _ in range(5))
+            case 2 | 3:
+                count, consumer = rng.randint(1, 9), rng.choice("ab")
+                node.do("XREADGROUP", "GROUP", "g", consumer, "COUNT", count, "STREAMS", "s", ">")
+            case 4:
+                rows = node.do("XPENDING", "s", "g", "-", "+", 100)
+                some = [text_of(row[0]) for row in rows if rng.random() < 0.7]
+                if some:
+                    node.do("XACK", "s", "g", *some)
+                    done.update(some)
+            case 5:
+                before = set(live(node))
+                works(node)
+                assert (before & added) - done <= set(live(node))
+            case 6:
+                mesh.exchange()
+            case _ if rng.random() < 0.2:
+                node.restart()
+            case _ if rng.random() < 0.2:
+                node.do("XGROUP", "DELCONSUMER", "s", "g", rng.choice("ab"))
+    mesh.settle()
+    for node in nodes.values():
+        works(node)
+    mesh.settle()
+    first, *others = [live(node) for node in nodes.values()]
+    assert all(each == first for each in others)
+    assert added - done <= set(first)
+    for node in nodes.values():
+        read(node)
+        rows = node.do("XPENDING", "s", "g", "-", "+", 10_000)
+        if rows:
+            node.do("XACK", "s", "g", *(row[0] for row in rows))
+    mesh.settle()
+    for node in nodes.values():
+        works(node)
+    mesh.settle()
+    assert len(live(nodes[1])) <= 3 + 3 * 4

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -67,3 +70,59 @@ def test_workers_in_three_regions_begin_before_there_is_anything() -> None:
 
 def _gets(client: redis.Redis, entry_id: str) -> bool:
     return taken(client, "ann") == [entry_id]
+
+
+# -- retention ----------------------------------------------------------------------------------
+
+
+def test_a_killed_server_keeps_what_is_not_acknowledged_and_no_more(
+    server: AnabranchServer,
+) -> None:
+    """Killed at random moments while a producer, a worker and retention are at work."""
+    acknowledged: set[str] = set()
+    added: list[str] = []
+    with client_of(server) as r:
+        r.xgroup_create("jobs:1", "g", mkstream=True)
+        r.config_set("stream-node-max-entries", 10)
+        set_policy(r, "jobs:1", "max-length", "20", "exact", "yes", "keep", "unacked")
+    rng = random.Random(7)
+    for _ in range(5):
+        stop = threading.Timer(rng.uniform(0.2, 0.6), server.kill)
+        stop.start()
+        with client_of(server) as r, contextlib.suppress(redis.ConnectionError):
+            while True:
+                added += [r.xadd("jobs:1", {"n": n}) for n in range(10)]
+                for entry_id in [*taken(r, "c", count=12), *_some_pending(r, rng)]:
+                    acknowledged.add(entry_id)  # before: the server may die between both
+                    r.xack("jobs:1", "g", entry_id)
+        stop.join()
+        server.start()
+    with client_of(server) as r:
+        left = [entry_id for entry_id, _ in r.xrange("jobs:1")]
+        assert set(added) - acknowledged <= set(left)
+        while some := [*_some_pending(r, rng), *taken(r, "c")]:
+            r.xack("jobs:1", "g", *some)
+        wait_until(lambda: r.xlen("jobs:1") == 20, "the limit holds")
+        assert r.info("policies")["policy_trimmed"] > 0
+
+
+def _some_pending(client: redis.Redis, rng: random.Random) -> list[str]:
+    rows = client.xpending_range("jobs:1", "g", "-", "+", 100)
+    return [row["message_id"] for row in rows if rng.random() < 0.9]
+
+
+def test_three_regions_hold_one_limit() -> None:
+    with Cluster("eu", "us", "asia") as regions:
+        clients = [client_of(each) for each in regions]
+        set_policy(clients[0], "jobs:1", "max-length", "50", "exact", "yes")
+        for n in range(300):
+            clients[n % 3].xadd("jobs:1", {"n": n})
+
+        def agree() -> bool:
+            first, *others = [each.xrange("jobs:1") for each in clients]
+            return len(first) <= 50 and all(each == first for each in others)
+
+        wait_until(agree, "all regions have the same entries, and no more than the limit")
+        assert len(clients[0].xrange("jobs:1")) > 0
+        for each in clients:
+            each.close()

@@ -13,7 +13,6 @@ from anabranch.commands.stream.options import (
 )
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
-from anabranch.effects.apply_stream import LONG_BYTES
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
 from anabranch.engine.context import Context
@@ -22,7 +21,7 @@ from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.references import Policy
-from anabranch.stream.stream import Stream
+from anabranch.stream.stream import LONG_BYTES, Stream
 from anabranch.stream.trimming import TrimRule
 from anabranch.stream.weight import entry_weight
 
