@@ -148,3 +148,47 @@ def test_no_region_removes_what_the_group_has_not_acknowledged_anywhere(seed: in
         works(node)
     mesh.settle()
     assert len(live(nodes[1])) <= 3 + 3 * 4
+
+
+# -- AB.SEAL ------------------------------------------------------------------------------------
+
+
+def is_sealed(node: Node) -> bool:
+    (error,) = node.ask(("XADD", "s", "*", "f", "v"))
+    return str(error).startswith("SEALED")
+
+
+def test_a_seal_ends_the_stream_in_all_regions_and_entries_made_meanwhile_stay() -> None:
+    mesh = Mesh(3)
+    one, two, three = mesh.nodes.values()
+    one.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    one.do("AB.SEAL", "s")
+    assert is_sealed(one)
+    late = text_of(two.do("XADD", "s", "*", "f", "v"))  # has not heard of the seal
+    mesh.settle()
+    three.restart()
+    for node in (one, two, three):
+        assert is_sealed(node)
+        assert live(node)[-1] == late
+        ((_, _, entries, notes),) = node.do("AB.READ", "NOTES", "STREAMS", "s", "0")
+        assert len(entries) == 2
+        assert [[text_of(word) for word in note] for note in notes] == [["end"]]
+    assert one.do("AB.DIGEST", "s") == two.do("AB.DIGEST", "s") == three.do("AB.DIGEST", "s")
+
+
+def test_the_seal_goes_with_a_full_sync_and_ends_with_the_key() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    eu.do("XADD", "s", "*", "f", "v")
+    eu.do("AB.SEAL", "s")
+    mesh.send_full_sync(1, 2)
+    assert is_sealed(us)
+    us.do("RENAME", "s", "t")
+    us.do("RENAME", "t", "s")
+    mesh.settle()
+    assert is_sealed(eu)
+    us.do("DEL", "s")
+    mesh.settle()
+    assert not is_sealed(eu)
+    assert not is_sealed(us)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -68,7 +69,7 @@ def test_workers_in_three_regions_begin_before_there_is_anything() -> None:
             each.close()
 
 
-def _gets(client: redis.Redis, entry_id: str) -> bool:
+def _gets(client: redis.Redis, entry_id: Any) -> bool:
     return taken(client, "ann") == [entry_id]
 
 
@@ -80,7 +81,7 @@ def test_a_killed_server_keeps_what_is_not_acknowledged_and_no_more(
 ) -> None:
     """Killed at random moments while a producer, a worker and retention are at work."""
     acknowledged: set[str] = set()
-    added: list[str] = []
+    added: list[Any] = []
     with client_of(server) as r:
         r.xgroup_create("jobs:1", "g", mkstream=True)
         r.config_set("stream-node-max-entries", 10)
@@ -98,7 +99,7 @@ def test_a_killed_server_keeps_what_is_not_acknowledged_and_no_more(
         stop.join()
         server.start()
     with client_of(server) as r:
-        left = [entry_id for entry_id, _ in r.xrange("jobs:1")]
+        left = [entry_id for entry_id, _ in entries_of(r)]
         assert set(added) - acknowledged <= set(left)
         while some := [*_some_pending(r, rng), *taken(r, "c")]:
             r.xack("jobs:1", "g", *some)
@@ -106,7 +107,12 @@ def test_a_killed_server_keeps_what_is_not_acknowledged_and_no_more(
         assert r.info("policies")["policy_trimmed"] > 0
 
 
-def _some_pending(client: redis.Redis, rng: random.Random) -> list[str]:
+def entries_of(client: redis.Redis) -> list[Any]:
+    found: list[Any] = client.execute_command("XRANGE", "jobs:1", "-", "+")
+    return found
+
+
+def _some_pending(client: redis.Redis, rng: random.Random) -> list[Any]:
     rows = client.xpending_range("jobs:1", "g", "-", "+", 100)
     return [row["message_id"] for row in rows if rng.random() < 0.9]
 
@@ -119,10 +125,65 @@ def test_three_regions_hold_one_limit() -> None:
             clients[n % 3].xadd("jobs:1", {"n": n})
 
         def agree() -> bool:
-            first, *others = [each.xrange("jobs:1") for each in clients]
+            first, *others = [entries_of(each) for each in clients]
             return len(first) <= 50 and all(each == first for each in others)
 
         wait_until(agree, "all regions have the same entries, and no more than the limit")
-        assert len(clients[0].xrange("jobs:1")) > 0
+        assert len(entries_of(clients[0])) > 0
         for each in clients:
             each.close()
+
+
+# -- AB.SEAL ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rewrites", [False, True])
+def test_a_killed_server_has_its_seals(server: AnabranchServer, rewrites: bool) -> None:
+    with client_of(server) as r:
+        r.xadd("answer", {"token": "yes"})
+        if rewrites:
+            r.save()
+        assert r.execute_command("AB.SEAL", "answer") == 1
+        if rewrites:
+            r.save()
+    server.kill()
+    server.start()
+    with client_of(server) as r:
+        with pytest.raises(redis.ResponseError, match=r"^SEALED"):
+            r.xadd("answer", {"token": "more"})
+        r.delete("answer")
+        assert r.xadd("answer", {"token": "again"})
+
+
+def test_a_reader_in_another_region_sees_the_end() -> None:
+    with Cluster("eu", "us", "asia") as regions:
+        eu, us, asia = (client_of(each) for each in regions)
+        eu.xadd("answer", {"token": "yes"})
+        wait_until(lambda: us.exists("answer") == 1, "us has the stream")
+        ((cursor, entries, notes),) = us.execute_command(
+            "AB.READ", "NOTES", "STREAMS", "answer", "0"
+        ).values()
+        assert (len(entries), notes) == (1, [])
+        asked = threading.Event()
+
+        def wait() -> None:
+            with client_of(list(regions)[1]) as reader:
+                asked.set()
+                words = ("AB.READ", "NOTES", "BLOCK", "0", "STREAMS", "answer", cursor)
+                replies.append(reader.execute_command(*words))
+
+        replies: list[Any] = []
+        thread = threading.Thread(target=wait)
+        thread.start()
+        asked.wait()
+        eu.execute_command("AB.SEAL", "answer")
+        thread.join()
+        assert replies == [{"answer": [cursor, [], [["end"]]]}]
+        wait_until(lambda: _is_sealed(asia), "asia has the seal")
+        for each in (eu, us, asia):
+            each.close()
+
+
+def _is_sealed(client: redis.Redis) -> bool:
+    info: dict[str, int] = client.execute_command("AB.INFO", "answer")
+    return info["sealed"] == 1

@@ -227,5 +227,8 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
         effect.max_deleted_id,
         keyspace.replica.knows,
     )
-    if effect.key not in keyspace.databases[effect.db].values:
+    database = keyspace.databases[effect.db]
+    if effect.key not in database.values:
         bind_by_state(keyspace, effect.db, effect.key, stream)
+    elif stream.is_sealed:
+        database.grown(effect.key)  # readers need not wait any more

@@ -15,7 +15,7 @@ from anabranch.compiling import mypyc_attr
 from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.counters import Counted
-from anabranch.stream.entry_id import MAX_ID, equal_id_rank
+from anabranch.stream.entry_id import MAX_ID, SEALED_ID, equal_id_rank
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group, group_alone, group_of_regions
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.ledger import BulkLedger
@@ -119,6 +119,13 @@ class Stream(Counted):
         if len(self.logs) == 1:
             return self.local.last_id
         return max(log.last_id for log in self.logs.values())
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it was ended: :data:`SEALED_ID` counts as given, though no entry ever had it."""
+        return self.last_id == SEALED_ID and (
+            SEALED_ID not in (self.last_live_id, self.max_deleted_id)
+        )
 
     def count(self, start: int, end: int) -> int:
         """Live entries with ``start <= ID <= end``; O(regions x log n), amortised."""

@@ -12,7 +12,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from anabranch.commands.stream.group import begin_group
-from anabranch.commands.stream.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
+from anabranch.commands.stream.read_request import (
+    ReadRequest,
+    ReplyBudget,
+    is_over,
+    parse_read,
+    read_reply,
+)
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
@@ -88,7 +94,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         served.append((key, chunks, count))
     if served:
         return read_reply(ctx, served)
-    if request.block_ms is None or ctx.in_exec:
+    if request.block_ms is None or ctx.in_exec or is_over(ctx, request.keys):
         return null_array(ctx.resp3)
     ctx.block(
         request.keys,
@@ -210,7 +216,7 @@ class _News:
         if type(value) is not Stream:
             return True
         group = value.groups.get(self._name)
-        return group is None or self._claims or _has_for(value, group)
+        return group is None or self._claims or value.is_sealed or _has_for(value, group)
 
 
 # -- history ----------------------------------------------------------------------------------
