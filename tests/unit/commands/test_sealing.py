@@ -67,7 +67,7 @@ def test_the_end_comes_with_the_last_entries_and_again(s: Streams) -> None:
     assert (ids, notes) == (["3-0"], [["end"]])
     assert read(s, str(cursor), "BLOCK 0") == [cursor, [], [["end"]]]
     s.run("XTRIM s MAXLEN 0")
-    assert read(s)[1:] == [[], [["end"]]]
+    assert read(s)[1:] == [[], [["gap", 1, 3], ["end"]]]
 
 
 def test_readers_that_wait_wake(s: Streams) -> None:

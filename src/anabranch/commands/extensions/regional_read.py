@@ -25,9 +25,9 @@ from anabranch.keyspace.replica import ALONE, region_of
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.vector_token import read_token, write_token
 from anabranch.keyspace.version_vectors import covers
-from anabranch.resp.encode import EMPTY_ARRAY, OK, array_header, bulk, integer, map_header, null
+from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID
-from anabranch.stream.numbering import newest_position_number, number_of, spans_behind
+from anabranch.stream.numbering import Gaps, newest_position_number, number_of, spans_behind
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 _NO_CURSOR = "ERR Invalid cursor: it is 0, $, or what an earlier reply gave"
 _NO_TOKEN = "ERR Invalid token: it is what AB.TOKEN or AB.READ gave"  # noqa: S105
-_ENDED: Final = array_header(1) + array_header(1) + bulk(b"end")
+_ENDED: Final = array_header(1) + bulk(b"end")
+_GAP: Final = bulk(b"gap")
 _ALIEN = "ERR This cursor or token is from a server {} regions, and means nothing here"
 
 
@@ -70,6 +71,8 @@ class _KeyReply(NamedTuple):
     found: int = 0
     has_ended: bool = False
     """The stream is sealed, and no entry follows."""
+    gaps: Sequence[tuple[int, int]] = ()
+    """The first and last numbers of removed entries that the cursor had not reached."""
 
 
 def read(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -88,10 +91,11 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
         seen = _applied(ctx, stream) if raw == b"$" else _vector(ctx, raw, _NO_CURSOR)
         part = _KeyReply(key, write_token(seen))
         if stream is not None and (budget is None or not budget.exhausted):
-            part = _read_part(ctx, stream, part, seen, request.count, budget)
+            gaps = Gaps(stream, seen) if notes and not ctx.replica.is_regional else None
+            part = _read_part(ctx, stream, part, seen, request.count, budget, gaps)
         parts.append(part)
     reply = _reply(ctx, parts, notes=notes)
-    is_served = any(part.found or (notes and part.has_ended) for part in parts)
+    is_served = any(part.found or (notes and (part.has_ended or part.gaps)) for part in parts)
     if request.block_ms is None or ctx.in_exec or is_served:
         return reply
     again = args[: len(args) - len(parts)] + [part.cursor for part in parts]
@@ -106,6 +110,7 @@ def _read_part(
     seen: Mapping[int, int],
     limit: int,
     budget: ReplyBudget | None,
+    gaps: Gaps | None,
 ) -> _KeyReply:
     """Entries that a cursor does not cover, within the limits, and the cursor after them."""
     chunks = []
@@ -122,15 +127,20 @@ def _read_part(
             chunks.append(block.slice(low, stop))
             count += stop - low
             reached[replica_id] = number_of(stream, block, stop - 1)
+            if gaps is not None:
+                gaps.reach(block, low, stop)
         if stop < high:
             break
     else:  # these are all entries: others that were applied here are deleted
         for replica_id, number in _applied(ctx, stream).items():
             reached[replica_id] = max(number, reached.get(replica_id, 0))
         has_ended = stream.is_sealed
-    if not count:
+        if gaps is not None:
+            gaps.end()
+    if not count and (gaps is None or not gaps.found):
         return part._replace(has_ended=has_ended)
-    return _KeyReply(part.key, write_token(reached), chunks, count, has_ended)
+    removed = () if gaps is None else gaps.found
+    return _KeyReply(part.key, write_token(reached), chunks, count, has_ended, removed)
 
 
 def _reply(ctx: Context, parts: Sequence[_KeyReply], *, notes: bool) -> bytes:
@@ -139,7 +149,7 @@ def _reply(ctx: Context, parts: Sequence[_KeyReply], *, notes: bool) -> bytes:
     With ``notes`` a list of them follows the entries; each is a list that begins with its name.
     """
     out = [map_header(len(parts), resp3=True) if ctx.resp3 else array_header(len(parts))]
-    for key, cursor, chunks, found, has_ended in parts:
+    for key, cursor, chunks, found, has_ended, gaps in parts:
         size = 2 + notes
         out += (
             bulk(key) + array_header(size) if ctx.resp3 else array_header(size + 1) + bulk(key),
@@ -148,7 +158,9 @@ def _reply(ctx: Context, parts: Sequence[_KeyReply], *, notes: bool) -> bytes:
             *chunks,
         )
         if notes:
-            out.append(_ENDED if has_ended else EMPTY_ARRAY)
+            out.append(array_header(len(gaps) + has_ended))
+            out += [array_header(3) + _GAP + integer(low) + integer(high) for low, high in gaps]
+            out.append(_ENDED if has_ended else b"")
     return b"".join(out)
 
 
