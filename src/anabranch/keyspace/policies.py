@@ -88,13 +88,14 @@ def literal_prefix(glob: bytes) -> int:
 class Policies:
     """The rules of one database. Changed through ``effects`` only."""
 
-    __slots__ = ("_patterns", "_rebinding", "bound", "retention", "rules", "tombstones")
+    __slots__ = ("_latest", "_patterns", "_rebinding", "bound", "retention", "rules", "tombstones")
 
     def __init__(self) -> None:
         self.rules: dict[Subject, dict[bytes, PolicySetting]] = {}
         self.tombstones = 0  # deleted settings that are remembered
         self._patterns: list[_PatternRule] | None = None  # None: not made since the last change
         self._rebinding: Iterator[None] | None = None
+        self._latest = StreamPolicy({})  # many streams have equal ones, and share them
         self.bound: dict[bytes, None] = {}
         """Keys with groups that got policies; who looks after these takes them out."""
         self.retention: Deadlines[bytes] = Deadlines()
@@ -227,7 +228,10 @@ class Policies:
 
     def _bind_stream(self, key: bytes, stream: Stream) -> None:
         """The same for what concerns the stream as a whole."""
-        policy = StreamPolicy(self.of_stream(key))
+        values = self.of_stream(key)
+        policy = self._latest
+        if policy.values != values:
+            policy = self._latest = StreamPolicy(values)
         if not policy.retains:
             stream.retained = None
             stream.long_bytes = LONG_BYTES

@@ -209,11 +209,6 @@ class RegionLog:
         front, self._front = self._front, 0
         del self._blocks[:front], self._first_ids[:front], self._live_sums[:front]
 
-    @property
-    def block_count(self) -> int:
-        """How many blocks there are; does not move the lists."""
-        return len(self._blocks) - self._front
-
     def oldest(self, index: int) -> Block | None:
         """The block with this index, None after the newest one; does not move the lists."""
         at = self._front + index

@@ -140,7 +140,6 @@ class _Weights:
 
     def of(self, log: RegionLog) -> int:
         """The weight of all blocks."""
-        count = log.block_count
         first = log.oldest(0)
         if first is None:
             self._blocks.clear()
@@ -149,18 +148,17 @@ class _Weights:
         blocks = self._blocks
         while blocks and blocks[0][0] < first.first_position:
             self._sum -= blocks.popleft()[1]
-        while len(blocks) >= count:
+        while blocks and log.oldest(len(blocks)) is None:
             self._sum -= blocks.pop()[1]
         if blocks and not self._continues(log):  # blocks have gone in the middle
             blocks.clear()
             self._sum = 0
-        for index in range(len(blocks), count - 1):
-            block = log.oldest(index)
-            assert block is not None
-            blocks.append((block.first_position, block.weight))
-            self._sum += block.weight
-        newest = log.oldest(count - 1)
+        newest = log.oldest(len(blocks))
         assert newest is not None
+        while (after := log.oldest(len(blocks) + 1)) is not None:
+            blocks.append((newest.first_position, newest.weight))
+            self._sum += newest.weight
+            newest = after
         return self._sum + newest.weight
 
     def _continues(self, log: RegionLog) -> bool:

@@ -91,7 +91,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
         seen = _applied(ctx, stream) if raw == b"$" else _vector(ctx, raw, _NO_CURSOR)
         part = _KeyReply(key, write_token(seen))
         if stream is not None and (budget is None or not budget.exhausted):
-            gaps = Gaps(stream, seen) if notes and not ctx.replica.is_regional else None
+            gaps = Gaps(stream, seen) if notes and not ctx.replica.vector else None
             part = _read_part(ctx, stream, part, seen, request.count, budget, gaps)
         parts.append(part)
     reply = _reply(ctx, parts, notes=notes)
