@@ -97,11 +97,11 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
     return request
 
 
-def is_over(ctx: Context, keys: Iterable[bytes]) -> bool:
-    """Whether a reader that has waited need not wait any more: one of its streams is sealed."""
+def is_over(ctx: Context, keys: list[bytes]) -> bool:
+    """Whether a reader that has waited need not wait any more: a stream that changed is sealed."""
     if ctx.waiter is None:
         return False
-    values = [ctx.db.values.get(key) for key in keys]
+    values = [ctx.db.values.get(keys[at]) for at in ctx.waiter.places(keys)]
     return any(type(value) is Stream and value.is_sealed for value in values)
 
 
