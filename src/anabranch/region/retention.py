@@ -61,13 +61,14 @@ class Retaining:
         if type(stream) is not Stream or stream.retained is None:
             return
         plan = plan_retention(stream, stream.retained, now_ms)
+        before = stream.length
+        region = self._region
         if plan.below:
-            region = self._region
-            before = stream.length
             region.effects.emit(kinds.Trim(database.index, key, plan.below))
-            removed = before - stream.length
-            region.stats.policy_trimmed += removed
-            region.context.changes += removed
+        removed = before - stream.length
+        region.stats.policy_trimmed += removed
+        region.context.changes += removed
+        if removed:
             deadlines[key] = now_ms
         elif plan.next_ms:
             deadlines[key] = plan.next_ms
