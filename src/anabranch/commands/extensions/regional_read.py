@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anabranch.commands.stream.options import interval_end, interval_start
 from anabranch.commands.stream.read_request import (
+    ReadRequest,
     ReplyBudget,
     parse_read,
     timeout_argument,
@@ -84,6 +85,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
     notes = args[1].upper() == b"NOTES"
     words = [args[0], *args[2:]] if notes else args
     request = parse_read(words, grouped=False, now_ms=ctx.now_ms)
+    request.notes = notes
     budget = ReplyBudget(request) if request.is_limited else None
     parts = []
     for key, raw in zip(request.keys, request.ids, strict=True):
@@ -91,8 +93,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
         seen = _applied(ctx, stream) if raw == b"$" else _vector(ctx, raw, _NO_CURSOR)
         part = _KeyReply(key, write_token(seen))
         if stream is not None and (budget is None or not budget.exhausted):
-            gaps = Gaps(stream, seen) if notes and not ctx.replica.vector else None
-            part = _read_part(ctx, stream, part, seen, request.count, budget, gaps)
+            part = _read_part(ctx, stream, part, seen, request, budget)
         parts.append(part)
     reply = _reply(ctx, parts, notes=notes)
     is_served = any(part.found or (notes and (part.has_ended or part.gaps)) for part in parts)
@@ -108,15 +109,16 @@ def _read_part(
     stream: Stream,
     part: _KeyReply,
     seen: Mapping[int, int],
-    limit: int,
+    request: ReadRequest,
     budget: ReplyBudget | None,
-    gaps: Gaps | None,
 ) -> _KeyReply:
     """Entries that a cursor does not cover, within the limits, and the cursor after them."""
     chunks = []
     count = 0
     reached = dict(seen)
     has_ended = False
+    gaps = Gaps(stream, seen) if request.notes and not ctx.replica.vector else None
+    limit = request.count
     if budget is not None:
         budget.begin_stream(part.key)
     for replica_id, (block, low, high) in spans_behind(stream, seen):

@@ -41,6 +41,7 @@ class ReadRequest:
     block_ms: int | None = None
     claim_ms: int | None = None
     noack = False
+    notes = False
     group: bytes | None = None
     consumer = b""
     keys: list[bytes]
