@@ -14,7 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from anabranch.config.kinds import Choice, Integer, Kind
+from anabranch.config.kinds import Choice, Integer, Kind, Memory, YesNo
+from anabranch.pattern import PATTERN_BYTES_MAX
 
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(0|[1-9][0-9]{0,14})(ms|s|m|h|d)?")
@@ -168,6 +169,75 @@ class KeyName(Kind):
         return "the name of a key of the same database"
 
 
+class GroupStart(NamedTuple):
+    """Which missing groups readers make, and where these begin."""
+
+    name: str
+    """A name, or a pattern of names; empty: none."""
+    is_new_only: bool
+    """``$``: what is added from then on; otherwise everything that is there, too."""
+
+
+class GroupStartKind(Kind):
+    """``name:0``, ``name:$``, or none."""
+
+    def parse(self, words: Sequence[str]) -> GroupStart:
+        """A name may contain colons."""
+        if words[0].lower() == "none":
+            return GroupStart("", False)
+        name, colon, start = words[0].rpartition(":")
+        if not colon or not name or start not in ("0", "$"):
+            raise ValueError(f"it is {self.allowed}")
+        if len(name.encode("utf-8", "surrogateescape")) > PATTERN_BYTES_MAX:
+            raise ValueError(f"a name or pattern has at most {PATTERN_BYTES_MAX} bytes here")
+        return GroupStart(name, start == "$")
+
+    def format(self, value: Any) -> str:
+        """The same words."""
+        return f"{value.name}:{'$' if value.is_new_only else 0}" if value.name else "none"
+
+    @property
+    def allowed(self) -> str:
+        """The forms."""
+        return "none, name:0 or name:$, where the name may be a pattern"
+
+
+class KeepLimit(NamedTuple):
+    """How much is kept for groups; 0 is no limit."""
+
+    bytes: int
+    ms: int
+
+
+NO_KEEP_LIMIT: Final = KeepLimit(0, 0)
+
+
+class KeepLimitKind(Kind):
+    """Bytes with a unit, a duration with a unit, or none."""
+
+    def parse(self, words: Sequence[str]) -> KeepLimit:
+        """A unit is needed: it says which of both is meant. ``m`` is minutes."""
+        text = words[0].lower()
+        if text == "none":
+            return NO_KEEP_LIMIT
+        if text.endswith(tuple(_MS)):
+            return KeepLimit(0, duration_ms(text))
+        if not text.endswith(("k", "b", "g")):
+            raise ValueError(f"it is {self.allowed}")
+        return KeepLimit(Memory(1).parse([text]), 0)
+
+    def format(self, value: Any) -> str:
+        """With a unit."""
+        if value.bytes:
+            return f"{value.bytes}b"
+        return duration_text(value.ms) if value.ms else "none"
+
+    @property
+    def allowed(self) -> str:
+        """The forms."""
+        return "none, bytes with b, k, kb, mb, g or gb, or an age with ms, s, m, h or d"
+
+
 class PolicyRow(NamedTuple):
     """One policy."""
 
@@ -182,6 +252,8 @@ class PolicyRow(NamedTuple):
     excludes: Mapping[str, tuple[str, str]] = {}
     """By the name of another policy: a text of each that cannot be in force together."""
 
+
+_EACH_REMOVES: Final = "what one region removes is removed in all; entries it had not seen stay"
 
 POLICIES: Final[dict[str, PolicyRow]] = {
     "lease": PolicyRow(
@@ -234,6 +306,65 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "A consumer without an open connection that is idle for longer is removed; what it has is "
         "released before. 0 removes nobody.",
         "consumers are those of a region",
+    ),
+    "auto-create-group": PolicyRow(
+        GroupStartKind(),
+        "none",
+        "XREADGROUP makes a group of this name, and the stream, if they are missing: the group "
+        "begins with the oldest entry (0), or with the entries that are added from then on ($).",
+        "a group that two regions make is one group",
+        scope="stream",
+    ),
+    "max-age": PolicyRow(
+        Duration(),
+        "0",
+        "Entries that are older, by their IDs, are removed, whole nodes at a time. 0: at any age.",
+        _EACH_REMOVES,
+        scope="stream",
+    ),
+    "max-length": PolicyRow(
+        Integer(0),
+        "0",
+        "So many entries are left, the newest ones, and less than a node more. 0: any number.",
+        _EACH_REMOVES,
+        scope="stream",
+    ),
+    "max-bytes": PolicyRow(
+        Memory(),
+        "0",
+        "The names and values of so many bytes are left, the newest ones, before compression, and "
+        "less than a node more. 0: any number.",
+        _EACH_REMOVES,
+        scope="stream",
+    ),
+    "exact": PolicyRow(
+        YesNo(),
+        "no",
+        "max-age and max-length hold to the entry, and not to the node.",
+        "each region by itself",
+        scope="stream",
+    ),
+    "keep": PolicyRow(
+        Choice("none", "unread", "unacked"),
+        "none",
+        "What stays in spite of these limits: what a group was not given yet (unread), or has not "
+        "acknowledged (unacked). unacked without limits removes what every group has acknowledged.",
+        "a group counts as a whole: what one region has read or acknowledged is so",
+        scope="stream",
+    ),
+    "keep-limit": PolicyRow(
+        KeepLimitKind(),
+        "none",
+        "So many bytes, or what is not older, is kept for groups at most.",
+        "each region by itself",
+        scope="stream",
+    ),
+    "ignore-groups-idle": PolicyRow(
+        Duration(),
+        "0",
+        "Groups that nobody has used for longer have nothing kept. 0: all groups count.",
+        "a region sees its own readers, and what others acknowledge",
+        scope="stream",
     ),
 }
 """By name, in the order of ``AB.POLICY GET`` and of the table in the docs."""

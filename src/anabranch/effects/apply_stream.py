@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
@@ -20,9 +19,6 @@ from anabranch.stream.block import full_block
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
-
-LONG_BYTES: Final = 2048
-"""A stream with a longer new entry is measured soon, and not only when its block is full."""
 
 
 def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
@@ -66,7 +62,7 @@ def append_entry(
         tail.open_ids.append(entry_id)
         tail.weight += weight
         log.next_position += 1
-        if len(fragment) > LONG_BYTES and not stream.is_due:
+        if len(fragment) > stream.long_bytes and not stream.is_due:
             database.account.changed(stream)
 
 
@@ -231,5 +227,8 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
         effect.max_deleted_id,
         keyspace.replica.knows,
     )
-    if effect.key not in keyspace.databases[effect.db].values:
+    database = keyspace.databases[effect.db]
+    if effect.key not in database.values:
         bind_by_state(keyspace, effect.db, effect.key, stream)
+    elif stream.is_sealed:
+        database.grown(effect.key)  # readers need not wait any more

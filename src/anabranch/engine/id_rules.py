@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
 from anabranch.errors import CommandError
 from anabranch.keyspace.vector_token import write_token
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEALED_ID, SEQ_BITS, text
 from anabranch.stream.regional_id import (
     MODULUS,
     automatic_id,
@@ -44,6 +45,13 @@ def _texts(first: int, step: int) -> list[bytes]:
 _TEXTS: Final = _texts(0, 1)
 
 _TEXT_BYTES_MAX: Final = 24  # twenty digits, the line end, and one because lengths begin at 0
+
+
+class ExhaustedError(CommandError):
+    """The greatest ID counts as given, or the one before it: see :meth:`IdRules.at_end`."""
+
+    def __init__(self) -> None:
+        super().__init__(_EXHAUSTED)
 
 
 class IdRules:
@@ -122,8 +130,8 @@ class IdRules:
         """The ID for ``*`` above ``last``."""
         if self.first > last:
             return self.first
-        if last == MAX_ID:
-            raise CommandError(_EXHAUSTED)
+        if last >= SEALED_ID:
+            raise ExhaustedError
         return last + 1
 
     def consecutive(self, last: int, count: int) -> range:
@@ -137,8 +145,8 @@ class IdRules:
 
     def next(self, given_id: int | None, ms: int | None, last: int) -> int:
         """The ID of a new entry above ``last``; without an ID and milliseconds it is automatic."""
-        if last == MAX_ID:
-            raise CommandError(_EXHAUSTED)
+        if last >= SEALED_ID:
+            raise ExhaustedError
         if given_id is not None:
             new = given_id
         elif ms is None:
@@ -152,6 +160,16 @@ class IdRules:
         if new <= last:
             raise CommandError(_NOT_ABOVE)
         return new
+
+    def at_end(self, given_id: int | None, ms: int | None, stream: Stream | None) -> int:
+        """The same where :class:`ExhaustedError` was raised: one ID may be left."""
+        if stream is not None and stream.is_sealed:
+            raise CommandError(texts.SEALED)
+        if stream is None or stream.last_id == MAX_ID:
+            raise ExhaustedError
+        if given_id not in (None, MAX_ID) or ms not in (None, MAX_ID >> SEQ_BITS):
+            raise CommandError(_NOT_ABOVE)
+        return MAX_ID
 
     def check_counters(
         self, stream: Stream, last_id: int, entries_added: int | None, max_deleted: int
@@ -193,6 +211,8 @@ class RegionalIdRules(IdRules):
         if last < self.first:  # the first ID of a millisecond
             self._seq_end = min(steps_below(own, self._first_seq), _SEQ_END)
             return self.first + self._first_seq
+        if last >= SEALED_ID:
+            raise ExhaustedError
         entry_id = automatic_id(own, self.now_ms, last)
         self._seq_end = min(steps_below(own, entry_id - self.first), _SEQ_END)
         return entry_id
@@ -224,6 +244,8 @@ class RegionalIdRules(IdRules):
             return self.automatic(last)
         if ms is None or self._settings.xadd_id_uniqueness_mode == "liberal":
             return super().next(given_id, ms, last)
+        if last >= SEALED_ID:
+            raise ExhaustedError
         new = sequence_in(self._replica.own, ms, last)
         if ms < last >> SEQ_BITS or new >> SEQ_BITS != ms:
             raise CommandError(_NOT_ABOVE)

@@ -8,6 +8,10 @@ from __future__ import annotations
 from anabranch.errors import CommandError
 
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+SEALED = (
+    "SEALED The stream has ended (AB.SEAL) and takes no more entries: add to another key, or "
+    "delete this one first"
+)
 NO_SUCH_KEY = "ERR no such key"
 NOT_INTEGER = "ERR value is not an integer or out of range"
 NOT_POSITIVE = "ERR value is out of range, must be positive"

@@ -115,6 +115,8 @@ class Account:
                 continue
             growth += self.measure(value)
             measured += 1
+            if type(value) is Stream and value.retained is not None:
+                value.retained.look()
             if ticks_ns() > end_ns:
                 break
         if measured:

@@ -7,7 +7,8 @@ group, the rule of the key, the pattern with the longest literal prefix, of seve
 set last. Where several regions write, the greatest stamp counts for each policy of a subject; a
 deleted one leaves its stamp until every member has it.
 
-The groups of streams hold what is in force (``group.policed``): commands need not look here.
+Streams and their groups hold what is in force (``stream.retained``, ``group.policed``): commands
+need not look here.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.config.policies import POLICIES, parse_policy
+from anabranch.keyspace.expiry import Deadlines
 from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.pattern import Matcher, compile_glob
 from anabranch.stream.groups.policy import GroupPolicy, Policed
-from anabranch.stream.stream import Stream
+from anabranch.stream.retained import Retained, StreamPolicy
+from anabranch.stream.stream import LONG_BYTES, Stream
 
 if TYPE_CHECKING:
     from anabranch.keyspace.scan import KeyOrder
@@ -85,15 +88,18 @@ def literal_prefix(glob: bytes) -> int:
 class Policies:
     """The rules of one database. Changed through ``effects`` only."""
 
-    __slots__ = ("_patterns", "_rebinding", "bound", "rules", "tombstones")
+    __slots__ = ("_latest", "_patterns", "_rebinding", "bound", "retention", "rules", "tombstones")
 
     def __init__(self) -> None:
         self.rules: dict[Subject, dict[bytes, PolicySetting]] = {}
         self.tombstones = 0  # deleted settings that are remembered
         self._patterns: list[_PatternRule] | None = None  # None: not made since the last change
         self._rebinding: Iterator[None] | None = None
+        self._latest = StreamPolicy({})  # many streams have equal ones, and share them
         self.bound: dict[bytes, None] = {}
         """Keys with groups that got policies; who looks after these takes them out."""
+        self.retention: Deadlines[bytes] = Deadlines()
+        """When to look at which stream for entries to remove."""
 
     # -- rules --------------------------------------------------------------------------------
 
@@ -187,26 +193,52 @@ class Policies:
 
     def of(self, key: bytes, group: bytes) -> GroupPolicy | None:
         """The values of a group; None if nothing is set that this server knows."""
+        texts, values = self._known(key, group, "group")
+        return GroupPolicy(texts, values) if values else None
+
+    def of_stream(self, key: bytes) -> dict[str, Any]:
+        """The values of a stream as a whole that are set and that this server knows."""
+        return self._known(key, None, "stream")[1]
+
+    def _known(
+        self, key: bytes, group: bytes | None, scope: str
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Texts and values by the names of policies of a scope."""
         texts: dict[str, str] = {}
         values: dict[str, Any] = {}
         for name, found in self.in_force(key, group).items():
             row = name.decode("latin-1")
-            if row in POLICIES and POLICIES[row].scope == "group":
+            if row in POLICIES and POLICIES[row].scope == scope:
                 text = found.text.decode("utf-8", "surrogateescape")
                 try:
                     values[row] = parse_policy(row, text)
                 except ValueError:  # a newer region knows more values
                     continue
                 texts[row] = text
-        return GroupPolicy(texts, values) if values else None
+        return texts, values
 
     # -- what groups hold ---------------------------------------------------------------------
 
     def bind(self, key: bytes, value: Value | None) -> None:
-        """Let the groups of a key hold what is in force for them."""
+        """Let a stream and its groups hold what is in force for them."""
         if type(value) is Stream:
+            self._bind_stream(key, value)
             for name, group in value.groups.items():
                 self.bind_group(key, name, group)
+
+    def _bind_stream(self, key: bytes, stream: Stream) -> None:
+        """The same for what concerns the stream as a whole."""
+        values = self.of_stream(key)
+        policy = self._latest
+        if policy.values != values:
+            policy = self._latest = StreamPolicy(values)
+        if not policy.retains:
+            stream.retained = None
+            stream.long_bytes = LONG_BYTES
+            return
+        stream.retained = Retained(policy, key, self.retention)
+        stream.long_bytes = -1 if policy.counts_each else LONG_BYTES
+        stream.retained.look()
 
     def bind_group(self, key: bytes, name: bytes, group: Group) -> None:
         """The same for one group."""
@@ -254,8 +286,8 @@ class Policies:
 
     @property
     def used_bytes(self) -> int:
-        """The memory of the rules."""
-        size = 0
+        """The memory of the rules, and of when to look at streams."""
+        size = self.retention.used_bytes
         for subject, settings in self.rules.items():
             size += _RULE_BYTES + getsizeof(subject.name) + getsizeof(subject.group)
             for setting in settings.values():

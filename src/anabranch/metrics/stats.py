@@ -89,6 +89,8 @@ class Stats:
         self.policy_dead_lettered = 0
         self.policy_redriven = 0
         self.policy_removed_consumers = 0
+        self.policy_trimmed = 0  # entries that retention removed
+        self.policy_created_groups = 0  # that readers made
         self.policy_redelivered = 0  # released entries that plain reads got
         self.prunes = 0  # how often tombstones were looked at, because the watermark had moved
         self.error_replies = 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.effects import kinds
 from anabranch.region.compressing import Compressing
 from anabranch.region.leases import Leasing
+from anabranch.region.retention import Retaining
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Maintenance:
         self._sweep_later = sweep_later
         self._compressing = Compressing(region)
         self._leasing = Leasing(region, waking)
+        self._retaining = Retaining(region)
         self._ran_ms = 0  # the clock at the last run
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
@@ -98,6 +100,7 @@ class Maintenance:
         self._compressing.begin_if_due(now_ms)
         self._tiering.begin_if_due()
         region.keyspace.account.measure_changed(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
+        self._retaining.begin_if_due(now_ms)  # measuring has found the streams that have changed
 
     def _expire_keys(self) -> bool:
         """Remove due keys until the slice of time is over; returns whether some are left.

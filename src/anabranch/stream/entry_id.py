@@ -19,6 +19,10 @@ MAX_SEQ: Final = (1 << 64) - 1
 MIN_ID: Final = 0
 MAX_ID: Final = (1 << 128) - 1
 
+SEALED_ID: Final = MAX_ID - 1
+"""The last-generated-id of a stream that AB.SEAL has ended; no entry has it."""
+
+
 _MAX_TEXT: Final = 127  # Redis copies an ID into a buffer of 128 bytes; longer is invalid
 _SAFE_TEXT: Final = 20  # two parts of fewer digits cannot overflow
 _BLANKS: Final = b" \t\n\v\f\r"

@@ -40,3 +40,39 @@ def spans_behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[tuple[int,
         if log.length and log.newest_number > number:
             sources[replica_id] = by_number.spans(log, number, log.newest_number)
     return merge_labelled(sources)
+
+
+class Gaps:
+    """Entries of a server on its own that were removed before a reader reached them.
+
+    There each number is that of an entry, so none is missing or too many.
+    """
+
+    __slots__ = ("_reached", "_stream", "found")
+
+    def __init__(self, stream: Stream, seen: Mapping[int, int]) -> None:
+        """``seen`` is the vector of the reader; one that begins cares for this stream alone."""
+        log = stream.local
+        number = seen.get(stream.own, 0)
+        begin = stream.incarnation + (log.known_from if number else log.base)
+        self._stream = stream
+        self._reached = max(number, begin)
+        self.found: list[tuple[int, int]] = []
+        """The first and the last number of each gap."""
+
+    def reach(self, block: Block, low: int, high: int) -> None:
+        """The reader is given these live entries next."""
+        incarnation = self._stream.incarnation
+        for number in block.numbers_of(low, high):
+            self._come_to(incarnation + number)
+
+    def _come_to(self, number: int) -> None:
+        if number > self._reached + 1:
+            self.found.append((self._reached + 1, number - 1))
+        self._reached = number
+
+    def end(self) -> None:
+        """There is no further live entry."""
+        newest = newest_position_number(self._stream)
+        if newest > self._reached:
+            self._come_to(newest + 1)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat, takewhile
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.counters import Counted
-from anabranch.stream.entry_id import MAX_ID, equal_id_rank
+from anabranch.stream.entry_id import MAX_ID, SEALED_ID, equal_id_rank
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group, group_alone, group_of_regions
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.ledger import BulkLedger
@@ -28,7 +28,11 @@ from anabranch.stream.merge import (
 )
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Share, Span
+from anabranch.stream.retained import Retained
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, drop_covered, winner
+
+LONG_BYTES: Final = 2048
+"""A stream with a longer new entry is measured soon, and not only when its block is full."""
 
 
 def _newest_ms(dots: dict[Dot, Tag]) -> int:
@@ -46,9 +50,11 @@ class Stream(Counted):
         "incarnation",
         "is_due",
         "ledger",
+        "long_bytes",
         "new_group",
         "own",
         "producers",
+        "retained",
         "shared",
     )
 
@@ -68,6 +74,8 @@ class Stream(Counted):
         self.accessed_ms = 0  # for OBJECT IDLETIME only
         self.counted_bytes = -1  # of memory, see keyspace/accounting.py; -1: no key is bound to it
         self.is_due = False  # changed since its memory was counted
+        self.long_bytes = LONG_BYTES  # a longer new entry has it measured soon
+        self.retained: Retained | None = None  # with policies that remove entries
         self.shared = NOTHING_SHARED  # what several writing regions share
         # Makes a group of this stream, of last-delivered-id and entries-read
         self.new_group: Callable[[int, int | None], Group] = group_alone
@@ -111,6 +119,13 @@ class Stream(Counted):
         if len(self.logs) == 1:
             return self.local.last_id
         return max(log.last_id for log in self.logs.values())
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it was ended: :data:`SEALED_ID` counts as given, though no entry ever had it."""
+        return self.last_id == SEALED_ID and (
+            SEALED_ID not in (self.last_live_id, self.max_deleted_id)
+        )
 
     def count(self, start: int, end: int) -> int:
         """Live entries with ``start <= ID <= end``; O(regions x log n), amortised."""

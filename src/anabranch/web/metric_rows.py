@@ -71,6 +71,8 @@ METRICS: Final = [
         policy_dead_lettered_total entries given up, with a copy in a dead-letter stream
         policy_given_up_total entries given up without a copy
         policy_redelivered_total released entries that plain reads got, because of a policy
+        trimmed_by_policy_total entries that retention removed, because of a policy
+        policy_created_groups_total groups that readers made, because of a policy
         metrics_streams_left_out streams without series of their own: more than metrics-max-streams
         metrics_groups_left_out groups without series of their own: more than 100 in a stream
         """,

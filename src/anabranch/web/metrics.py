@@ -189,6 +189,8 @@ def _policies(region: Region) -> dict[str, float]:
         "policy_dead_lettered_total": region.stats.policy_dead_lettered,
         "policy_given_up_total": region.stats.policy_given_up,
         "policy_redelivered_total": region.stats.policy_redelivered,
+        "trimmed_by_policy_total": region.stats.policy_trimmed,
+        "policy_created_groups_total": region.stats.policy_created_groups,
     }
 
 

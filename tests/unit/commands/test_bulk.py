@@ -694,6 +694,10 @@ def test_import_options_are_checked(server: Streams) -> None:
     assert "not an integer" in server.error("AB.IMPORT", "s", *words, "x", good)
     server.do("XADD", "s", "18446744073709551615-18446744073709551615", "f", "v")
     assert "exhausted" in server.error("AB.IMPORT", "s", good)
+    server.do("DEL", "s")
+    server.do("XADD", "s", "1-0", "f", "v")
+    server.do("AB.SEAL", "s")
+    assert server.error("AB.IMPORT", "s", good).startswith("SEALED")
     server.do("SET", "k", "v")
     assert server.error("AB.IMPORT", "k", good).startswith("WRONGTYPE")
 

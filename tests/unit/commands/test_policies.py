@@ -35,6 +35,9 @@ def in_force(s: Streams, key: str = "s", group: str = "g", db: int = 0) -> dict[
 
 def test_every_policy_has_a_value_and_a_source(s: Streams) -> None:
     rows = [as_map(each) for each in s.run("AB.POLICY GET s GROUP g")]
+    names = [name for name, row in POLICIES.items() if row.scope == "group"]
+    assert [each["policy"] for each in rows] == names
+    rows = [as_map(each) for each in s.run("AB.POLICY GET s")]
     assert [each["policy"] for each in rows] == list(POLICIES)
     assert {each["source"] for each in rows} == {"default"}
     s.run("AB.POLICY SET PATTERN s* redeliver first")

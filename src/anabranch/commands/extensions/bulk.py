@@ -392,6 +392,8 @@ def _add(
     if stream is None:
         stream = ctx.create_stream(key)
     count = sum(map(len, rows))
+    if stream.is_sealed:
+        raise CommandError(texts.SEALED)
     ids = ctx.ids.consecutive(stream.last_id, count)
     if ids[-1] > MAX_ID:
         raise CommandError(_EXHAUSTED)

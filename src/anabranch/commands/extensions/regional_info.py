@@ -55,6 +55,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
             [
                 ("exists", int(is_there)),
                 ("length", stream.length),
+                ("sealed", int(stream.is_sealed)),
                 ("last-generated-id", text(stream.last_id)),
                 ("entries-added", stream.entries_added),
                 ("max-deleted-entry-id", text(stream.max_deleted_id)),

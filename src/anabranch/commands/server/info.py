@@ -493,6 +493,8 @@ def _policies(ctx: Context, _facts: _Facts) -> _Lines:
         ("policy_redriven", ctx.stats.policy_redriven),
         ("policy_removed_consumers", ctx.stats.policy_removed_consumers),
         ("policy_redelivered", ctx.stats.policy_redelivered),
+        ("policy_trimmed", ctx.stats.policy_trimmed),
+        ("policy_created_groups", ctx.stats.policy_created_groups),
     ]
 
 

@@ -13,16 +13,16 @@ from anabranch.commands.stream.options import (
 )
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
-from anabranch.effects.apply_stream import LONG_BYTES
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
 from anabranch.engine.context import Context
+from anabranch.engine.id_rules import ExhaustedError
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.references import Policy
-from anabranch.stream.stream import Stream
+from anabranch.stream.stream import LONG_BYTES, Stream
 from anabranch.stream.trimming import TrimRule
 from anabranch.stream.weight import entry_weight
 
@@ -257,10 +257,14 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             return answer
     ids = ctx.ids
     last = 0 if stream is None else stream.last_id
-    if options is not None and options.names_id:
-        entry_id = ids.next(options.given_id, options.ms, last)
-    else:
-        entry_id = ids.following(last)
+    try:
+        if options is not None and options.names_id:
+            entry_id = ids.next(options.given_id, options.ms, last)
+        else:
+            entry_id = ids.following(last)
+    except ExhaustedError:
+        given, ms = (None, None) if options is None else (options.given_id, options.ms)
+        entry_id = ids.at_end(given, ms, stream)
     reply = ids.reply(entry_id)
     fragment = _fragment(reply, args, at, count)
     size = len(fragment)

@@ -84,13 +84,20 @@ def create(ctx: Context, args: list[bytes]) -> bytes:
         start = id_argument(raw)
     if stream is not None and name in stream.groups:
         raise CommandError("BUSYGROUP Consumer Group name already exists")
-    db = ctx.db.index
+    begin_group(ctx, key, name, start, entries_read)
+    return OK
+
+
+def begin_group(
+    ctx: Context, key: bytes, name: bytes, start: int | None, entries_read: int | None = None
+) -> None:
+    """Make a group that is missing, and the stream if that is missing; None is ``$``."""
+    stream = ctx.stream(key)
     if stream is None:
         stream = ctx.create_stream(key)
     added = stream.entries_added
-    ctx.emit(kinds.CreateGroup(db, key, name, start, _clamped(entries_read, added)))
+    ctx.emit(kinds.CreateGroup(ctx.db.index, key, name, start, _clamped(entries_read, added)))
     ctx.changes += 1
-    return OK
 
 
 def _clamped(entries_read: int | None, added: int) -> int | None:

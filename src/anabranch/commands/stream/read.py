@@ -11,6 +11,7 @@ from anabranch.commands.stream.options import interval_end, interval_start
 from anabranch.commands.stream.read_request import (
     ReadRequest,
     ReplyBudget,
+    is_over,
     parse_read,
     read_head,
     read_reply,
@@ -121,7 +122,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
             served.append((key, chunks, count))
     if served:
         return read_reply(ctx, served)
-    if request.block_ms is None or ctx.in_exec:
+    if request.block_ms is None or ctx.in_exec or is_over(ctx, request.keys):
         return null_array(ctx.resp3)
     behind: list[int] = []
     if ctx.waiter is None:

@@ -15,6 +15,7 @@ from anabranch.resp.encode import array_header, bulk, map_header
 from anabranch.stream.block import Block
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.region_log import Span
+from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
@@ -40,6 +41,7 @@ class ReadRequest:
     block_ms: int | None = None
     claim_ms: int | None = None
     noack = False
+    notes = False
     group: bytes | None = None
     consumer = b""
     keys: list[bytes]
@@ -94,6 +96,14 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
     if request.maxcount is not None and request.maxcount < request.count:
         raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")
     return request
+
+
+def is_over(ctx: Context, keys: list[bytes]) -> bool:
+    """Whether a reader that has waited need not wait any more: a stream that changed is sealed."""
+    if ctx.waiter is None:
+        return False
+    values = [ctx.db.values.get(keys[at]) for at in ctx.waiter.places(keys)]
+    return any(type(value) is Stream and value.is_sealed for value in values)
 
 
 _PLACES = {

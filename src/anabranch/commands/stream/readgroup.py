@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from anabranch.commands.stream.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
+from anabranch.commands.stream.group import begin_group
+from anabranch.commands.stream.read_request import (
+    ReadRequest,
+    ReplyBudget,
+    is_over,
+    parse_read,
+    read_reply,
+)
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
@@ -20,6 +27,7 @@ from anabranch.engine.holding import use_name
 from anabranch.engine.releasing import CLAIM, Whose, give_up, gives_up
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
+from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.groups.group import Group
@@ -86,7 +94,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         served.append((key, chunks, count))
     if served:
         return read_reply(ctx, served)
-    if request.block_ms is None or ctx.in_exec:
+    if request.block_ms is None or ctx.in_exec or is_over(ctx, request.keys):
         return null_array(ctx.resp3)
     ctx.block(
         request.keys,
@@ -113,6 +121,7 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
     again, only streams that have changed are looked at; those with CLAIM wait for time as well.
     """
     plans: list[_Plan] = []
+    absent: dict[bytes, int | None] = {}  # where a group begins that a policy makes
     consumer = request.consumer
     visited: list[Consumer] = []
     is_wide = len(request.keys) > 1 and request.claim_ms is None and not request.is_limited
@@ -124,12 +133,13 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
         key, raw = keys[at], ids[at]
         stream = ctx.read_stream(key)
         group = None if stream is None else stream.groups.get(name)
+        after = None
         if stream is None or group is None:
-            raise CommandError(
-                b"NOGROUP No such key '%b' or consumer group '%b' in XREADGROUP with GROUP option"
-                % (texts.shown(key), texts.shown(name))
-            )
-        after = None if raw == b">" else _history_start(raw)
+            absent[key] = _start_of_absent(ctx, key, name)
+        if raw != b">":
+            after = _history_start(raw)
+        if stream is None or group is None:
+            continue
         known = group.consumers.get(consumer) if is_wide and after is None else None
         if known is not None and not _has_for(stream, group):
             visited.append(known)
@@ -137,10 +147,29 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
                 use_name(ctx, key, name, group, consumer)
         else:
             plans.append((key, stream, group, after))
+    if absent:
+        for key, start in absent.items():
+            begin_group(ctx, key, name, start)
+            ctx.stats.policy_created_groups += 1
+        return _plans(ctx, request, name)
     if ctx.waiter is None:
         request.visited = visited
     ctx.stats.keyspace_hits += len(keys)  # Redis looks twice, and counts both
     return plans
+
+
+def _start_of_absent(ctx: Context, key: bytes, name: bytes) -> int | None:
+    """Where ``auto-create-group`` lets a missing group begin, None for ``$``; NOGROUP without."""
+    if ctx.db.policies.rules:
+        made = ctx.db.policies.of_stream(key).get("auto-create-group")
+        if made is not None and made.name:
+            matches = compile_glob(made.name.encode("utf-8", "surrogateescape"))
+            if matches(name):
+                return None if made.is_new_only else 0
+    raise CommandError(
+        b"NOGROUP No such key '%b' or consumer group '%b' in XREADGROUP with GROUP option"
+        % (texts.shown(key), texts.shown(name))
+    )
 
 
 def _has_for(stream: Stream, group: Group) -> bool:
@@ -187,7 +216,7 @@ class _News:
         if type(value) is not Stream:
             return True
         group = value.groups.get(self._name)
-        return group is None or self._claims or _has_for(value, group)
+        return group is None or self._claims or value.is_sealed or _has_for(value, group)
 
 
 # -- history ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from anabranch.commands.extensions import (
     regional_read,
     regions,
     renewing,
+    sealing,
     verifying,
 )
 from anabranch.commands.table.rows import rows
@@ -28,6 +29,7 @@ COMMANDS: Final = rows(
         regional_read,
         regions,
         renewing,
+        sealing,
         verifying,
     ],
     """
@@ -80,8 +82,8 @@ ab.digest -2 regional_info.digest 0.1.0 readonly
     cost: O(N), N being the entries.
     keys: @1..-1 RO access
 ab.read -4 regional_read.read 0.1.0 readonly blocking movablekeys
-    [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...]
-        cursor [cursor ...]
+    [NOTES] [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds]
+        STREAMS key [key ...] cursor [cursor ...]
     does: Returns entries that cursors do not cover, each once, in any region.
     cost: O(log N) for each region of each stream, then a memory copy of what is returned.
     keys: @STREAMS+1..-1%2 RO access
@@ -136,6 +138,11 @@ ab.renew -5 renewing.renew 0.1.0 write fast
     key group consumer time [id ...]
     does: Extends the leases of a consumer's entries, and returns those that it still has.
     cost: O(1) for each entry.
+    keys: RW update
+ab.seal 2 sealing.seal 0.1.0 write fast
+    key
+    does: Ends a stream: it takes no more entries, and readers see the end.
+    cost: O(W), W being the clients that wait for the stream.
     keys: RW update
 ab.peers 1 regions.peers 0.1.0 stale
     does: Shows link and lag of every other region.
