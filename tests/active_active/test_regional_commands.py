@@ -509,6 +509,7 @@ def test_info_of_a_key() -> None:
         b"acknowledged": [[1, 0, 2, 2]],
         b"delivered": [[1, 0, 1, 3]],
         b"runs": [[1, 0, 2, 3, 2, 0]],
+        b"policies": [],
     }
     assert other[b"creations"] == [[1, 0, 6, b"$"]]
     one.do("XGROUP", "DESTROY", "x", "g")

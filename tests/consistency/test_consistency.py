@@ -16,6 +16,9 @@ from tests.consistency.checking import violations
 from tests.consistency.clients import REGIONS, Run
 from tests.consistency.history import load
 
+SEEDS = 6
+"""Processes run as the machine lets them: one run may meet no moment at which a mistake shows."""
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
@@ -51,4 +54,5 @@ def test_a_reader_that_does_not_pass_its_token_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_a_server_with_a_mistake_is_found(tmp_path: Path, mistake: str, rules: set[str]) -> None:
-    assert broken_rules(Run(tmp_path, seed=1, mistake=mistake), faults=1) & rules
+    runs = (Run(tmp_path / str(seed), seed=seed, mistake=mistake) for seed in range(1, SEEDS + 1))
+    assert any(broken_rules(run, faults=1) & rules for run in runs), f"not in {SEEDS} runs"

@@ -41,6 +41,7 @@ def both() -> Iterator[tuple[redis.Redis, redis.Redis]]:
             client.set("k", "v", ex=1000)
             with pytest.raises(redis.ResponseError):
                 client.execute_command("NOTHING")
+            client.info()  # what starts redis-server has asked it already
         yield clients
         for client in clients:
             client.close()

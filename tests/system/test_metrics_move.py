@@ -88,6 +88,7 @@ def test_every_metric_moves_when_it_should() -> None:
         commands_fail_and_keys_expire(world)
         entries_are_added_and_processed(world)
         scripts_are_kept(world)
+        policies_do_their_work(world)
         nodes_are_compressed_opened_and_moved_to_a_file(world)
         the_disk_is_full(world)
         a_link_is_cut(world)
@@ -178,6 +179,37 @@ def scripts_are_kept(world: Moving) -> None:
         *("number_of_cached_scripts", "memory_used_scripts_eval_bytes"),
         *("memory_used_vm_eval_bytes", "number_of_functions", "number_of_libraries"),
     )
+
+
+def policies_do_their_work(world: Moving) -> None:
+    eu = world.eu
+
+    def is_accepted() -> bool:
+        """A region sets policies once the other one has said that it knows them."""
+        try:
+            return bool(eu.execute_command("AB.POLICY", "SET", "jobs", "auto-create-group", "g:0"))
+        except redis.ResponseError:
+            return False
+
+    wait_until(is_accepted, "policies are accepted")
+    for policies in ("lease time:1ms max-deliveries 2 dead-letter dead", "max-length 1 exact yes"):
+        eu.execute_command("AB.POLICY", "SET", "jobs", *policies.split())
+    eu.execute_command("AB.POLICY", "SET", "lost", "max-deliveries", "1")
+    eu.xgroup_create("lost", "g", "0", mkstream=True)
+    for key in ("jobs", "lost"):
+        eu.xadd(key, {"f": "v"})
+        for _ in range(3):
+            eu.xreadgroup("g", "c", {key: ">"})
+            world.look()
+    eu.xadd("jobs", {"f": "v"})
+    (entry_id, _), *_ = eu.xrange("lost")
+    eu.execute_command("XNACK", "lost", "g", "FATAL", "IDS", 1, entry_id)
+    deadline = time.monotonic() + SECONDS
+    while not eu.exists("dead"):
+        assert time.monotonic() < deadline, "nothing was given up"
+        eu.xreadgroup("g", "c", {"jobs": ">"})
+        world.look()
+    world.moves(*(row.name for row in METRICS if "policy" in row.name))
 
 
 def nodes_are_compressed_opened_and_moved_to_a_file(world: Moving) -> None:

@@ -28,6 +28,7 @@ from tests.support.servers import REPOSITORY, RedisServer, ServerProcess
 pytestmark = pytest.mark.timeout(180)
 
 STREAMS = 40
+FOR_REDIS_7 = ("--rdb-version", 10)
 FILES = sorted((REPOSITORY / "tests/unit/rdb/fixtures/files").glob("*-1.json.gz"))
 """Written by Redis 7.0.15 and by builds of October 2024 and June 2026."""
 SETTLE_S = 30.0
@@ -148,7 +149,7 @@ def test_streams_of_redis_go_into_a_region_and_come_back_as_they_were(
     assert facts["imported"]["stream"]["keys"] == STREAMS
     assert facts["late"] == []
     out = tmp_path / "out.rdb"
-    run("export", out, "-p", eu.fixed_port)
+    run("export", out, "-p", eu.fixed_port, *FOR_REDIS_7)
     with RedisServer(tmp_path, ["--dbfilename", "out.rdb"]) as loaded:
         for key in keys:
             found = shown(loaded, key)
@@ -215,8 +216,8 @@ def test_entries_with_one_id_are_renumbered_for_redis(
     settle(regions)
     assert len(ask(eu, "XREADGROUP", "GROUP", "g", "c", "COUNT", 3, "STREAMS", "x", ">")) == 1
     out = tmp_path / "out.rdb"
-    where = out if target == "file" else url(theirs)
-    facts = json.loads(run("export", where, "-p", eu.fixed_port, "--json").stdout)
+    where = [out, *FOR_REDIS_7] if target == "file" else [url(theirs)]
+    facts = json.loads(run("export", *where, "-p", eu.fixed_port, "--json").stdout)
     assert facts["renumbered"] == [{"key": "db0 x", "entries": 2}]
     with RedisServer(tmp_path, ["--dbfilename", "out.rdb"]) as loaded:
         redis_ = loaded if target == "file" else theirs
@@ -256,13 +257,14 @@ def test_a_late_entry_is_delivered_by_the_redis_that_gets_it(
         check_late(theirs)
     else:
         out = tmp_path / "out.rdb"
-        result = run("export", out, "-p", eu.fixed_port)
+        result = run("export", out, "-p", eu.fixed_port, *FOR_REDIS_7)
         with RedisServer(tmp_path, ["--dbfilename", "out.rdb"]) as loaded:
             check_late(loaded)
     lines = result.stdout.splitlines()
     assert lines[-2].startswith("late (")
     assert lines[-1] == "  db0 x: 1 entry of group g"
-    facts = json.loads(run("export", tmp_path / "b.rdb", "-p", eu.fixed_port, "--json").stdout)
+    again = run("export", tmp_path / "b.rdb", "-p", eu.fixed_port, "--json", *FOR_REDIS_7)
+    facts = json.loads(again.stdout)
     assert facts["late"] == [{"key": "db0 x", "group": "g", "entries": 1}]
     # A region that gets a newer file has it released, as a Redis 8.8 has.
     run("export", tmp_path / "c.rdb", "-p", eu.fixed_port, "--rdb-version", 14)
