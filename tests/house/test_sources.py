@@ -42,26 +42,31 @@ LONG_FUNCTIONS = {
 }
 
 
-def lengths(node: ast.AST, name: str) -> Iterator[tuple[str, int]]:
-    """Give each function below `node` as "file:Class.function", with its count of lines."""
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def definitions(node: ast.AST, name: str) -> Iterator[tuple[str, Definition]]:
+    """Give each class and function below `node`, with its name as "file:Class.function"."""
     for child in ast.iter_child_nodes(node):
         inner = name
-        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(child, Definition):
             inner = f"{name}{'' if name.endswith(':') else '.'}{child.name}"
-            if not isinstance(child, ast.ClassDef):
-                yield inner, (child.end_lineno or child.lineno) - child.lineno + 1
-        yield from lengths(child, inner)
+            yield inner, child
+        yield from definitions(child, inner)
+
+
+def defined(root: Path) -> Iterator[tuple[str, Definition]]:
+    """Give every class and function of the files below a folder."""
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        yield from definitions(tree, f"{path.relative_to(root)}:")
 
 
 def test_no_function_above_60_lines_is_added_and_none_grows() -> None:
-    source = REPOSITORY / "src" / "anabranch"
     found = {
-        name: lines
-        for path in sorted(source.rglob("*.py"))
-        for name, lines in lengths(
-            ast.parse(path.read_text("utf-8")), f"{path.relative_to(source)}:"
-        )
-        if lines > 60
+        name: (node.end_lineno or node.lineno) - node.lineno + 1
+        for name, node in defined(REPOSITORY / "src" / "anabranch")
+        if not isinstance(node, ast.ClassDef)
     }
     assert {name: n for name, n in found.items() if n > LONG_FUNCTIONS.get(name, 60)} == {}
 
@@ -74,7 +79,6 @@ WIDE_FUNCTIONS = {
     "cli/live/load.py:command": 11,
     "cli/live/load.py:_LoadProducer.__init__": 8,
     "cli/live/pending.py:command": 12,
-    "cli/simulate.py:command": 7,
     "commands/stream/readgroup.py:_history": 7,
     "effects/applier.py:Applier.add": 7,
     "effects/apply_stream.py:append_entry": 8,
@@ -88,51 +92,28 @@ WIDE_FUNCTIONS = {
 }
 
 
-def widths(node: ast.AST, name: str) -> Iterator[tuple[str, int]]:
-    """Give each function below `node` as "file:Class.function", with its count of parameters."""
-    for child in ast.iter_child_nodes(node):
-        inner = name
-        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = f"{name}{'' if name.endswith(':') else '.'}{child.name}"
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            given = child.args
-            named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-            rest = [each for each in (given.vararg, given.kwarg) if each is not None]
-            yield inner, sum(each.arg not in {"self", "cls"} for each in [*named, *rest])
-        yield from widths(child, inner)
+def width(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many parameters a function has, without self."""
+    given = node.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    rest = [each for each in (given.vararg, given.kwarg) if each is not None]
+    return sum(each.arg not in {"self", "cls"} for each in [*named, *rest])
 
 
 def test_no_function_with_more_than_6_parameters_is_added_and_none_grows() -> None:
-    source = REPOSITORY / "src" / "anabranch"
     found = {
-        name: count
-        for path in sorted(source.rglob("*.py"))
-        for name, count in widths(
-            ast.parse(path.read_text("utf-8")), f"{path.relative_to(source)}:"
-        )
+        name: width(node)
+        for name, node in defined(REPOSITORY / "src" / "anabranch")
+        if not isinstance(node, ast.ClassDef)
     }
     assert {name: n for name, n in found.items() if n > WIDE_FUNCTIONS.get(name, 6)} == {}
 
 
-def docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
-    """Give the docstring of each class and function below `node`, with its name."""
-    for child in ast.iter_child_nodes(node):
-        inner = name
-        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = f"{name}{'' if name.endswith(':') else '.'}{child.name}"
-            yield inner, ast.get_docstring(child) or ""
-        yield from docstrings(child, inner)
-
-
 def test_no_docstring_sends_the_reader_elsewhere_before_it_says_anything() -> None:
-    source = REPOSITORY / "src"
     found = [
         name
-        for path in sorted(source.rglob("*.py"))
-        for name, text in docstrings(
-            ast.parse(path.read_text("utf-8")), f"{path.relative_to(source)}:"
-        )
-        if text.startswith("See ")
+        for name, node in defined(REPOSITORY / "src")
+        if (ast.get_docstring(node) or "").startswith("See ")
     ]
     assert found == []
 
