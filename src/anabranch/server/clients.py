@@ -154,6 +154,8 @@ class Clients:
         self.stalled: set[Connection] = set()
         """Clients that do not read what they are sent."""
         self._to_measure: list[Connection] = []
+        self.are_ending = False
+        """The server stops: a client whose connection was accepted just before gets no service."""
         self.all_closed = asyncio.Event()
         self.all_closed.set()
         self._node = node
@@ -179,6 +181,12 @@ class Clients:
             self._strangers.came(connection, self._now_ms())
         self.all_closed.clear()
         return None
+
+    def finish(self) -> None:
+        """The server stops: answer what was received, and serve nobody who connects from now on."""
+        self.are_ending = True
+        for connection in list(self.connections):
+            connection.finish()
 
     def users_known(self) -> None:
         """Users of the log are loaded: decide again about clients that came before."""

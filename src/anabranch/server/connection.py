@@ -145,6 +145,10 @@ class ClientConnection:
         self.session.hold("connections", self._connection_bytes)
         self._authenticated = self.session.user is not None
         self._parser = RequestParser(self._limits())
+        if self._clients.are_ending:  # what it wrote would be answered, and not be in the log
+            self.session.closing = True
+            self.transport.abort()
+            return
         refusal = self._clients.opened(self)
         if refusal is not None:
             self.transport.write(error(refusal))

@@ -77,8 +77,7 @@ async def orderly_stop(server: Running, *, patient: bool) -> None:
     server.http.close()
     server.stop_timers()
     server.node.stop()
-    for connection in list(server.clients.connections):
-        connection.finish()
+    server.clients.finish()
     timeout = server.settings.shutdown_timeout if patient else 0
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
@@ -99,6 +98,7 @@ def abandon(server: Running) -> None:
     server.node.durability.abandon()
     if server.links is not None:
         server.links.exchange.stop(farewell=False)
+    server.clients.are_ending = True
     for connection in list(server.clients.connections):
         connection.transport.abort()
     server.close()

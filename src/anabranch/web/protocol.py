@@ -63,6 +63,8 @@ class Connections:
         self.logger = logger
         self.request_s = request_s
         self.scheduler = scheduler
+        self.are_closed = False
+        """The port is closed: a connection that was accepted just before gets no answer."""
 
     def new(self, left: Callable[[], None], app: ASGIApp | None = None) -> HttpConnection:
         """A protocol for a new connection; it calls ``left`` when the connection is lost.
@@ -76,6 +78,7 @@ class Connections:
 
     def close(self) -> None:
         """Close all connections; unfinished answers are cut off."""
+        self.are_closed = True
         for task in list(self.state.tasks):
             task.cancel()
         for connection in list(self.state.connections):
@@ -118,6 +121,7 @@ class HttpConnection(H11Protocol):
 
     def __init__(self, all_: Connections, left: Callable[[], None]) -> None:
         super().__init__(all_.config, all_.state, {}, asyncio.get_running_loop())
+        self._all = all_
         self.conn = _State(h11.SERVER, HEAD_BYTES_MAX - 1)
         self.logger = all_.logger
         self.access_log = False
@@ -132,6 +136,9 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection in, or end it if there are too many."""
         super().connection_made(transport)  # type: ignore[arg-type]
+        if self._all.are_closed:
+            self._drops = True
+            self.transport.abort()
         self.flow = _Flow(self.transport, self._go_on_later)
         self._watch()
 
