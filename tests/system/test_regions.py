@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import redis
 
+from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
 from anabranch.testing import Cluster
 from tests.support.inspection import info, wait_until
 from tests.support.servers import AnabranchServer, free_port
@@ -513,3 +515,32 @@ def test_what_a_region_cannot_do_is_refused_and_changes_nothing(cluster: World) 
     wait_until(length(us, "s", 1), "the entry has arrived")
     for client in (eu, us):
         assert client.keys("*") == ["s"]
+
+
+# -- stopping -----------------------------------------------------------------------------------
+
+
+def test_a_stop_waits_until_the_others_have_all(cluster: World) -> None:
+    eu, us = cluster.clients
+    eu.execute_command("AB.LINK", "us", "DELAY", 300)
+    eu.xadd("s", {"f": "v"})
+    with pytest.raises(redis.ConnectionError):
+        eu.execute_command("SHUTDOWN")
+    wait_until(length(us, "s", 1), "us has what eu wrote last")
+
+
+def test_a_stop_waits_for_a_silent_link_until_it_ends(cluster: World) -> None:
+    eu, us = cluster.clients
+    eu.config_set("shutdown-timeout", 1_000_000)
+    gossip = ("127.0.0.1", int(eu.config_get("port")["port"]) + GOSSIP_PORT_ABOVE)
+    eu.execute_command("AB.LINK", "us", "PAUSE")
+    eu.xadd("s", {"f": "v"})
+    with pytest.raises(redis.ConnectionError):
+        eu.execute_command("SHUTDOWN")
+
+    def is_gone() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(gossip) != 0
+
+    wait_until(is_gone, "eu has stopped")
+    assert us.xlen("s") == 0

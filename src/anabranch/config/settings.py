@@ -186,7 +186,8 @@ class Settings(RegionSettings, HttpSettings):
     )
     shutdown_timeout: int = row(
         Integer(0, 2147483647), "10", group="process", unit="seconds",
-        sentence="How long a stop waits for clients to read their last replies.",
+        sentence="How long a stop waits for linked regions to take the last effects, and for "
+        "clients to read their last replies.",
     )
     supervised: str = row(
         Choice("no", "systemd", "auto", "upstart"), "no", group="process", immutable=True,

@@ -199,6 +199,10 @@ class Exchange:
             self.replicator.compare(self.now_ms())
             self._compare_on()
 
+    def lacking(self) -> list[int]:
+        """Regions whose links are up, and that have not confirmed all effects of this region."""
+        return [] if self._pulse is None else self.replicator.lacking()
+
     def stop(self, *, farewell: bool = True) -> None:
         """End all links; the caller has written everything before."""
         if self._pulse is not None:

@@ -222,6 +222,18 @@ class Gossip:
         rows = [row for row in map(links.rows.rows.get, links.membership.others()) if row]
         return [(row.applied.get(ours, 0), row.durable.get(ours, 0)) for row in rows]
 
+    def lacking(self) -> list[int]:
+        """Regions whose links are up, and that have not confirmed all effects of this region."""
+        links = self._links
+        number = links.local.vector.get(links.replica_id, 0)
+        rows = links.rows.rows
+        return [
+            session.region
+            for session in links.up()
+            if (row := rows.get(session.region)) is not None
+            and row.applied.get(links.replica_id, 0) < number
+        ]
+
     def feature_levels(self) -> dict[int, int]:
         """The lowest feature level of all members."""
         links = self._links

@@ -451,6 +451,10 @@ class Replicator:
             sum(durable >= number for _, durable in confirmed),
         )
 
+    def lacking(self) -> list[int]:
+        """Regions whose links are up, and that have not confirmed all effects of this region."""
+        return self._gossip.lacking()
+
     def address(self, region: int) -> Address:
         """The address of a member, as it was reported last."""
         return self._links.membership.address(region)

@@ -1,8 +1,8 @@
 """How a server stops: signals, the steps of an orderly stop, and an immediate end.
 
-The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write pending data, close
-connections once their clients have read their last replies (at most ``shutdown-timeout``), and sync
-the log.
+The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write pending data, give linked
+regions the effects that they lack, close connections once their clients have read their last
+replies, and sync the log. All waiting takes at most ``shutdown-timeout``.
 A second signal ends the process at once.
 """
 
@@ -13,17 +13,21 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
+    from anabranch.node.exchange import Exchange
     from anabranch.node.node import Node
     from anabranch.server.clients import Clients
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
     from anabranch.server.region_links import RegionLinks
+
+
+_HAND_OVER_LOOK_S: Final = 0.01
 
 
 class Running(Protocol):
@@ -72,15 +76,18 @@ def install_signal_handlers(server: Running, pid_file: str) -> None:
 
 
 async def orderly_stop(server: Running, *, patient: bool) -> None:
-    """End all connections; ``patient`` waits for clients that still have to read."""
+    """End all connections; ``patient`` waits for regions and clients that still have to read."""
+    timeout = server.settings.shutdown_timeout if patient else 0
+    deadline = asyncio.get_running_loop().time() + timeout
     server.listeners.close()
     server.http.close()
+    server.clients.finish()
+    if patient and server.links is not None:
+        await _hand_over(server.links.exchange, deadline)
     server.stop_timers()
     server.node.stop()
-    server.clients.finish()
-    timeout = server.settings.shutdown_timeout if patient else 0
     with suppress(TimeoutError):
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(deadline):
             await server.clients.all_closed.wait()
     left = list(server.clients.connections)
     if left:
@@ -89,6 +96,16 @@ async def orderly_stop(server: Running, *, patient: bool) -> None:
             connection.transport.abort()
         await asyncio.sleep(0)
     server.node.sync_all()
+
+
+async def _hand_over(exchange: Exchange, deadline: float) -> None:
+    """Wait until the regions that can be reached have all effects of this one."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            while exchange.lacking():  # noqa: ASYNC110 - looked at for a moment, once in a process
+                await asyncio.sleep(_HAND_OVER_LOOK_S)
+    except TimeoutError:
+        emit("warning", "server.regions_lack_effects", regions=exchange.lacking())
 
 
 def abandon(server: Running) -> None:
