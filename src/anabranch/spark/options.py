@@ -215,6 +215,7 @@ class ReadOptions:
     frontier_interval_ms: int | None = _option(
         None, _duration_ms, "frontierInterval", only="streaming"
     )
+    changes: bool = _option(False, _boolean)
     discovery_interval_ms: int = _option(10_000, _whole(0), only="streaming")
     commit_group: str | None = _option(only="streaming")
     mode: str = _option("PERMISSIVE", _one_of("PERMISSIVE", "FAILFAST", "DROPMALFORMED"))

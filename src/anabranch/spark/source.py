@@ -24,9 +24,9 @@ class AnabranchSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a read that names none."""
-        from anabranch.spark.decoding.columns import DEFAULT_SCHEMA  # noqa: PLC0415 - heavy
+        from anabranch.spark.decoding.columns import default_schema  # noqa: PLC0415 - heavy
 
-        return DEFAULT_SCHEMA
+        return default_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""

@@ -23,6 +23,7 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.decoding.casting import can_cast, cast
 from anabranch.spark.decoding.entries import Entries
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.reading.holes import INSERT, Removal
 from anabranch.spark.writing.layout import RESERVED
 
 DEFAULT_SCHEMA: Final = (
@@ -31,8 +32,18 @@ DEFAULT_SCHEMA: Final = (
 )
 """The schema of a read without a given schema, in the notation of Spark."""
 
+CHANGE: Final = "_change_type"
+"""The column of a read with ``changes`` that says what happened, as in Delta's change feed."""
+
 CORRUPT: Final = "_corrupt_record"
 """Holds corrupt records without an option, as in Spark's JSON and CSV readers."""
+
+
+def default_schema(options: Mapping[str, str]) -> str:
+    """The schema of a read with these options that names no column."""
+    given = {name.lower(): value.strip().lower() for name, value in options.items()}
+    return DEFAULT_SCHEMA + (f", {CHANGE} string" if given.get("changes") == "true" else "")
+
 
 Names: TypeAlias = "str | pa.Array"
 """The stream or the region of all entries, or of each."""
@@ -52,6 +63,8 @@ class Projection:
     mode: str = "PERMISSIVE"
     corrupt_column: str | None = None
     field_mapping: Mapping[str, str] = field(default_factory=dict)
+    changes: bool = False
+    """Whether there is a column `CHANGE`, and rows of removed entries."""
 
     def __post_init__(self) -> None:
         """Raises `ColumnError` for a schema that no stream can fill."""
@@ -66,6 +79,9 @@ class Projection:
                         f"the default schema ({DEFAULT_SCHEMA}). A field of that name is read with "
                         f'fieldMapping={{"another_name": "{column.name}"}}'
                     )
+            elif self.changes and column.name == CHANGE:
+                if not pa.types.is_string(column.type):
+                    raise ColumnError(f"column {CHANGE} says what happened: make it string")
             elif not can_cast(column.type):
                 raise ColumnError(
                     f"column {column.name} cannot be of type {column.type}: read it as string and "
@@ -74,6 +90,8 @@ class Projection:
         unknown = set(self.field_mapping) - {each.name for each in self.schema}
         if unknown:
             raise ColumnError(f"fieldMapping names columns that the schema lacks: {unknown}")
+        if self.changes:
+            self._check_removals()
 
     @classmethod
     def of(cls, schema: pa.Schema, options: ReadOptions) -> Self:
@@ -81,7 +99,7 @@ class Projection:
         corrupt, mapping = options.corrupt_column, options.field_mapping
         if corrupt is None and CORRUPT in schema.names and CORRUPT not in mapping:
             corrupt = CORRUPT
-        return cls(schema, options.mode, corrupt, mapping)
+        return cls(schema, options.mode, corrupt, mapping, options.changes)
 
     @property
     def payload(self) -> list[pa.Field]:
@@ -89,7 +107,9 @@ class Projection:
         return [
             each
             for each in self.schema
-            if each.name not in RESERVED and each.name != self.corrupt_column
+            if each.name not in RESERVED
+            and each.name != self.corrupt_column
+            and not (self.changes and each.name == CHANGE)
         ]
 
     def batches(
@@ -117,6 +137,8 @@ class Projection:
         for name in self.schema.names:
             if name == self.corrupt_column:
                 columns[name] = _corrupt(entries, bad)
+            elif self.changes and name == CHANGE:
+                columns[name] = pa.repeat(pa.scalar(INSERT), len(entries))
             elif name in RESERVED:
                 columns[name] = _reserved(
                     name, self.schema.field(name).type, entries, stream, region
@@ -156,8 +178,46 @@ class Projection:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
+    def _check_removals(self) -> None:
+        """Raise `ColumnError` if a row cannot be that of a removed entry."""
+        missing = {CHANGE, "position"} - set(self.schema.names)
+        required = [
+            each.name
+            for each in self.schema
+            if not each.nullable and each.name not in (CHANGE, *_OF_REMOVED)
+        ]
+        if missing or required:
+            raise ColumnError(
+                "with changes=true there are rows of removed entries, which have stream, region, "
+                f"position and {CHANGE}, and no more: the schema needs the columns position and "
+                f"{CHANGE}, and all others must allow NULL"
+            )
+
+    def removed(self, removal: Removal) -> Iterator[pa.RecordBatch]:
+        """A row for each position of removed entries."""
+        for first in range(removal.first, removal.stop, _REMOVED_ROWS):
+            positions = np.arange(first, min(first + _REMOVED_ROWS, removal.stop))
+            count = len(positions)
+            values = {
+                "stream": removal.stream,
+                "region": removal.region,
+                CHANGE: removal.kind,
+            }
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(positions)
+                    if each.name == "position"
+                    else pa.repeat(pa.scalar(values.get(each.name), each.type), count)
+                    for each in self.schema
+                ],
+                schema=self.schema,
+            )
+
 
 # ---------------------------------------------------------------------------------------- reserved
+
+_OF_REMOVED: Final = ("stream", "region", "position")
+_REMOVED_ROWS: Final = 1 << 16  # of one batch
 
 _RESERVED_TYPES: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "stream": pa.types.is_string,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from anabranch.spark.connection.client import connect
+from anabranch.spark.decoding.columns import CHANGE
 from anabranch.spark.jobs.signatures import ArchiveJob, JobStep, Progress, SessionNeeded, taking
-from anabranch.spark.lake.files import SCHEMA
-from anabranch.spark.lake.table import Gap, Lake, LakeError, PlacePart, drafts_of
+from anabranch.spark.lake.files import SCHEMA, Run
+from anabranch.spark.lake.table import Gap, Lake, LakeError, PlacePart, drafts_of, entries_of
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.by_region import committed_offsets
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
@@ -72,6 +73,8 @@ class Archived:
     parts: tuple[Part, ...]
     """The entries added, by stream and region."""
     dry_run: bool
+    erased: int = 0
+    """Entries that were deleted from the streams, and now from the lake."""
 
 
 @taking(ArchiveJob)
@@ -106,10 +109,11 @@ def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
         query = _alone(lake, place, job.progress, options)
     # Others may have committed meanwhile.
     ours = [each for each in lake.history(known) if each.get("query") == query]
-    parts = _parts(tuple(part) for each in ours for part in each["parts"])
+    parts = _parts(tuple(part) for each in ours for part in each.get("parts", ()))
     added = [each for each in lake.files() if each.path not in before]
     nbytes = sum(each.nbytes for each in added)
-    return _archived(lake, parts, len(added), nbytes, starts, dry_run=False)
+    found = _archived(lake, parts, len(added), nbytes, starts, dry_run=False)
+    return replace(found, erased=sum(each.get("erasedEntries", 0) for each in ours))
 
 
 def _archived(
@@ -133,13 +137,16 @@ def _alone(lake: Lake, place: Path, progress: Progress, options: ReadOptions) ->
 
     def write(batch: MicroBatch) -> None:
         nonlocal done
-        drafts, parts = drafts_of(lake, batch.rows)
+        erased: list[tuple[str, Run]] = []
+        drafts, parts = drafts_of(lake, entries_of(batch.rows, erased))
+        lake.erase(batch.query, erased)  # first: it may be done twice
         lake.commit(batch.query, batch.number, drafts, parts)
         entries = sum(each[2] for each in parts)
         done += entries
         progress(_step(batch.number, entries, batch.left, done))
 
-    return read_all(options, place, _COLUMNS, write)
+    schema = _COLUMNS.append(pa.field(CHANGE, pa.string())) if options.changes else _COLUMNS
+    return read_all(options, place, schema, write)
 
 
 def _step(batch: int, entries: int, left: int, done: int) -> JobStep:

@@ -172,6 +172,9 @@ class ArchiveJob(_OnServer):
         "End when all present entries are read, or continue until interrupted.",
         names=("--once/--follow",),
     )
+    follow_deletions: bool = _option(
+        False, "Also delete from the lake what was deleted from the streams, not what was trimmed."
+    )
     dry_run: bool = _option(False, _DRY_RUN)
     checkpoint: str | Path | None = None
     """Its directory; by default it is in the lake."""
@@ -188,6 +191,8 @@ class ArchiveJob(_OnServer):
             what["subscribe"] = ",".join(self.streams)
         if self.pattern is not None:
             what["subscribePattern"] = self.pattern
+        if self.follow_deletions:
+            what["changes"] = "true"
         return {"url": self.url, **what, **self.options}
 
     def check(self) -> Iterator[ServerOptions]:

@@ -61,6 +61,7 @@ def verify(spark: SparkSession | None, job: VerifyJob) -> Verified:
         odd = lake.has_other_columns()
         files = lake.files()
         promised = lake.promised()
+        erased = lake.erased()
     except LakeError as problem:
         return Verified(0, 0, 0, 0, (), (Finding("log", str(root), str(problem)),))
     job.require_session(needed=spark is None and lake.is_large())
@@ -71,7 +72,9 @@ def verify(spark: SparkSession | None, job: VerifyJob) -> Verified:
     # What was replaced meanwhile may have been removed as well.
     still = {each.path for each in lake.files()}
     findings += [each for each in problems if each.where in still]
-    findings += [*_overlaps(runs), *_broken_promises(promised, runs)]
+    findings += _overlaps(runs)
+    runs += erased
+    findings += _broken_promises(promised, runs)
     missing = tuple(gaps(runs))
     if not job.allow_gaps:
         findings += [

@@ -150,6 +150,35 @@ def merge(root: Path, files: Sequence[LakeFile]) -> tuple[Draft | None, list[str
     return draft, []
 
 
+def without(root: Path, file: LakeFile, runs: Sequence[Run]) -> tuple[Draft | None, int] | None:
+    """Write a file again without some entries, durably, and tell how many they were.
+
+    There is no new file if no entry is left; None if the file has none of these entries. Raises
+    `LakeError` if the file is damaged.
+    """
+    seen = _examine(root, file, _IN_FILES.names)
+    if seen.problems or seen.table is None:
+        what = "; ".join(words for _, words in seen.problems)
+        raise LakeError(f"{file.path} {what}: nothing was erased, see anabranch spark verify")
+    table = seen.table.select(_IN_FILES.names).cast(_IN_FILES)
+    kept = np.ones(len(table), np.bool_)
+    positions = _numbers(table.column("position").combine_chunks(), np.int64)
+    for name in {region for region, _, _ in runs}:
+        own = sorted(run[1:] for run in runs if run[0] == name)
+        firsts, lasts = (np.array(ends) for ends in zip(*own, strict=True))
+        at = np.searchsorted(firsts, positions, "right") - 1
+        inside = (at >= 0) & (positions <= lasts[at])
+        kept &= ~(inside & np.asarray(pc.equal(table.column("region"), name)))
+    count = int(kept.sum())
+    if count == len(table):
+        return None
+    if not count:
+        return None, len(table)
+    draft = _write(root, [table.filter(pa.array(kept))], file.stream, file.date)
+    _sync_above(root, [draft])
+    return draft, len(table) - count
+
+
 def _sync_above(root: Path, drafts: Sequence[Draft]) -> None:
     """Sync the directories of new files."""
     for directory in {above for file, _ in drafts for above in Path(file.path).parents}:

@@ -13,7 +13,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from anabranch.spark.lake.table import Draft, Lake, LakeError, PlacePart, drafts_of
+from anabranch.spark.decoding.columns import CHANGE
+from anabranch.spark.lake.files import Run
+from anabranch.spark.lake.table import (
+    Draft,
+    Lake,
+    LakeError,
+    PlacePart,
+    drafts_of,
+    entries_of,
+)
 from anabranch.spark.options import OptionError
 from anabranch.spark.writing.identity import Task
 from anabranch.spark.writing.layout import RESERVED
@@ -25,6 +34,7 @@ class _Wrote(WriterCommitMessage):
     batch: int
     drafts: tuple[Draft, ...]
     parts: tuple[PlacePart, ...]
+    erased: tuple[tuple[str, Run], ...]
 
 
 class LakeSink(DataSource):
@@ -39,7 +49,7 @@ class LakeSink(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
         """A streaming write of rows that were read from streams; raises `LakeError` and others."""
-        if tuple(schema.names) != RESERVED:
+        if tuple(schema.names) not in (RESERVED, (*RESERVED, CHANGE)):
             raise LakeError(f"a lake takes the columns {', '.join(RESERVED)}, in this order")
         if overwrite:
             raise OptionError('files are only added: use outputMode("append")')
@@ -53,8 +63,9 @@ class _LakeWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Wrote:
         """One partition: a file for each stream and day, not visible yet."""
         query, batch, _ = Task.of_query()
-        drafts, parts = drafts_of(self._lake, iterator)
-        return _Wrote(query, batch, tuple(drafts), tuple(parts))
+        erased: list[tuple[str, Run]] = []
+        drafts, parts = drafts_of(self._lake, entries_of(iterator, erased))
+        return _Wrote(query, batch, tuple(drafts), tuple(parts), tuple(erased))
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the batch."""
@@ -62,6 +73,8 @@ class _LakeWriter(DataSourceStreamArrowWriter):
         if wrote:
             drafts = [draft for each in wrote for draft in each.drafts]
             parts = [part for each in wrote for part in each.parts]
+            # First: it may be done twice, and a batch that is committed is not repeated.
+            self._lake.erase(wrote[0].query, [run for each in wrote for run in each.erased])
             self._lake.commit(wrote[0].query, wrote[0].batch, drafts, parts)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name

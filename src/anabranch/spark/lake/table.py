@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from anabranch.spark.decoding.columns import CHANGE
 from anabranch.spark.lake import files as lake_files
 from anabranch.spark.lake.files import (
     SCHEMA,
@@ -35,6 +37,7 @@ from anabranch.spark.lake.files import (
     sync_names,
     write_synced,
 )
+from anabranch.spark.reading.holes import DELETE, INSERT
 from anabranch.spark.runtime.rounds import in_rounds
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "Merge",
-    "PlacePart", "drafts_of", "gaps", "neighbours",
+    "PlacePart", "drafts_of", "entries_of", "gaps", "neighbours",
 ]  # fmt: skip
 
 _ARROW_BYTES_MAX: Final = 1 << 30
@@ -55,8 +58,8 @@ _OPENINGS: Final = 3  # of a table whose log changes meanwhile
 
 _FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
 
-Merge = tuple[Sequence[LakeFile], Draft]
-"""Files of one stream and day, and the file with all of their entries."""
+Merge = tuple[Sequence[LakeFile], Draft | None]
+"""Files of one stream and day, and the file with their entries; None if none are left."""
 
 PlacePart = tuple[str, str, int, int, int]
 """Stream, region, entries, first and last position."""
@@ -131,8 +134,8 @@ class Lake:
         return sum(each.nbytes for each in self.files()) > _ARROW_BYTES_MAX
 
     def gaps(self, streams: Sequence[str] | None = None) -> list[Gap]:
-        """Positions that no entry has. Reads two columns of all files."""
-        return gaps(self.runs(streams))
+        """Positions that no entry has, and none was erased from. Reads two columns of all files."""
+        return gaps([*self.runs(streams), *self.erased()])
 
     def runs(self, streams: Sequence[str] | None = None) -> Iterator[tuple[str, Run]]:
         """The positions that entries have, with their streams. Reads two columns of all files."""
@@ -200,26 +203,66 @@ class Lake:
         commit: its merges give files without digests, and its transactions do not check that the
         files to be removed are there. A commit is a new file of the log; who makes it first wins.
         """
-        log = self.root / "_delta_log"
         for _ in range(_ATTEMPTS):
             table = self.table()
             listed = _listed(table)
             put = [each for each in merges if all(file in listed for file in each[0])]
-            if not put:
-                return []
-            actions = [_about_merges(table.version(), put)]
-            for files, draft in put:
-                actions += [_removed(listed[file], file) for file in files]
-                actions.append(_merged(draft))
-            with draft_in(log) as path:
-                write_synced(path, "".join(f"{json.dumps(each)}\n" for each in actions).encode())
-                try:
-                    os.link(path, log / f"{table.version() + 1:020}.json")
-                except FileExistsError:
-                    continue
-            sync_names(log)
-            return put
+            if not put or self._put(table, listed, put, {"operation": "OPTIMIZE"}):
+                return put
         raise LakeError(f"{self.root}: a merge conflicted with commits of others {_ATTEMPTS} times")
+
+    def erase(self, query: str, runs: Sequence[tuple[str, Run]]) -> int:
+        """Write files again without some entries, in one commit; returns how many those were.
+
+        The old files stay on disk for readers of older versions, until `compact` removes them. To
+        erase entries twice has no effect. Raises `LakeError`.
+        """
+        done: dict[LakeFile, tuple[Draft | None, int] | None] = {}
+        for _ in range(_ATTEMPTS):
+            found = self._table() if runs else None
+            if found is None:
+                return 0
+            listed = _listed(found)
+            for file in listed:
+                own = [
+                    run for stream, run in runs if stream == file.stream and _may_have(file, run)
+                ]
+                if own and file not in done:
+                    done[file] = lake_files.without(self.root, file, own)
+            changed = {file: some for file in listed if (some := done.get(file)) is not None}
+            if not changed:
+                return 0
+            count = sum(rows for _, rows in changed.values())
+            about = {"operation": "DELETE", "query": query, "erasedEntries": count}
+            about["erased"] = [[stream, *run] for stream, run in runs]
+            put: list[Merge] = [([file], draft) for file, (draft, _) in changed.items()]
+            if self._put(found, listed, put, about):
+                return count
+        raise LakeError(f"{self.root}: a commit conflicted with those of others {_ATTEMPTS} times")
+
+    def _put(
+        self,
+        table: DeltaTable,
+        listed: Mapping[LakeFile, str],
+        merges: Sequence[Merge],
+        about: Mapping[str, Any],
+    ) -> bool:
+        """Commit files in the places of others; False if another commit came first."""
+        log = self.root / "_delta_log"
+        changes_data = about["operation"] != "OPTIMIZE"
+        actions = [_about_merges(table.version(), merges, about)]
+        for files, draft in merges:
+            actions += [_removed(listed[file], file, changes_data) for file in files]
+            if draft is not None:
+                actions.append(_merged(draft, changes_data))
+        with draft_in(log) as path:
+            write_synced(path, "".join(f"{json.dumps(each)}\n" for each in actions).encode())
+            try:
+                os.link(path, log / f"{table.version() + 1:020}.json")
+            except FileExistsError:
+                return False
+        sync_names(log)
+        return True
 
     def _require_same(
         self, table: DeltaTable, query: str, batch: int, known: int, parts: Sequence[PlacePart]
@@ -275,6 +318,15 @@ class Lake:
                     low, high = found.get((stream, region), (first, last))
                     found[stream, region] = (min(low, first), max(high, last))
         return found
+
+    def erased(self) -> list[tuple[str, Run]]:
+        """The positions that commits have erased, as far as they are in the log."""
+        with _damage_told(self.root):
+            return [
+                (stream, (region, first, last))
+                for each in self.history(-1)
+                for stream, region, first, last in each.get("erased", ())
+            ]
 
     def version(self) -> int:
         """Of the table; -1 if there is none."""
@@ -334,6 +386,26 @@ def drafts_of(lake: Lake, batches: Iterable[pa.RecordBatch]) -> tuple[list[Draft
         found = table.group_by(["stream", "region"], use_threads=False).aggregate(sums)
         parts += [tuple(row[name] for name in names) for row in found.to_pylist()]
     return drafts, parts
+
+
+def entries_of(
+    batches: Iterable[pa.RecordBatch], erased: list[tuple[str, Run]]
+) -> Iterator[pa.RecordBatch]:
+    """The entries of a read; the deletions of one with changes are added to `erased`.
+
+    What was trimmed is left out: a lake is there to keep it.
+    """
+    for each in batches:
+        if CHANGE not in each.schema.names:
+            yield each
+            continue
+        kinds = each.column(CHANGE)
+        yield each.filter(pc.equal(kinds, INSERT)).drop_columns([CHANGE])
+        gone = pa.Table.from_batches([each.filter(pc.equal(kinds, DELETE))])
+        for stream in pc.unique(gone.column("stream")).to_pylist():
+            some = gone.filter(pc.equal(gone.column("stream"), stream))
+            runs = runs_of(some.column("region"), some.column("position"))
+            erased += [(stream, run) for run in runs]
 
 
 def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -396,16 +468,25 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
     return plain
 
 
-def _about_merges(version: int, merges: Sequence[Merge]) -> Any:
+def _may_have(file: LakeFile, run: Run) -> bool:
+    """Whether a file may have entries at these positions, by what the log says of it."""
+    region, first, last = run
+    known = dict(file.bounds)
+    regions = str(known.get("min.region", region)), str(known.get("max.region", region))
+    positions = int(known.get("min.position", first)), int(known.get("max.position", last))
+    return regions[0] <= region <= regions[1] and positions[0] <= last and first <= positions[1]
+
+
+def _about_merges(version: int, merges: Sequence[Merge], about: Mapping[str, Any]) -> Any:
     """The action that tells what a commit has done."""
     numbers = {
-        "numFilesAdded": len(merges),
+        "numFilesAdded": sum(draft is not None for _, draft in merges),
         "numFilesRemoved": sum(len(files) for files, _ in merges),
     }
     return {
         "commitInfo": {
             "timestamp": _now_ms(),
-            "operation": "OPTIMIZE",
+            **about,
             "operationParameters": {},
             "operationMetrics": numbers,
             "readVersion": version,
@@ -418,18 +499,18 @@ def _places(file: LakeFile) -> dict[str, str | None]:
     return {"stream": file.stream or None, "date": file.date}
 
 
-def _removed(path: str, file: LakeFile) -> Any:
-    """The action that removes a file whose entries another one has."""
-    about = {"path": path, "dataChange": False, "deletionTimestamp": _now_ms()}
+def _removed(path: str, file: LakeFile, changes_data: bool) -> Any:
+    """The action that removes a file whose entries another one has, if not `changes_data`."""
+    about = {"path": path, "dataChange": changes_data, "deletionTimestamp": _now_ms()}
     more = {"extendedFileMetadata": True, "partitionValues": _places(file), "size": file.nbytes}
     return {"remove": {**about, **more}}
 
 
-def _merged(draft: Draft) -> Any:
-    """The action that adds a file with the entries of others."""
+def _merged(draft: Draft, changes_data: bool) -> Any:
+    """The action that adds a file with the entries of others, or some of them."""
     file, statistics = draft
     about = {"path": quote(file.path, safe=_PLAIN), "partitionValues": _places(file)}
-    more = {"modificationTime": _now_ms(), "dataChange": False, "stats": statistics}
+    more = {"modificationTime": _now_ms(), "dataChange": changes_data, "stats": statistics}
     return {"add": {**about, "size": file.nbytes, **more}}
 
 

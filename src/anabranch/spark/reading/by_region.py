@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from anabranch.spark.connection.client import connect
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
+from anabranch.spark.reading.holes import Holes
 from anabranch.spark.reading.offsets import LogCursor, OffsetError, Vector
 from anabranch.spark.reading.server_logs import ServerLogs
 
@@ -103,7 +104,10 @@ def committed_offsets(checkpoint: str | Path) -> Vector:
     if newest is None:
         raise OffsetError(f"{directory} is no checkpoint of a query that has committed a batch")
     cursors: dict[str, dict[str, LogCursor]] = {}
+    holes: dict[str, dict[str, Holes]] = {}
     for end in ends_of_batch(directory, newest):
         for stream, regions in end.cursors.items():
             cursors.setdefault(stream, {}).update(regions)
-    return Vector(cursors)
+        for stream, found in end.holes.items():
+            holes.setdefault(stream, {}).update(found)
+    return Vector(cursors, holes=holes)

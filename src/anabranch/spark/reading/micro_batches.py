@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.checkpoint import VERSION, ends_of_batch, newest_batch
 from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.offsets import OffsetError, Vector
+from anabranch.spark.reading.partitions import removals_of, removed_rows
 from anabranch.spark.reading.planner import Planner
 from anabranch.spark.runtime.logs import log_start
 
@@ -75,7 +77,10 @@ def read_all(
             if pending is None:
                 number += 1
                 _plan(checkpoint, number, end)
-            rows = read_partition(tuple(end.ranges(end.initial or start)), options, projection)
+            begin = end.initial or start
+            rows = read_partition(tuple(end.ranges(begin)), options, projection)
+            gone = (removed_rows(each, projection) for each in removals_of(end, begin))
+            rows = chain(rows, *gone)
             work(MicroBatch(query, number, rows, planner.left(end)))
             _commit(checkpoint, number)
             start, pending = end, None

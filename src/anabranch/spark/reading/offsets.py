@@ -20,6 +20,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
 from anabranch.errors import AnabranchError
+from anabranch.spark.reading.holes import Holes, Removal, joined, removals
 
 BY_ID: Final = -1
 """Incarnation of a cursor on a server without positions."""
@@ -108,6 +109,8 @@ class LogBounds:
     """Every position from here on was that of an entry."""
     is_former: bool = False
     """Whether the stream was deleted: this is where its log ended."""
+    live: int = 0
+    """Number of live entries."""
     first_id: str | None = None
     """ID of the first live entry; known only where there are no positions."""
     until: LogCursor = LogCursor(BY_ID, 0)
@@ -122,7 +125,8 @@ class LogBounds:
         """The name of a region, and the bounds of its log, from a row of AB.OFFSETS."""
         name, incarnation, first, stop, last_id, live, trimmed, known_from, *reach = row
         former = live == _FORMER
-        found = cls(incarnation, first, stop, last_id.decode(), trimmed, known_from, former)
+        bounds = (incarnation, first, stop, last_id.decode(), trimmed, known_from)
+        found = cls(*bounds, former, 0 if former else live)
         if reach:
             until, until_id, left, _kept, before_id = reach
             end = LogCursor(incarnation, until, until_id.decode())
@@ -133,6 +137,10 @@ class LogBounds:
     def end(self) -> LogCursor:
         """The cursor of a reader that has read everything."""
         return LogCursor(self.incarnation, self.next, self.last_id)
+
+    def removed_below(self, position: int) -> int:
+        """How many positions below the reader's place have no entry."""
+        return position - (self.live - self.left)
 
     @property
     def begin(self) -> LogCursor:
@@ -221,6 +229,8 @@ class Vector:
     """Where this batch begins in the logs in which it skips lost entries."""
     frontier_ms: int | None = None
     """All entries with IDs up to this time are read, and a row says so; see `Frontier`."""
+    holes: Mapping[str, Mapping[str, Holes]] = field(default_factory=dict)
+    """Positions below the cursors without an entry; only of queries with ``changes``."""
 
     @classmethod
     def at_end(cls, logs: Logs) -> Self:
@@ -244,6 +254,8 @@ class Vector:
             begin["f"] = _nested(self.begins, lambda each: [*astuple(each)])
         if self.frontier_ms is not None:
             begin["t"] = self.frontier_ms
+        if self.holes:
+            begin["h"] = _nested(self.holes, Holes.to_list)
         return begin | {
             "k": _nested(self.cursors, lambda each: each.incarnation),
             "p": self.splits,
@@ -276,7 +288,8 @@ class Vector:
             initial = cls.parse(found["b"]) if "b" in found else None
             begins = _nested(found.get("f", {}), lambda each: BatchStart.of(*each))
             frontier = int(found["t"]) if "t" in found else None
-            return cls(cursors, int(found["p"]), initial, begins, frontier)
+            holes = _nested(found.get("h", {}), lambda each: Holes.of(*each))
+            return cls(cursors, int(found["p"]), initial, begins, frontier, holes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(
                 f"this is no offset of an anabranch source: {source!r} ({error!r})"
@@ -303,6 +316,37 @@ class Vector:
                 ids = (begin.last_id, end.last_id)
                 found.append(Range(stream, region, end.incarnation, *positions, *ids, reported))
         return found
+
+    def removals(self, start: Vector) -> list[Removal]:
+        """What was removed of what `start` has read, as far as both offsets know it."""
+        found: list[Removal] = []
+        for stream, regions in sorted(self.holes.items()):
+            for region, seen in sorted(regions.items()):
+                begin = start.get(stream, region)
+                if begin is not None:
+                    known = start.known_holes(stream, region, begin, seen)
+                    below = self._read_below(stream, region, begin)
+                    found += removals(stream, region, known, seen, below)
+        return found
+
+    def known_holes(self, stream: str, region: str, cursor: LogCursor, seen: Holes) -> Holes:
+        """The holes of a log as this offset has them; `seen` are those of a later look.
+
+        An offset of a query that did not follow changes has none. Then what was trimmed before the
+        later look is not reported any more.
+        """
+        found = self.holes.get(stream, {}).get(region)
+        if found is not None:
+            return found
+        known = cursor.incarnation
+        if seen.deleted <= known:
+            known = max(known, min(seen.trimmed, cursor.position))
+        return Holes(cursor.incarnation, known, joined([(0, known)]))
+
+    def _read_below(self, stream: str, region: str, begin: LogCursor) -> int:
+        """The position below which `begin` has read what this server has."""
+        jump = self.begins.get(stream, {}).get(region)
+        return begin.position if jump is None else min(begin.position, jump.position)
 
     def not_before(self, start: Vector) -> Vector:
         """This vector, with the cursors of `start` where those are further in the same log."""

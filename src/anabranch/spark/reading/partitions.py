@@ -14,8 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+import pyarrow as pa
+
+from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.reading.offsets import Range, parse_id
+from anabranch.spark.reading.holes import Removal
+from anabranch.spark.reading.offsets import Range, Vector, parse_id
 
 Partition = tuple[Range, ...]
 """What one task reads: these ranges, one after the other."""
@@ -30,6 +34,24 @@ class Frontier:
     """
 
     ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """A task that reads nothing: its rows are removed entries."""
+
+    parts: tuple[Removal, ...]
+
+
+def removals_of(end: Vector, start: Vector) -> list[Removals]:
+    """The task for what was removed between two offsets, if there is anything."""
+    found = tuple(end.removals(start))
+    return [Removals(found)] if found else []
+
+
+def removed_rows(task: Removals, projection: Projection) -> Iterator[pa.RecordBatch]:
+    """A row for each removed entry."""
+    return (batch for each in task.parts for batch in projection.removed(each))
 
 
 _TASKS_OF_CORE: Final = 2  # so that a core which is done early has something left to do

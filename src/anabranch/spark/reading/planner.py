@@ -12,6 +12,7 @@ from typing import Any, Final
 from anabranch.sharing import share
 from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.reading.hole_search import has_new_holes, holes_at
 from anabranch.spark.reading.losses import Found, ServerBehindError, assess, unsubscribed
 from anabranch.spark.reading.offsets import LogCursor, Logs, Range, Vector
 from anabranch.spark.reading.partitions import partition_count
@@ -43,6 +44,7 @@ class Planner:
         self._target_frontier_ms: int | None = None
         self._reported: list[str] = []  # of losses at the last query
         self._quiet = False  # the last query found nothing to read
+        self._told_removals = False  # by a batch without entries, in a run with a target
         self._advanced_at = time.monotonic()
 
     def close(self) -> None:
@@ -55,6 +57,8 @@ class Planner:
             # A query that began by ID goes on by ID, even when the server learned positions.
             by_id = any(known) if known else None
             self._server = ServerLogs(self._options, self._client, by_id=by_id)
+            if self._options.changes:
+                self._server.require_positions()
         return self._server
 
     def freeze(self) -> None:
@@ -78,7 +82,10 @@ class Planner:
             found = server.place(
                 self._logs, options.starting_offsets, options.starting_timestamp, "latest"
             )
-            begin = Vector(found.cursors)
+            if options.changes:
+                holes = found.holes or holes_at(self._client, found, None)
+                found = replace(found, holes=holes)
+            begin = Vector(found.cursors, holes=found.holes)
             self._initial = replace(found, initial=begin)
         return self._initial
 
@@ -124,7 +131,7 @@ class Planner:
             each.at_begin and each != start.get(stream, region)
             for stream, region, each in end.items()
         )
-        is_due = self._is_due(frontier_ms, start)
+        is_due = self._is_due(frontier_ms, start) or self._has_removals(start, bool(ranges))
         self._quiet = not (seen.begins or ended or is_due) and (not ranges or self._too_few(lag))
         if self._quiet:
             return None
@@ -133,7 +140,11 @@ class Planner:
             end = replace(end, cursors=self._limited(end, ranges, limit, server))
         if self._options.max_bytes is not None:
             end = self._within_bytes(start, end, self._options.max_bytes, server)
-        begun = start.initial is None or start.initial.cursors != start.cursors
+        if self._options.changes:
+            end = replace(end, holes=holes_at(self._client, end, start))
+        begun = start.initial is None or (
+            (start.initial.cursors, start.initial.holes) != (start.cursors, start.holes)
+        )
         logs = self._logs if self._target is None else self._target
         has_all = frontier_ms is not None and not Vector.at_end(logs).ranges(end)
         return replace(
@@ -181,6 +192,22 @@ class Planner:
             return False
         least = self._options.frontier_interval_ms if self._target is None else 1
         return frontier_ms - (start.frontier_ms or 0) >= (least or 1)
+
+    def _has_removals(self, start: Vector, has_entries: bool) -> bool:
+        """Whether entries that were read are gone, and a batch may say so.
+
+        A run that ends at a target has one batch of removals alone: it would not end while a stream
+        is trimmed all the time.
+        """
+        if not self._options.changes or (self._told_removals and not has_entries):
+            return False
+        found = any(
+            has_new_holes(start, stream, region, log)
+            for stream, logs in self._logs.items()
+            for region, log in logs.items()
+        )
+        self._told_removals = found and self._target is not None and not has_entries
+        return found
 
     def _within_bytes(self, start: Vector, end: Vector, most: int, server: ServerLogs) -> Vector:
         """As far as about so many bytes go; at least one entry.

@@ -22,13 +22,22 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from anabranch.spark.connection.client import connect
+from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.executor import read_partition
+from anabranch.spark.reading.hole_search import holes_at
 from anabranch.spark.reading.losses import DataLossError, assess
 from anabranch.spark.reading.offsets import Logs, Vector
-from anabranch.spark.reading.partitions import Frontier, Partition, cut, partition_count
+from anabranch.spark.reading.partitions import (
+    Frontier,
+    Partition,
+    Removals,
+    cut,
+    partition_count,
+    removals_of,
+    removed_rows,
+)
 from anabranch.spark.reading.planner import Planner, cores
 from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import log_start
@@ -65,6 +74,8 @@ class _PartitionReader:
             return iter(())
         if isinstance(partition.value, Frontier):
             return iter((self.projection.time_only(partition.value.ms),))
+        if isinstance(partition.value, Removals):
+            return removed_rows(partition.value, self.projection)
         return read_partition(partition.value, self.options, self.projection)
 
 
@@ -104,11 +115,21 @@ class BatchReader(_PartitionReader, DataSourceReader):
             end = server.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
             if options.fail_on_data_loss:
                 assess(start, logs, server).refuse(losses=True)
+            removals = self._removals(server, client, start)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
         ranges = [each if each.by_id else replace(each, upto="0-0") for each in end.ranges(start)]
         count = partition_count(options, sum(map(len, ranges)), cores())
-        return [InputPartition(each) for each in cut(ranges, count)]
+        return [*map(InputPartition, [*cut(ranges, count), *removals])]
+
+    def _removals(self, server: ServerLogs, client: ServerClient, start: Vector) -> list[Removals]:
+        """What was removed since the offset where the read begins, if it begins at one."""
+        if not self.options.changes:
+            return []
+        server.require_positions()
+        if not start.holes:
+            return []
+        return removals_of(replace(start, holes=holes_at(client, start, start)), start)
 
     def _check_streams(self, logs: Logs, server: ServerLogs) -> None:
         if self.options.pattern is None and self.options.fail_on_data_loss:
@@ -177,7 +198,8 @@ class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvai
         begin = stop.initial or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
         self._log_start(begin, resumed=True)
-        parts: list[Partition | Frontier] = [*cut(stop.ranges(begin), stop.splits)]
+        parts: list[Partition | Frontier | Removals] = [*cut(stop.ranges(begin), stop.splits)]
+        parts += removals_of(stop, begin)
         if stop.frontier_ms is not None and stop.frontier_ms != begin.frontier_ms:
             parts.append(Frontier(stop.frontier_ms))
         return [InputPartition(each) for each in parts]

@@ -74,6 +74,14 @@ class ServerLogs:
         self._total = 0
         self._left_out: set[str] = set()  # keys that were logged
 
+    def require_positions(self) -> None:
+        """Raise `OptionError` for a read with ``changes`` by ID: only positions show a deletion."""
+        if self.by_id:
+            raise OptionError(
+                f"changes=true needs an Anabranch server: the one at {self._client.address} has no "
+                "positions, by which deletions are found"
+            )
+
     # ------------------------------------------------------------------------------------ streams
 
     def streams(self) -> list[str]:
