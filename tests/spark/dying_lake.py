@@ -20,6 +20,8 @@ def change(root: Path, name: str) -> None:
     """Make it, as often as one likes."""
     if name == "compact":
         compact(None, root, target_mib=1, retain_hours=0)
+    elif name == "erase":
+        Lake(root).erase("q", [("s", ("eu", 20, 60))])
     else:
         add(Lake(root), 7, (101, 150), (151, 200))
 

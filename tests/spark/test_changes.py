@@ -154,6 +154,17 @@ def test_the_kind_of_a_removal_is_told(ours: AnabranchServer) -> None:
     assert feed.left() == [10, 11]
 
 
+def test_holes_between_large_entries_are_found(ours: AnabranchServer) -> None:
+    feed = Feed()
+    with talking(ours) as client:
+        ids = [client.xadd("s", {"n": each, "x": bytes(20_000)}) for each in range(120)]
+        assert feed.read(ours)
+        client.xdel("s", *ids[10:110:3])  # the parts in question are read in several replies
+        assert feed.read(ours)
+    assert feed.left() == numbers_in(ours)
+    assert len(feed.removed) == 34
+
+
 def test_a_reader_that_moves_between_regions_is_told_each_deletion_once(
     regions: RegionProcesses,
 ) -> None:
@@ -239,9 +250,7 @@ def test_a_lake_follows_deletions_and_keeps_what_was_trimmed(
     lake = Lake(tmp_path / "lake")
 
     def run() -> Any:
-        done = archive(
-            session, lake.root, streams=["s", "t"], url=url(ours), follow_deletions=True
-        )
+        done = archive(session, lake.root, streams=["s", "t"], url=url(ours), follow_deletions=True)
         assert verify(None, lake.root).findings == ()
         return done
 
