@@ -91,6 +91,34 @@ def test_a_run_that_dies_at_any_step_is_completed(ours: AnabranchServer, tmp_pat
         assert numbers(root) == list(range(ROWS))
 
 
+@pytest.mark.long
+def test_a_run_that_dies_while_it_erases_is_completed(
+    ours: AnabranchServer, tmp_path: Path
+) -> None:
+    fill(ours, "s", ROWS)
+    lake = tmp_path / "lake"
+    alone(ours, lake)
+    with talking(ours) as client:
+        ids = [entry_id for entry_id, _ in client.xrange("s")]
+        client.xdel("s", *ids[10:40], ids[-1])
+    fill(ours, "s", 20)
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
+    words = [sys.executable, dying_archive.__file__, str(lake), url(ours)]
+    subprocess.run(words, check=True, env=environment)
+    before = list(range(ROWS))
+    erased = [each for each in before[:-1] if not 10 <= each < 40]
+    whole = [*erased, *range(ROWS, ROWS + 20)]
+    died = sorted(tmp_path.glob("lake-*"))
+    assert len(died) > 10
+    seen = [numbers(root) for root in died]
+    assert all(each in (before, erased, whole) for each in seen)
+    assert erased in seen
+    for root in died:
+        alone(ours, root, changes="true")
+        assert numbers(root) == whole
+        assert verify(None, root).findings == ()
+
+
 @pytest.mark.parametrize("entries", [60, ROWS])
 def test_two_runs_at_a_time_are_noticed(
     ours: AnabranchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int

@@ -249,8 +249,9 @@ def test_a_lake_follows_deletions_and_keeps_what_was_trimmed(
     session = request.getfixturevalue("spark") if with_spark else None
     lake = Lake(tmp_path / "lake")
 
-    def run() -> Any:
-        done = archive(session, lake.root, streams=["s", "t"], url=url(ours), follow_deletions=True)
+    def run(**more: Any) -> Any:
+        following = {"url": url(ours), "follow_deletions": True, **more}
+        done = archive(session, lake.root, streams=["s", "t"], **following)
         assert verify(None, lake.root).findings == ()
         return done
 
@@ -263,6 +264,8 @@ def test_a_lake_follows_deletions_and_keeps_what_was_trimmed(
         client.xdel("s", ids[39], *ids[20:23])
         client.delete("t")
     fill(ours, "s", 2, 40)
+    plan = run(dry_run=True)
+    assert (plan.entries, plan.erased) == (2, 9)
     done = run()
     assert (done.entries, done.erased, done.gaps) == (2, 9, ())
     kept = [*range(20), *range(23, 39), 40, 41]

@@ -17,6 +17,8 @@ from anabranch.spark.lake.table import Gap, Lake, LakeError, PlacePart, drafts_o
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.by_region import committed_offsets
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
+from anabranch.spark.reading.hole_search import holes_at
+from anabranch.spark.reading.holes import DELETE
 from anabranch.spark.reading.losses import assess
 from anabranch.spark.reading.micro_batches import MicroBatch, read_all
 from anabranch.spark.reading.offsets import Logs, OffsetError, Range, Vector, place_of
@@ -74,7 +76,7 @@ class Archived:
     """The entries added, by stream and region."""
     dry_run: bool
     erased: int = 0
-    """Entries that were deleted from the streams, and now from the lake."""
+    """Entries that were deleted from the streams, and now from the lake; in a dry run at most."""
 
 
 @taking(ArchiveJob)
@@ -95,7 +97,8 @@ def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
             Part(each.stream, each.region, len(each), each.first, each.stop - 1)
             for each in _unread(place, options, check=True)
         )
-        return _archived(lake, parts, len(parts), 0, 0, dry_run=True)
+        plan = _archived(lake, parts, len(parts), 0, 0, dry_run=True)
+        return replace(plan, erased=_deleted(place, options))
     known = lake.version()
     before = {each.path for each in lake.files()}
     starts = 1
@@ -247,6 +250,19 @@ def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> l
         if check:
             assess(start, server.logs(known=start), server).refuse(losses=options.fail_on_data_loss)
     return Vector.at_end(logs).ranges(start)
+
+
+def _deleted(checkpoint: Path, options: ReadOptions) -> int:
+    """How many entries a run would erase from the lake, at most."""
+    try:
+        start = committed_offsets(checkpoint) if options.changes else None
+    except OffsetError:
+        start = None
+    if start is None:
+        return 0
+    with connect(options.server) as client:
+        seen = replace(start, holes=holes_at(client, start, start))
+    return sum(each.stop - each.first for each in seen.removals(start) if each.kind == DELETE)
 
 
 def _begin(server: ServerLogs, logs: Logs, options: ReadOptions) -> Vector:

@@ -21,8 +21,8 @@ DELETE: Final = "delete"
 TRIM: Final = "trim"
 """What the column for changes says of a row."""
 
-SPANS_MAX: Final = 1_000_000
-"""Of one log: some five megabytes of an offset, which is stored with each batch."""
+SPANS_MAX: Final = 200_000
+"""Of one log: about a megabyte of an offset, which is stored with each batch."""
 
 Spans = tuple[tuple[int, int], ...]
 """Positions ``[first, stop)``, ascending, none touching the next."""
