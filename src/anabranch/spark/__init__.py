@@ -9,8 +9,8 @@ installed. Importing this package imports neither Spark nor Arrow.
 `options`      the options of reads and writes as values
 `connection/`  one server: commands, what it can do, names of regions; the servers of all regions
 `reading/`     the driver plans (`planner`: the next batch; `server_logs`: what a server has;
-               `offsets`: how far was read; `losses`; `partitions`: what each task reads), and
-               executors read (`executor`)
+               `offsets`: how far was read; `losses`; `holes`: what was deleted since;
+               `partitions`: what each task reads), and executors read (`executor`)
 `decoding/`    replies (`exports` by position, `pages` by ID) to `entries`, these to `columns`
 `writing/`     rows to commands (`layout`, `encode`), and these to a stream once each (`ledger`,
                `adding`); `sink` has the writers that Spark calls

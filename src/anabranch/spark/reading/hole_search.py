@@ -58,7 +58,7 @@ def holes_at(
                 spans = within(spans, 0, jump.position)  # others are at these positions now
             if log.removed_below(cursor.position) > size_of(within(spans, 0, cursor.position)):
                 low = min(log.first, cursor.position)
-                search = _Search(client, name, region, spans)
+                search = _HoleSearch(client, name, region, spans)
                 spans = joined([(0, low), *spans, *search.within(low, cursor.position)])
             seen = Holes(log.incarnation, log.trimmed, spans)
             seen.check(place_of(name, region))
@@ -81,7 +81,7 @@ def _counted(
     return [dict(map(LogBounds.of_row, rows or ())) for rows in reply]
 
 
-class _Search:
+class _HoleSearch:
     """For new holes in one log."""
 
     def __init__(self, client: ServerClient, stream: str, region: str, known: Spans) -> None:
