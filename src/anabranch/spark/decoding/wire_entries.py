@@ -6,7 +6,7 @@ Where entries begin is thus known, so one field of *all* entries is found by a f
 vectors: read the digits of the length, compare the names, step on, eight bytes at a time. Only
 lengths drive this, never what the bytes look like. All entries go in step: the first field of each,
 then the second one. Their names may differ: they are numbered by Arrow (dictionary encoding). A few
-entries with many more fields than all others are left to hiredis.
+entries with very many fields are left to hiredis.
 
 Values are gathered by Arrow: an array whose elements are the values *and the gaps between them*
 costs nothing to lay over the bytes, and taking every other element copies at the speed of memory.
@@ -26,9 +26,12 @@ import pyarrow as pa
 
 from anabranch.spark.decoding.exports import Alike, Export, Ints, MalformedReply
 
-_FEW: Final = 32
-"""So few entries with more than `_STEPS` fields are parsed, because a step costs too much."""
 _STEPS: Final = 16
+"""Entries with more fields are parsed where that is expected to take less time than more steps."""
+_STEP_US: Final = 60.0  # of processor time, if all have the same name
+_MIXED_STEP_US: Final = 300.0  # if not
+_PARSED_US: Final = 40.0  # an entry
+_PARSED_FIELD_US: Final = 0.15
 
 _DIGITS: Final = rb"([0-9]+)"
 _NUMBER: Final = re.compile(rb"[0-9]{1,10}(?=\r\n)")
@@ -184,7 +187,7 @@ class WireEntries:
             raise MalformedReply("an entry has a field without a value")
         at -= len(_CRLF)
         left, last = words // 2, self._ends[rows] - len(_CRLF)
-        step = 0
+        step, step_us = 0, _STEP_US
         while len(rows):
             if (at > last).any():
                 raise MalformedReply("an entry is longer than it should be")
@@ -200,13 +203,17 @@ class WireEntries:
                 rows, at, left, last = (each[~over] for each in (rows, at, left, last))
                 if not len(rows):
                     return
-            if step >= _STEPS and len(rows) < _FEW:
-                for row, *where in zip(
-                    *map(np.ndarray.tolist, (rows, at, last, left)), strict=True
-                ):
-                    yield self._parse(row, step, *where)
-                return
+            if step >= _STEPS:
+                parsed_us = len(rows) * _PARSED_US + int((left - step).sum()) * _PARSED_FIELD_US
+                if parsed_us < (int(left.max()) - step) * step_us:
+                    wanted = None if found is None else found.wanted
+                    for row, *where in zip(
+                        *map(np.ndarray.tolist, (rows, at, last, left)), strict=True
+                    ):
+                        yield self._parse(wanted, row, step, *where)
+                    return
             names, codes, name_end = self._names(at)
+            step_us = _STEP_US if isinstance(codes, int) else _MIXED_STEP_US
             length, begins = self._number(name_end, b"\r\n$")
             at = begins + length
             yield _Fields(rows, step, names, codes, begins, at)
@@ -230,23 +237,38 @@ class WireEntries:
         codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(at))
         return coded.dictionary.to_pylist(), codes, ends
 
-    def _parse(self, row: int, rank: int, at: int, last: int, left: int) -> _Fields:
-        """The rest of the fields of one entry."""
+    def _parse(
+        self, wanted: Mapping[bytes, int] | None, row: int, rank: int, *where: int
+    ) -> _Fields:
+        """The rest of the fields of one entry, or the first ones of those that are wanted.
+
+        `where`: the place of its next field, the place behind it, and how many fields it has.
+        """
+        at, last, left = where
         reader = hiredis.Reader()
         reader.feed(b"*%d%b" % (2 * (left - rank), self._data[at : last + len(_CRLF)]))
         words = reader.gets()
-        sizes = np.fromiter(map(len, words or ()), np.int64)
+        if not words or reader.has_data():
+            raise MalformedReply("an entry does not end where it should")
+        names = words[::2]
+        if wanted is None:
+            coded = pa.array(names, pa.binary()).dictionary_encode()
+            codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(coded))
+            known = coded.dictionary.to_pylist()
+            places = np.arange(len(names))
+        else:
+            # Of a field that is there twice the first one stays, as the last one in this order.
+            place_of = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+            known = [name for name in wanted if name in place_of]
+            places = np.array([place_of[name] for name in known], np.int64)
+            codes = np.arange(len(known), dtype=np.int32)
+            words = words[: 2 * int(places.max(initial=-1)) + 2]
+        sizes = np.fromiter(map(len, words), np.int64)
         heads = len(b"\r\n$\r\n") + np.searchsorted(_POWERS, sizes, "right") + 1
         ends = at + np.cumsum(heads + sizes)
-        if not words or ends[-1] != last or reader.has_data():
-            raise MalformedReply("an entry does not end where it should")
-        names = pa.array(words[::2], pa.binary()).dictionary_encode()
-        codes = np.frombuffer(names.indices.buffers()[1], np.int32, len(names))
-        count = len(codes)
-        return _Fields(
-            np.full(count, row), rank + np.arange(count), names.dictionary.to_pylist(), codes,
-            (ends - sizes)[1::2], ends[1::2],
-        )  # fmt: skip
+        some = 2 * places + 1
+        rows = np.full(len(codes), row)
+        return _Fields(rows, rank + places, known, codes, (ends - sizes)[some], ends[some])
 
     def _id_spans(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the ID of each of these fragments begins and ends."""
@@ -358,7 +380,7 @@ class _FirstValues:
     """Where the first value of each wanted field begins (-1: nowhere) and ends, by entry."""
 
     def __init__(self, wanted: Mapping[bytes, int], count: int) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
         self.begins = np.full((len(wanted), count), -1, np.int64)
         self.ends = np.zeros((len(wanted), count), np.int64)
         self._is_new = [True] * len(wanted)
@@ -374,7 +396,9 @@ class _FirstValues:
 
     def add(self, some: _Fields) -> None:
         """Take note of those fields that are wanted, and are the first ones of their name."""
-        numbers = [self._wanted.get(name, -1) for name in some.names]
+        if not some.names:
+            return
+        numbers = [self.wanted.get(name, -1) for name in some.names]
         if isinstance(some.codes, int) and self._is_new[numbers[0]] and numbers[0] >= 0:
             self._is_new[numbers[0]] = False
             rows = self._at(some.rows)

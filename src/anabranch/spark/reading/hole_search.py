@@ -18,7 +18,7 @@ from anabranch.spark.reading.offsets import LogBounds, LogCursor, Vector, place_
 
 _PIECES: Final = 16  # into which a part is cut
 _SMALL: Final = 256  # positions of a part that is read
-_COUNTED: Final = 512  # parts of one command, which takes the server some milliseconds
+_COUNTED: Final = 128  # parts of one command, which takes the server a few milliseconds
 _EXPORTED: Final = 64  # parts that are read by one round trip
 
 _Part = tuple[int, int]
