@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -47,7 +48,7 @@ LIBRARIES: Final = ("hypothesis", "redis", "hiredis", "msgspec", "zstandard", "c
 """Imported once for all children."""
 
 FIRST_S: Final = 2.0
-THEN_S: Final = 12.0
+THEN_S: Final = 6.0
 """Processor time that the tests of a first and a second try take without a mutation."""
 
 ENDLESS: Final = 10.0
@@ -210,6 +211,7 @@ class _Judging:
         if session.testsfailed:
             raise SystemExit("some tests cannot be collected")
         items = {item.nodeid: item for item in session.items}
+        gc.freeze()  # or each child would copy what the collector of garbage touches
         running: dict[int, tuple[Place, int]] = {}
         while self._waiting or running:
             while self._waiting and len(running) < self._jobs:
@@ -222,7 +224,7 @@ class _Judging:
     def _begin(
         self, place: Place, stage: int, items: Mapping[str, pytest.Item], session: pytest.Session
     ) -> int:
-        reached = self._reached.get(place.name, {})
+        reached = self._reached[place.name]
         if stage == 2:
             limit_s = 20 + ENDLESS * len(SIMULATED)
             return _child(lambda: _simulate(place), limit_s)
@@ -237,7 +239,7 @@ class _Judging:
         elif stage < (1 if self._is_control else 2):
             self._waiting.appendleft((place, stage + 1))
         else:
-            self._tell(place, "survived" if place.name in self._reached else "not reached")
+            self._tell(place, "survived" if self._reached[place.name] else "not reached")
 
 
 def judge(

@@ -21,11 +21,13 @@ from anabranch.simulator.exploration.search import Explored, Search, seldom_coll
 from anabranch.simulator.exploration.worlds import WORLDS, world_named
 from tests.simulator.faults import MISTAKES
 
-__all__ = ["FOUND_IN", "NOT_FOUND", "NOT_OF_REGIONS", "VARIANTS", "search_with"]
+__all__ = ["FOUND_IN", "NOT_OF_REGIONS", "VARIANTS", "search_with"]
 
 FOUND_IN: Final[dict[str, str]] = {
     "tombstones are dropped at once": "groups-or-del",
     "rows report what is applied, not what is on disk": "tombstones-and-crashes",
+    "rows count although they report effects that are missing here": "tombstones-and-rows",
+    "rows of former epochs count": "former-epochs",
     "DEL spares groups it has not seen": "groups-or-del",
     "DEL removes whatever exists": "entries",
     "DESTROY spares creations it has not seen": "groups-or-del",
@@ -63,6 +65,7 @@ FOUND_IN: Final[dict[str, str]] = {
     "effects do not wait for their causes": "entries-of-three",
     "effects leave before they are synced": "slow-disks",
     "the epoch is kept after a power failure": "power",
+    "batches of former epochs are kept": "blackouts",
     "no region reports a former epoch": "lost-disks",
     "a join drops what the other has not seen": "full-syncs",
     "a join brings back what was removed": "full-syncs",
@@ -71,20 +74,13 @@ FOUND_IN: Final[dict[str, str]] = {
     "written effects count as synced": "slow-disks",
     "a full sync is not kept until a snapshot contains it": "full-syncs-broken-off",
     "a newcomer takes writes at once": "lost-disks",
+    "a region that begins anew asks one member only": "lost-disks-of-three",
     "a transfer does not end with its link": "full-syncs-broken-off",
     "a peer is granted no more than at first": "turns",
     "a unit is applied before all of it has come": "turns",
     "a silent link is never given up": "silence",
 }
 """By mistake, the world that finds it."""
-
-NOT_FOUND: Final = (
-    "rows count although they report effects that are missing here",
-    "rows of former epochs count",
-    "batches of former epochs are kept",
-    "a region that begins anew asks one member only",
-)
-"""Mistakes about several regions that no world is known to find; random runs find them."""
 
 VARIANTS: Final[dict[str, str]] = {
     "pending lists are dropped on import, in the simulator": "pending lists are dropped on import",

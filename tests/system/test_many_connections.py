@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import selectors
 import socket
@@ -23,7 +24,8 @@ from tests.support.inspection import (
 from tests.support.servers import AnabranchServer
 from tests.support.wire import ConnectionLost, Reply, RespClient, encode_command, parse_reply
 
-IDLE = 10_000
+IDLE = int(os.environ.get("ANABRANCH_IDLE", "10000"))
+PER_ADDRESS = 20_000  # the system gives fewer than 28,232 ports to one address
 READERS = 500
 GROUP_READERS = 500
 FILES = 200  # of the test process itself, generously
@@ -56,8 +58,12 @@ def connected(port: int, count: int) -> Iterator[list[socket.socket]]:
     """Connections that do nothing."""
     with ExitStack() as stack:
         yield [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
-            for _ in range(count)
+            stack.enter_context(
+                socket.create_connection(
+                    ("127.0.0.1", port), 10, (f"127.0.0.{1 + index // PER_ADDRESS}", 0)
+                )
+            )
+            for index in range(count)
         ]
 
 

@@ -55,8 +55,6 @@ class Performed(NamedTuple):
     """Where a move leads."""
 
     situation: Situation
-    touched: frozenset[int]
-    """The regions whose state the move has read or changed."""
     reply: object
     problem: Exception | None
 
@@ -87,7 +85,6 @@ class _Board:
         self._world = world
         self.regions = dict(zip(world.numbers, situation.regions, strict=True))
         self.cuts = set(situation.cuts)
-        self.touched: set[int] = set()
         self.reply: object = None
         self.ways: list[_Way] = []
         for link in situation.links:
@@ -117,7 +114,6 @@ class _Board:
 
     def put(self, region: int, *given: object) -> bool:
         """Let something happen in a region; returns whether it is possible there."""
-        self.touched.add(region)
         reaction = self._reactions.react(self.regions[region], given)
         if reaction is None:
             return False
@@ -211,7 +207,6 @@ class _Board:
                 return False
             if name == "twice":
                 way.frames.insert(0, way.frames[0])
-                self.touched |= {*rest}
                 return True
             self.arrive(way)
         elif name in ("cut", "silence", "heal", "wait", "settle"):
@@ -265,14 +260,12 @@ class _Board:
         for way in ended:
             if way.link and self.is_up(way.target):
                 self.put(way.target, "down", way.link)
-        self.touched |= {one, other}
 
     def _silence(self, one: int, other: int) -> None:
         for way in self.ways:
             if {way.source, way.target} == {one, other}:
                 way.is_silent = True
                 way.frames.clear()
-        self.touched |= {one, other}
 
     def _heal(self) -> None:
         self.cuts.clear()
@@ -282,7 +275,6 @@ class _Board:
         for region in self._world.numbers:
             if self.is_up(region):
                 self.put(region, "wait", ms)
-        self.touched |= {*self._world.numbers}
         self.flow()
 
     def _relink(self) -> None:
@@ -291,7 +283,6 @@ class _Board:
             if self._are_linked():
                 break
             self._wait(ms)
-        self.touched |= {*self._world.numbers}
 
     def _are_linked(self) -> bool:
         removed = self.removed()
@@ -416,8 +407,8 @@ class Play:
                 board.put(region, "sync")
             board.flow()
         except _Breach as found:
-            return Performed(board.frozen(at), frozenset(), None, found.problem)
-        return Performed(board.frozen(at), frozenset(), None, None)
+            return Performed(board.frozen(at), None, found.problem)
+        return Performed(board.frozen(at), None, None)
 
     def moves(self, situation: Situation) -> Iterator[tuple[int, Move]]:
         """What may happen next: scripts (or -1) and moves; some may turn out to be impossible."""
@@ -453,7 +444,7 @@ class Play:
             board.check()
         except _Breach as found:
             problem = found.problem
-        return Performed(board.frozen(at), frozenset(board.touched), board.reply, problem)
+        return Performed(board.frozen(at), board.reply, problem)
 
     def end(self, situation: Situation) -> Exception | None:
         """Let everything settle; returns what is wrong then."""

@@ -1,8 +1,10 @@
 """The search: all situations of a world, by the number of moves, so the first failure is shortest.
 
-Two moves commute if they touch different regions. Of two orders of such moves only one is followed:
-each situation has a *sleep set*, the moves that lead only to what another order has reached
-(Godefroid, "Partial-Order Methods for the Verification of Concurrent Systems", 1996, chapter 5).
+Two orders of moves that commute lead to the same situation, which is known then, and what a region
+does there is remembered (:mod:`reactions`): so such orders cost next to nothing. No move is left
+out for that reason (by sleep sets, for instance): whether two moves commute depends on what is on
+its way, since frames that do not wait follow a frame that arrives.
+
 Of regions that no script names, which could stand for each other, the first one is touched first.
 """
 
@@ -20,12 +22,6 @@ from anabranch.simulator.exploration.script import Move, SmallWorld
 
 PROGRESS_EVERY: Final = 500
 """Situations between two reports of progress."""
-
-Choice = tuple[int, Move]
-"""A script (-1 for what travels), and its move."""
-
-Sleep = dict[Choice, frozenset[int]]
-"""Moves that need not be made, and the regions that each touches."""
 
 
 @dataclass
@@ -50,22 +46,10 @@ class Explored:
 class Reductions:
     """What a search leaves out because it changes no verdict; all can be switched off to check."""
 
-    sleeps: bool = True
-    """Of orders that commute only one is followed."""
     merges: bool = True
     """Pasts of a region that cannot be told apart are one state."""
     swaps: bool = True
     """Regions that could stand for each other are taken in one order."""
-
-
-@dataclass
-class _Open:
-    """A situation whose moves are still to be made."""
-
-    situation: Situation
-    sleep: Sleep
-    only: frozenset[Choice] | None = None
-    """If it was left before with a larger sleep set: the moves that were not made then."""
 
 
 def seldom_collected() -> None:
@@ -92,8 +76,8 @@ class Search:
         self._on_progress = on_progress
         self.explored = Explored(world)
         self._came: dict[bytes, tuple[bytes, Move]] = {}
-        self._slept: dict[bytes, frozenset[Choice]] = {}
         self._first: Situation
+        self._root: bytes
 
     def run(self) -> Explored:
         """Search all situations, or until something is wrong."""
@@ -103,13 +87,12 @@ class Search:
         if began.problem is not None:
             explored.problem = began.problem
             return self._over()
-        root = _key(began.situation)
-        self._slept[root] = frozenset()
-        level = {root: _Open(began.situation, {})}
+        self._root = _key(began.situation)
+        level = {self._root: began.situation}
         while level:
-            following: dict[bytes, _Open] = {}
-            for key, each in level.items():
-                if not self._expand(key, each, following):
+            following: dict[bytes, Situation] = {}
+            for key, situation in level.items():
+                if not self._expand(key, situation, following):
                     return self._over()
                 if self._max and explored.situations > self._max:
                     return self._over()
@@ -124,17 +107,15 @@ class Search:
         explored.reactions = reactions.count
         return explored
 
-    def _expand(self, key: bytes, each: _Open, following: dict[bytes, _Open]) -> bool:
+    def _expand(self, key: bytes, situation: Situation, following: dict[bytes, Situation]) -> bool:
         """Make all moves of a situation; returns whether all is well."""
         play, explored = self._play, self.explored
-        sleep = dict(each.sleep)
         goes_on = False
-        for choice in play.moves(each.situation):
-            script, move = choice
-            if choice in sleep or self._is_left_out(each, choice):
+        for script, move in play.moves(situation):
+            if self._reductions.swaps and self._is_swapped(situation, move):
                 goes_on = True
                 continue
-            performed = play.perform(each.situation, script, move)
+            performed = play.perform(situation, script, move)
             if performed is None:
                 continue
             goes_on = True
@@ -142,26 +123,14 @@ class Search:
             if performed.problem is not None:
                 self._found(performed.problem, key, [move])
                 return False
-            awake = {
-                other: touched
-                for other, touched in sleep.items()
-                if touched.isdisjoint(performed.touched)
-            }
-            self._reach(performed.situation, key, move, awake, following)
-            if self._reductions.sleeps:
-                sleep[choice] = performed.touched
-        if goes_on or each.only is not None:
+            self._reach(performed.situation, key, move, following)
+        if goes_on:
             return True
         explored.ends += 1
-        problem = play.end(each.situation)
+        problem = play.end(situation)
         if problem is not None:
             self._found(problem, key, [("settle",)])
         return problem is None
-
-    def _is_left_out(self, each: _Open, choice: Choice) -> bool:
-        if each.only is not None and choice not in each.only:
-            return True
-        return self._reductions.swaps and self._is_swapped(each.situation, choice[1])
 
     def _is_swapped(self, situation: Situation, move: Move) -> bool:
         """Whether a move touches a region before the one that could stand for it."""
@@ -174,33 +143,13 @@ class Search:
         return situation.regions[region - 1] == self._first.regions[region - 1]
 
     def _reach(
-        self,
-        situation: Situation,
-        came_from: bytes,
-        move: Move,
-        sleep: Sleep,
-        following: dict[bytes, _Open],
+        self, situation: Situation, came_from: bytes, move: Move, following: dict[bytes, Situation]
     ) -> None:
         key = _key(situation)
-        before = self._slept.get(key)
-        if before is None:
-            self._slept[key] = frozenset(sleep)
+        if key not in self._came and key != self._root:
             self._came[key] = came_from, move
-            following[key] = _Open(situation, sleep)
+            following[key] = situation
             self._count()
-            return
-        missing = before - sleep.keys()
-        if not missing:
-            return
-        self._slept[key] = before & sleep.keys()
-        waiting = following.get(key)
-        if waiting is None:
-            following[key] = _Open(situation, sleep, only=missing)
-        elif waiting.only is None:
-            waiting.sleep = {o: t for o, t in waiting.sleep.items() if o in sleep}
-        else:
-            waiting.only |= missing
-            waiting.sleep = {o: t for o, t in waiting.sleep.items() if o in sleep}
 
     def _count(self) -> None:
         explored = self.explored

@@ -10,7 +10,9 @@ from typing import Final
 from anabranch.replication.framing import FrameType
 from anabranch.simulator.exploration.script import SmallWorld
 
-_FULL_SYNCS: Final = frozenset({FrameType.BATCH, FrameType.FULL_SYNC, FrameType.FULL_SYNC_END})
+_BATCHES: Final = frozenset({FrameType.BATCH})
+
+_FULL_SYNCS: Final = _BATCHES | {FrameType.FULL_SYNC, FrameType.FULL_SYNC_END}
 
 _SHORT_LOG: Final = {"oplog_max_bytes": 1, "oplog_segment_bytes": 4096, "region_cache_bytes": 1}
 """With a snapshot, regions keep no effects to send."""
@@ -30,12 +32,8 @@ WORLDS: Final = (
     ),
     SmallWorld(
         "entries-of-three",
-        "six commands of three regions: XADD, XDEL, DEL",
-        (
-            "eu> XADD k * f b; eu> XDEL k {oldest}",
-            "us> DEL k; us> XADD k * f c",
-            "ap> XADD k * f d; ap> XDEL k {newest}",
-        ),
+        "four commands of three regions that know nothing of each other: XADD, XDEL, DEL",
+        ("eu> XADD k * f b; eu> XDEL k {oldest}", "us> DEL k", "ap> XADD k * f d"),
         regions=3,
     ),
     SmallWorld(
@@ -120,7 +118,7 @@ WORLDS: Final = (
         "a message that three regions accept: all let the same entry stay, and answer alike",
         (
             "eu> XADD k IDMP p i * f a",
-            "us> XADD k IDMP p i * f a; us> DEL k",
+            "us> XADD k IDMP p i * f a",
             "ap> XADD k IDMP p i * f a",
         ),
         regions=3,
@@ -205,11 +203,7 @@ WORLDS: Final = (
     SmallWorld(
         "relays",
         "a region without a link to another one gets its effects from the third",
-        (
-            "eu> XADD k * f a; eu> DEL k",
-            "us> XADD k * f b; us> XDEL k {oldest}",
-            "cut eu ap; wait 300; wait 300; heal",
-        ),
+        ("cut eu ap; eu> XADD k * f a; us> XADD k * f b; eu> DEL k; wait 300; wait 300; heal",),
         regions=3,
     ),
     SmallWorld(
@@ -241,19 +235,48 @@ WORLDS: Final = (
     SmallWorld(
         "tombstones",
         "what may be forgotten once all regions have it, against one that is away",
+        ("cut eu ap; eu> DEL k; ap> XGROUP CREATE k h 0 MKSTREAM; wait 300; wait 300; heal",),
+        regions=3,
+        before="eu> XADD k * f a",
+    ),
+    SmallWorld(
+        "tombstones-and-rows",
+        "what may be forgotten, against a row that arrives before the effects which it reports",
         (
-            "cut eu ap; eu> DEL k; wait 300; wait 300; wait 300; wait 300; heal",
-            "ap> XGROUP CREATE k h 0 MKSTREAM",
+            "eu> DEL k; ap> XGROUP CREATE k h 0 MKSTREAM; eu -> us; eu -> ap; ap -> eu; wait 100; "
+            "wait 1000; wait 100",
         ),
         regions=3,
         before="eu> XADD k * f a",
     ),
     SmallWorld(
+        "rows",
+        "status rows that arrive late: nothing is forgotten that a region lacks",
+        ("eu> DEL k", "us> XGROUP CREATE k h 0 MKSTREAM", "wait 100; wait 100"),
+        before="eu> XADD k * f a",
+        holds=_BATCHES | {FrameType.ROW},
+    ),
+    SmallWorld(
+        "credit",
+        "credit and requests that arrive late, where windows are small",
+        (
+            f"eu> XADD k * f {'a' * 300}; eu> XADD k * f {'b' * 300}; eu> XADD k * f {'c' * 300}",
+            "us> XADD k * f d",
+        ),
+        settings={"gossip_window": 600},
+        holds=_BATCHES | {FrameType.CREDIT, FrameType.FETCH, FrameType.FETCHED},
+    ),
+    SmallWorld(
+        "handshakes",
+        "a link that is made again, where every frame may be late and the link may end at any time",
+        ("eu> XADD k * f a", "cut eu us; heal; cut eu us; heal"),
+        holds=frozenset(FrameType),
+    ),
+    SmallWorld(
         "tombstones-and-crashes",
         "what may be forgotten, against a region that loses what it has applied",
         (
-            "eu> DEL k",
-            "crash us 0/0/0; start us; us> XGROUP CREATE k h 0 MKSTREAM",
+            "eu> DEL k; crash us 0/0/0; start us; us> XGROUP CREATE k h 0 MKSTREAM",
             "wait 100; wait 100",
         ),
         own_settings={2: {"appendfsync": "no"}},
@@ -263,8 +286,8 @@ WORLDS: Final = (
         "former-epochs",
         "what may be forgotten, against effects of an epoch that ended and that one region has",
         (
-            "cut eu us; eu> DEL k; wait 100; cut eu ap; us> XGROUP CREATE k h 0 MKSTREAM; "
-            "crash us 0/0/0; start us; wait 300; heal; sync us; wait 100; wait 100",
+            "eu> DEL k; eu -> ap; wait 100; wait 100; us> XGROUP CREATE k h 0 MKSTREAM; us -> ap; "
+            "crash us 0/0/0; start us; eu -> us; sync us; wait 100; us -> eu; wait 100",
         ),
         regions=3,
         own_settings={2: {"appendfsync": "no"}},
@@ -274,8 +297,8 @@ WORLDS: Final = (
         "blackouts",
         "two regions lose power, and the third has effects whose causes are gone",
         (
-            "eu> XADD k * f a; crash eu 0/0/0; start eu",
-            "us> XADD k * f b; crash us 0/0/0; start us",
+            "eu> XADD k * f a; eu -> us; us> XADD k * f b; us -> ap; crash eu 0/0/0; "
+            "crash us 0/0/0; start eu; start us",
         ),
         regions=3,
         settings={"appendfsync": "no"},
@@ -304,10 +327,7 @@ WORLDS: Final = (
     SmallWorld(
         "power-of-three",
         "one of three regions has effects that their own region has lost",
-        (
-            "eu> XADD k * f a; eu> XADD k * f b; crash eu; start eu; eu> XADD k * f c",
-            "cut eu us; wait 300; heal",
-        ),
+        ("eu> XADD k * f a; eu> XADD k * f b; cut eu us; crash eu; start eu; eu> XADD k * f c",),
         settings={"appendfsync": "no"},
         regions=3,
     ),
@@ -316,7 +336,6 @@ WORLDS: Final = (
         "appendfsync always with slow disks: nothing is shown or sent before it is synced",
         (
             "eu> XADD k * f a; eu> XADD k * f b",
-            "us> XADD k * f c",
             "crash eu; start eu; eu> XADD k * f d",
         ),
         holds_disk=True,
@@ -327,7 +346,7 @@ WORLDS: Final = (
         (
             "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XACK k g {pending}; kill eu; "
             "start eu; eu> XADD k * f c",
-            "us> XADD k * f d; us> XDEL k {oldest}; snapshot us; stop us; start us",
+            "us> XADD k * f d; snapshot us; stop us; start us",
         ),
         before=_GROUP,
     ),
@@ -346,7 +365,7 @@ WORLDS: Final = (
         "a region that loses its disk while only a member is up that knows less than another",
         (
             "kill ap; us> XADD k * f b; kill us; lose-disk us; kill eu; start ap; start us; "
-            "us> XADD k * f c; start eu",
+            "wait 100; us> XADD k * f c; start eu",
         ),
         regions=3,
         before="eu> XADD k * f a; us> XADD k * f a",
@@ -355,9 +374,8 @@ WORLDS: Final = (
         "full-syncs",
         "a region that was away joins the data of another, in pieces, with its own",
         (
-            "eu> XADD k * f b; eu> XDEL k {oldest}; snapshot eu",
+            "cut eu us; eu> XADD k * f b; eu> XDEL k {oldest}; snapshot eu; heal",
             "us> XADD k * f c; us> XDEL k {oldest}",
-            "cut eu us; heal",
         ),
         settings=_SHORT_LOG,
         before="eu> XADD k * f a; us> XADD k * f a; us> XADD l * f a",
@@ -378,21 +396,16 @@ WORLDS: Final = (
         "full-syncs-of-tags",
         "a retried message, and a region that hears of the first try by a full sync",
         (
-            "eu> XADD k IDMP p i * f a; eu> XADD k * f b; snapshot eu; kill eu; start eu",
+            "cut eu us; eu> XADD k IDMP p i * f a; eu> XADD k * f b; snapshot eu; kill eu; "
+            "start eu; heal",
             "us> XADD k IDMP p i * f a",
-            "cut eu us; heal",
         ),
         settings=_SHORT_LOG,
     ),
     SmallWorld(
         "leaving",
         "a region is removed while its effects are under way, and others may not have them",
-        (
-            "ap> XADD k * f b",
-            "eu> AB.REGION REMOVE 3 FORCE",
-            "us> XADD k * f c",
-            "wait 300",
-        ),
+        ("ap> XADD k * f b; eu> AB.REGION REMOVE 3 FORCE; us> XADD k * f c; wait 300",),
         regions=3,
         before="eu> XADD k * f a",
     ),
