@@ -117,9 +117,8 @@ WORLDS: Final = (
         "retries-of-three",
         "a message that three regions accept: all let the same entry stay, and answer alike",
         (
-            "eu> XADD k IDMP p i * f a",
-            "us> XADD k IDMP p i * f a",
-            "ap> XADD k IDMP p i * f a",
+            "cut eu ap; eu> XADD k IDMP p i * f a; us> XADD k IDMP p i * f a; "
+            "ap> XADD k IDMP p i * f a; us> DEL k",
         ),
         regions=3,
     ),
@@ -203,7 +202,7 @@ WORLDS: Final = (
     SmallWorld(
         "relays",
         "a region without a link to another one gets its effects from the third",
-        ("cut eu ap; eu> XADD k * f a; us> XADD k * f b; eu> DEL k; wait 300; wait 300; heal",),
+        ("cut eu ap; eu> XADD k * f a; us> XADD k * f b; eu> DEL k; wait 300",),
         regions=3,
     ),
     SmallWorld(
@@ -327,7 +326,7 @@ WORLDS: Final = (
     SmallWorld(
         "power-of-three",
         "one of three regions has effects that their own region has lost",
-        ("eu> XADD k * f a; eu> XADD k * f b; cut eu us; crash eu; start eu; eu> XADD k * f c",),
+        ("eu> XADD k * f a; cut eu us; crash eu; start eu; eu> XADD k * f b",),
         settings={"appendfsync": "no"},
         regions=3,
     ),
@@ -336,7 +335,7 @@ WORLDS: Final = (
         "appendfsync always with slow disks: nothing is shown or sent before it is synced",
         (
             "eu> XADD k * f a; eu> XADD k * f b",
-            "crash eu; start eu; eu> XADD k * f d",
+            "crash eu; start eu",
         ),
         holds_disk=True,
     ),
@@ -345,7 +344,7 @@ WORLDS: Final = (
         "a process that is killed or stopped at any time has everything again",
         (
             "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XACK k g {pending}; kill eu; "
-            "start eu; eu> XADD k * f c",
+            "start eu",
             "us> XADD k * f d; snapshot us; stop us; start us",
         ),
         before=_GROUP,
