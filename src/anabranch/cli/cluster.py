@@ -31,7 +31,7 @@ from anabranch.cli.cluster_servers import (
 from anabranch.cli.cluster_view import ClusterView, table
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.cli.nearest import NearestGroup
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

@@ -69,6 +69,6 @@ class Directive:
         return value.copy() if isinstance(value, list | dict) else value
 
 
-def row(kind: Kind, default: str, sentence: str, **details: Any) -> Any:
+def row(kind: Kind, default: str, group: str, sentence: str, **details: Any) -> Any:
     """A row standing where the attribute of the same name is declared (see ``settings``)."""
-    return Directive(kind, default, sentence, **details)
+    return Directive(kind, default, sentence, group=group, **details)

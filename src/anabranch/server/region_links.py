@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.node.exchange import Exchange
 from anabranch.node.local import RegionLocal

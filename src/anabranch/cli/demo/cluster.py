@@ -30,7 +30,7 @@ from anabranch.cli.cluster_servers import (
     wait_entered,
 )
 from anabranch.cli.demo.story import Late
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 NAMES: Final = ("eu", "us", "ap", "sa", "af")
 STREAM: Final = "orders"
