@@ -56,7 +56,7 @@ class Kind(ABC):
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """What values are allowed, in words, for error texts and docs."""
+        """What values are allowed, in words, for error texts and docs; often a plain attribute."""
 
 
 def _one(words: Sequence[str]) -> str:
@@ -129,6 +129,8 @@ class Memory(Kind):
 class Octal(Kind):
     """The permissions of a file, in octal digits."""
 
+    allowed = "octal permissions such as 700"
+
     def parse(self, words: Sequence[str]) -> int:
         """0 leaves the permissions to the umask."""
         text = _one(words)
@@ -140,15 +142,11 @@ class Octal(Kind):
         """The permissions in octal digits."""
         return f"{value:o}"
 
-    @property
-    def allowed(self) -> str:
-        """An example is the shortest description."""
-        return "octal permissions such as 700"
-
 
 class YesNo(Kind):
     """A switch, ``yes`` or ``no``."""
 
+    allowed = "yes or no"
     alone = "yes"
 
     def parse(self, words: Sequence[str]) -> bool:
@@ -161,11 +159,6 @@ class YesNo(Kind):
     def format(self, value: Any) -> str:
         """``yes`` or ``no``."""
         return "yes" if value else "no"
-
-    @property
-    def allowed(self) -> str:
-        """The two words of a switch."""
-        return "yes or no"
 
 
 class Choice(Kind):
@@ -193,18 +186,17 @@ class Choice(Kind):
 class Text(Kind):
     """A text that may be anything, also empty."""
 
+    allowed = "text"
+
     def parse(self, words: Sequence[str]) -> str:
         """The text as it was given; raises ValueError for several words."""
         return _one(words)
 
-    @property
-    def allowed(self) -> str:
-        """That any text is allowed."""
-        return "text"
-
 
 class Name(Text):
     """A text that people can read."""
+
+    allowed = "a name that can be read"
 
     def parse(self, words: Sequence[str]) -> str:
         """The name as it was given; raises ValueError if it cannot be printed."""
@@ -213,14 +205,11 @@ class Name(Text):
             raise ValueError("argument must be a name that can be read, or empty")
         return value
 
-    @property
-    def allowed(self) -> str:
-        """Which characters a name may have."""
-        return "a name that can be read"
-
 
 class FolderName(Text):
     """The name of a directory within another one."""
+
+    allowed = "a name that is no path"
 
     def parse(self, words: Sequence[str]) -> str:
         """The name as it was given; raises ValueError for a path."""
@@ -231,13 +220,8 @@ class FolderName(Text):
             raise ValueError("appenddirname can't be a path, just a dirname")
         return value
 
-    @property
-    def allowed(self) -> str:
-        """What a name of a directory may be."""
-        return "a name that is no path"
 
-
-class Secret(Text):
+class Secret(Kind):
     """A text that must not be guessed: empty, or not short."""
 
     def __init__(self, least: int) -> None:
@@ -245,7 +229,7 @@ class Secret(Text):
 
     def parse(self, words: Sequence[str]) -> str:
         """The secret as it was given; raises ValueError if it is too short."""
-        value = super().parse(words)
+        value = _one(words)
         if 0 < len(value) < self.least:
             raise ValueError(
                 f"argument must be empty or have at least {self.least} characters; "
@@ -305,6 +289,7 @@ class Addresses(WordList):
 class SavePoints(WordList):
     """Pairs of seconds and changes; an empty text means none."""
 
+    allowed = 'pairs of seconds and changes, or ""'
     repeats = True
 
     def __init__(self) -> None:
@@ -324,15 +309,11 @@ class SavePoints(WordList):
         flat = split_blanks(value)
         return [flat[at : at + 2] for at in range(0, len(flat), 2)] or [[""]]
 
-    @property
-    def allowed(self) -> str:
-        """The form of a pair."""
-        return 'pairs of seconds and changes, or ""'
-
 
 class Lines(Kind):
     """Lines as lists of their words, one for each line of the file (``user``)."""
 
+    allowed = "a user's name followed by its ACL rules"
     many_words = True
     repeats = True
 
@@ -348,11 +329,6 @@ class Lines(Kind):
         """The lines of the file, as they were read."""
         return list(value)
 
-    @property
-    def allowed(self) -> str:
-        """The form of a line."""
-        return "a user's name followed by its ACL rules"
-
 
 Limits = dict[str, tuple[int, int, int]]
 
@@ -360,6 +336,7 @@ Limits = dict[str, tuple[int, int, int]]
 class OutputLimits(Kind):
     """``client-output-buffer-limit``: hard limit, soft limit and seconds for a class of clients."""
 
+    allowed = "normal, replica or pubsub, then hard limit, soft limit and seconds"
     many_words = True
     repeats = True
     _classes: Final = ("normal", "slave", "pubsub")
@@ -395,15 +372,11 @@ class OutputLimits(Kind):
         """A line of the file for each class of clients."""
         return [[name, *map(str, value[name])] for name in self._classes]
 
-    @property
-    def allowed(self) -> str:
-        """The form of a limit."""
-        return "normal, replica or pubsub, then hard limit, soft limit and seconds"
-
 
 class EventClasses(Kind):
     """``notify-keyspace-events``: letters that choose which events are published."""
 
+    allowed = "letters out of Ag$lshzxeKEtmdnocaSTIV"
     _all = "g$lshzxetd"
     _shown = "g$lshzxetdnoc"  # the order in which Redis shows classes
     _behind = "KEmSTIV"
@@ -426,8 +399,3 @@ class EventClasses(Kind):
     def lines(self, value: Any) -> list[list[str]]:
         """All letters that were set."""
         return [[value]]
-
-    @property
-    def allowed(self) -> str:
-        """The letters of the classes of events."""
-        return "letters out of Ag$lshzxeKEtmdnocaSTIV"
