@@ -14,12 +14,10 @@ rests. So everything except the last second of a log is known to have been on th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects.kinds import Synced
-
-if TYPE_CHECKING:
-    from anabranch.oplog.log import OpLog
+from anabranch.oplog.log import OpLog
 
 EVERY_S: Final = 1.0
 

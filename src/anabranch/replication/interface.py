@@ -7,18 +7,16 @@ methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
+from anabranch.keyspace.equality import KeyDigests
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import Batch, SentBatch
 from anabranch.scheduling import Steps
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.equality import KeyDigests
 
 Address = tuple[str, int]
 """Host and port."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from anabranch.engine.host import HostPersistence, HostRegions
-
-if TYPE_CHECKING:
-    from anabranch.engine.script_machine import ScriptMachine
-    from anabranch.engine.session import Session
+from anabranch.engine.script_machine import ScriptMachine
+from anabranch.engine.session import Session
 
 
 class SimulatedHost:

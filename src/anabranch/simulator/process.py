@@ -6,16 +6,20 @@ its disk and network fail, its clock is wrong, and its events are recorded.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import hiredis
 
+from anabranch.config.settings import Settings
+from anabranch.engine.spec import Command
 from anabranch.errors import CommandError
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import epoch_of
+from anabranch.node.durability import Durability
 from anabranch.node.exchange import Exchange
 from anabranch.node.full_syncs import joined_at
 from anabranch.node.local import RegionLocal
@@ -28,22 +32,12 @@ from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
 from anabranch.simulator import looking
 from anabranch.simulator.client import SimulatedClient, SlicedClient, run_at_once
-from anabranch.simulator.disk import MemoryPlace
+from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedDriver
 from anabranch.simulator.host import SimulatedHost
-from anabranch.simulator.network import Wire
-from anabranch.simulator.record import Violation
-
-if TYPE_CHECKING:
-    import random
-
-    from anabranch.config.settings import Settings
-    from anabranch.engine.spec import Command
-    from anabranch.node.durability import Durability
-    from anabranch.simulator.disk import MemoryStorage
-    from anabranch.simulator.network import Network
-    from anabranch.simulator.record import RunRecord
-    from anabranch.simulator.timeline import Timeline, WallClock
+from anabranch.simulator.network import Network, Wire
+from anabranch.simulator.record import RunRecord, Violation
+from anabranch.simulator.timeline import Timeline, WallClock
 
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0

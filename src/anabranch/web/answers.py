@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
-
-if TYPE_CHECKING:
-    from starlette.exceptions import HTTPException
-    from starlette.requests import Request
 
 
 class Problem(Exception):

@@ -8,35 +8,28 @@ only commands run that change nothing, and none that Redis calls dangerous.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from anabranch.engine.spec import Command
+from anabranch.node.node import Node
+from anabranch.scheduling import Steps
 from anabranch.web.answers import Problem, as_json
 from anabranch.web.confirming import question
 from anabranch.web.conversation import Conversation, ErrorReply
-from anabranch.web.identity import identify
+from anabranch.web.identity import Viewer, identify
 from anabranch.web.plain import plain, words_of
 from anabranch.web.requests import bad, number_of
+from anabranch.web.rows import StreamRow
 from anabranch.web.slices import in_slices
-from anabranch.web.survey import keep
+from anabranch.web.survey import StreamSurvey, keep
 from anabranch.web.view import may_see
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.requests import Request
-
-    from anabranch.engine.spec import Command
-    from anabranch.node.node import Node
-    from anabranch.scheduling import Steps
-    from anabranch.web.identity import Viewer
-    from anabranch.web.rows import StreamRow
-    from anabranch.web.survey import StreamSurvey
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 ANSWER_S: Final = 10.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
+from anabranch.node.node import Node
 from anabranch.web.answers import Problem, http_problem, problem
 from anabranch.web.api import Api
 from anabranch.web.availability import Availability
@@ -17,12 +19,6 @@ from anabranch.web.health import Health
 from anabranch.web.metrics import Metrics
 from anabranch.web.pages import page_routes
 from anabranch.web.protocol import Connections, HttpConnection
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Callable
-
-    from anabranch.node.node import Node
 
 
 class Web:

@@ -6,13 +6,11 @@ commands delete by an option, or what is no key.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anabranch.engine.key_extraction import keys_of
+from anabranch.engine.spec import Command
 from anabranch.web.plain import shown_name
-
-if TYPE_CHECKING:
-    from anabranch.engine.spec import Command
 
 _ALWAYS: Final = frozenset(
     {

@@ -11,16 +11,14 @@ from __future__ import annotations
 import base64
 import hmac
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from starlette.requests import HTTPConnection
+
+from anabranch.engine.acl.users import User
+from anabranch.node.node import Node
 from anabranch.web.answers import Problem
 from anabranch.web.conversation import Conversation, ErrorReply
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
-
-    from anabranch.engine.acl.users import User
-    from anabranch.node.node import Node
 
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="anabranch", charset="UTF-8"'}
 _DEFAULT_USER = b"default"

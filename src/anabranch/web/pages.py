@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from starlette.requests import Request
 
 _FILES: Final = {
     "/": ("page.html", "text/html"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from starlette.requests import Request
 
 from anabranch.web.answers import Problem
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 DIGITS_MAX: Final = 18
 """Longer numbers are not read: very long ones raise an error of the interpreter."""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from starlette.responses import Response
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 
 class Streamed(Response):

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anabranch.keyspace.memory import stream_parts
 from anabranch.keyspace.replica import region_of
+from anabranch.region.region import Region
 from anabranch.scheduling import Steps
+from anabranch.stream.groups.group import Group
+from anabranch.stream.stream import Stream
 from anabranch.web.rows import Rows, StreamRow
 from anabranch.web.slices import Spent, in_slices
 from anabranch.web.stream_metrics import pages, real_window_ms
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from anabranch.region.region import Region
-    from anabranch.stream.groups.group import Group
-    from anabranch.stream.stream import Stream
 
 EVERY_S: Final = 2.0
 SHARE: Final = 200

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
+from anabranch.engine.acl.users import User
+from anabranch.region.region import Region
 from anabranch.web.answers import Problem
-
-if TYPE_CHECKING:
-    from anabranch.engine.acl.users import User
-    from anabranch.region.region import Region
 
 
 def may_see(region: Region, user: User) -> Callable[[bytes], bool]:

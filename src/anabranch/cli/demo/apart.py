@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anabranch.cli.cluster_files import HOST, Member
 from anabranch.cli.demo.cluster import STREAM, DemoCluster
 from anabranch.cli.demo.story import DemoClaim, StoryStep
-
-if TYPE_CHECKING:
-    from anabranch.cli.demo.traffic import Traffic
+from anabranch.cli.demo.traffic import Traffic
 
 PRODUCER: Final = "shop-roaming"
 MESSAGES: Final = 3

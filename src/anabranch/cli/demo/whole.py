@@ -7,15 +7,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.cli.cluster_files import HOST, Member
+from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.cluster import STREAM, DemoCluster
 from anabranch.cli.demo.story import DemoClaim, Late, Skipped, StoryStep
 from anabranch.cli.demo.traffic import Order, Traffic, order_of, some
-
-if TYPE_CHECKING:
-    from anabranch.cli.demo.apart import FailOver, LateEntry
 
 ARCHIVE_S: Final = 240.0
 ORDERS_MIN: Final = 5

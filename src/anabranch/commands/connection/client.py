@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import Literal, NoReturn
 
 from anabranch.commands.connection.client_names import checked_name
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
 from anabranch.engine.client_list import client_type, client_type_argument, describe
+from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, null, verbatim
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Map, SetReply
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_TRACKING = "ERR Client tracking is not supported by this server"

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from anabranch.config.policies import POLICIES
+from anabranch.engine.context import Context
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.metrics.latency import percentile_usec
+from anabranch.metrics.stats import Stats
 from anabranch.resp.values import Verbatim
 from anabranch.version import REDIS_VERSION, __version__
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.metrics.stats import Stats
 
 _DEADLINES_SAMPLED_MAX = 1000
 """Deadlines looked at for avg_ttl, per database."""

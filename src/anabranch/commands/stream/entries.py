@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from anabranch.resp.encode import array_header
 from anabranch.stream.region_log import Span
-
-if TYPE_CHECKING:
-    from anabranch.stream.stream import Stream
+from anabranch.stream.stream import Stream
 
 
 def read_into(parts: list[bytes], stream: Stream, start: int, end: int, limit: int) -> int:

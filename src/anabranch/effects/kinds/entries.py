@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.effects.kinds.base import EntryId, EntryIds, KeyEffect
-
-if TYPE_CHECKING:
-    from anabranch.stream.block import Block
-    from anabranch.stream.region_log import Share
+from anabranch.stream.block import Block
+from anabranch.stream.region_log import Share
 
 
 class CreateStream(KeyEffect, tag=1):
