@@ -17,16 +17,12 @@ from rich.console import Console
 
 from anabranch.cli.cluster_files import ClusterFailed
 from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve
-from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.cluster import NAMES, DemoCluster
-from anabranch.cli.demo.steps import Begin, CutOff, Diverge, WriteEverywhere
-from anabranch.cli.demo.story import Story, StoryStep
+from anabranch.cli.demo.steps import steps
+from anabranch.cli.demo.story import Story
 from anabranch.cli.demo.traffic import Traffic
-from anabranch.cli.demo.whole import Archive, Heal, KillAndReturn, NothingLost
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.cli.numbers import FiniteRange
-
-__all__ = ["command"]
 
 LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
 """The delay that is added to a link, in one direction."""
@@ -117,7 +113,7 @@ def command(
         _say(console, f"starting {count} regions in {cluster.directory} ...")
         cluster.start()
         _welcome(console, cluster, is_asked=page is not False)
-        story.tell(_steps(cluster, traffic, with_spark=not no_spark))
+        story.tell(steps(cluster, traffic, with_spark=not no_spark))
         story.report(time.monotonic() - began)
         if keep:
             _go_on(console, cluster, traffic)
@@ -135,24 +131,6 @@ def command(
         traffic.end()
         cluster.close()
     raise SystemExit(0 if story.held else 1)
-
-
-def _steps(cluster: DemoCluster, traffic: Traffic, *, with_spark: bool) -> list[StoryStep]:
-    alone, other = cluster.members[0], cluster.members[1]
-    failed_over = FailOver(cluster, alone, other)
-    late = LateEntry(cluster, traffic, alone, other)
-    return [
-        Begin(cluster, traffic),
-        WriteEverywhere(cluster, traffic),
-        CutOff(cluster, alone),
-        Diverge(cluster, traffic, alone),
-        failed_over,
-        late,
-        Heal(cluster, traffic, failed_over, late),
-        KillAndReturn(cluster, traffic, other),
-        NothingLost(cluster, traffic),
-        Archive(cluster, with_spark=with_spark),
-    ]
 
 
 def _say(console: Console, line: str) -> None:
