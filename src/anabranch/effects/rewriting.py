@@ -359,19 +359,6 @@ def _pieces(span: Span) -> Iterator[Span]:
 class _RewrittenRun:
     """Entries that are written again with one effect, as columns."""
 
-    __slots__ = (
-        "_data",
-        "_opens",
-        "_size",
-        "_sizes",
-        "_weights",
-        "ids",
-        "last",
-        "newest",
-        "oldest",
-        "renumbering",
-    )
-
     def __init__(self, last: int) -> None:
         """``last`` is the new ID of the entry before."""
         self.last = last

@@ -66,17 +66,6 @@ class _ClientLines:
     next one.
     """
 
-    __slots__ = (
-        "_buffers",
-        "_buffers_text",
-        "_counts",
-        "_counts_text",
-        "_names_max",
-        "_now_ms",
-        "_traffic",
-        "_traffic_text",
-    )
-
     def __init__(self, now_ms: int, names_max: int | None) -> None:
         """``names_max`` is where names are cut off; None: nowhere."""
         self._now_ms = now_ms

@@ -121,8 +121,6 @@ class Turn:
 class _BatchPart:
     """One batch, before it gets its numbers."""
 
-    __slots__ = ("body", "count", "flags")
-
     def __init__(self, flags: int, body: list[bytes], count: int) -> None:
         self.flags = flags
         self.body = body

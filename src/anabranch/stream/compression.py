@@ -178,21 +178,6 @@ class BlockCache:
     of streams that are deleted or not read any more are closed, too.
     """
 
-    __slots__ = (
-        "_as_columns",
-        "_compressor",
-        "_level",
-        "_opened",
-        "bytes_max",
-        "compressions",
-        "file",
-        "filled",
-        "held",
-        "offloads",
-        "opens",
-        "saved",
-    )
-
     def __init__(self, bytes_max: int = 0, level: int = 1, *, as_columns: bool = True) -> None:
         self.bytes_max = bytes_max
         """The limit of bytes in opened blocks; the block that was opened last always stays open."""
