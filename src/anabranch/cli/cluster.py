@@ -17,8 +17,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member
-from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve, with_pages
+from anabranch.cli.cluster_files import (
+    HOW_TO_INSTALL,
+    ClusterFailed,
+    ClusterFiles,
+    Member,
+    can_serve,
+    with_pages,
+)
 from anabranch.cli.cluster_servers import (
     Processes,
     cut,

@@ -10,8 +10,8 @@ from textwrap import wrap
 import click
 
 from anabranch.cli.interrupts import ended_by_ctrl_c
+from anabranch.config.kinds import Directive
 from anabranch.config.load import CommandLineError, load
-from anabranch.config.rows import Directive
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.errors import ConfigError
 from anabranch.oplog.errors import LogError

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.config.kinds import Choice, Integer, Kind, Memory, Text, WordList, YesNo
-from anabranch.config.rows import Directive
+from anabranch.config.kinds import Choice, Directive, Integer, Kind, Memory, Text, WordList, YesNo
 
 _NUMBER = Integer()
 _SIGNED = Integer(-(1 << 63))

@@ -16,6 +16,7 @@ from anabranch.config.compatibility import COMPATIBILITY
 from anabranch.config.kinds import (
     Addresses,
     Choice,
+    Directive,
     EventClasses,
     FolderName,
     Integer,
@@ -30,9 +31,9 @@ from anabranch.config.kinds import (
     Text,
     WordList,
     YesNo,
+    row,
+    split_blanks,
 )
-from anabranch.config.rows import Directive, row
-from anabranch.config.words import split_blanks
 
 GROUPS = {
     "network": "Network",

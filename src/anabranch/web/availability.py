@@ -27,8 +27,7 @@ from starlette.routing import Route
 from anabranch.metrics.peers import PeerFigures
 from anabranch.region.region import Region
 from anabranch.version import REDIS_VERSION
-from anabranch.web.answers import Problem, as_json
-from anabranch.web.requests import bad, number_of
+from anabranch.web.answers import Problem, as_json, bad, number_of
 
 TOLERANCE_MS: Final = 100
 TOLERANCE_MAX_MS: Final = 10**12

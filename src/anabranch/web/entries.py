@@ -19,12 +19,10 @@ from anabranch.node.node import Node
 from anabranch.region.region import Region
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse, text
 from anabranch.stream.stream import Stream
-from anabranch.web.answers import as_json
+from anabranch.web.answers import as_json, bad, number_of, place_of
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
-from anabranch.web.identity import identify
+from anabranch.web.identity import identify, may_see, require
 from anabranch.web.plain import shown_bytes
-from anabranch.web.requests import bad, number_of, place_of
-from anabranch.web.view import may_see, require
 
 SHOWN_MAX: Final = 200
 """The most entries of one answer."""

@@ -18,8 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.config.settings import Settings
-from anabranch.web.answers import Problem, explained
-from anabranch.web.requests import bad
+from anabranch.web.answers import Problem, bad, explained
 
 ACT_HEADER: Final = "x-anabranch-act"
 """A header of every request of the page, without which nothing is changed.

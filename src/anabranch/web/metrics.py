@@ -22,12 +22,10 @@ from anabranch.node.node import Node
 from anabranch.region.region import Region
 from anabranch.scheduling import Steps
 from anabranch.version import REDIS_VERSION, __version__
-from anabranch.web.identity import identify
+from anabranch.web.identity import identify, may_see, require
 from anabranch.web.samples import PREFIX, Samples
-from anabranch.web.slices import in_slices
+from anabranch.web.slices import Streamed, in_slices
 from anabranch.web.stream_metrics import collect, largest
-from anabranch.web.streamed import Streamed
-from anabranch.web.view import may_see, require
 
 __all__ = ["PREFIX", "Metrics"]
 

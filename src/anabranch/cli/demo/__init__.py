@@ -15,8 +15,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from anabranch.cli.cluster_files import ClusterFailed
-from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve
+from anabranch.cli.cluster_files import HOW_TO_INSTALL, ClusterFailed, can_serve
 from anabranch.cli.demo.cluster import NAMES, DemoCluster
 from anabranch.cli.demo.steps import steps
 from anabranch.cli.demo.story import Story

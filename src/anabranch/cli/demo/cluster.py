@@ -18,8 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member
-from anabranch.cli.cluster_pages import with_pages
+from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member, with_pages
 from anabranch.cli.cluster_servers import (
     ask,
     cut,

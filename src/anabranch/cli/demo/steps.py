@@ -100,14 +100,14 @@ def _cut_off(cluster: DemoCluster, alone: Member) -> StoryStep:
     )
 
 
-class _Missing(NamedTuple):
+class _Lacking(NamedTuple):
     """How many entries of each region are missing in each other one."""
 
     alone: Member
     rows: dict[Member, dict[Member, int]]
 
     @classmethod
-    def at(cls, cluster: DemoCluster, alone: Member) -> _Missing:
+    def at(cls, cluster: DemoCluster, alone: Member) -> _Lacking:
         """Look into all regions now."""
         ids = {member: set(cluster.entries(member)) for member in cluster.members}
         rows = {
@@ -135,12 +135,12 @@ def _diverge(cluster: DemoCluster, traffic: Traffic, alone: Member) -> StoryStep
     )
     before = sum(each.sent_again for each in traffic.producers)
     cluster.until(
-        lambda: _Missing.at(cluster, alone).is_enough,
+        lambda: _Lacking.at(cluster, alone).is_enough,
         "both sides have entries that the other one lacks",
     )
     members = cluster.members
     yield from (f"redis-cli -p {each.port} XLEN {STREAM}" for each in members[:2])
-    missing = _Missing.at(cluster, alone)
+    missing = _Lacking.at(cluster, alone)
     head = ["entries missing", *(f"that {each.name} has" for each in members)]
     yield table(
         [

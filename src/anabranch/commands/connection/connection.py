@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from anabranch.commands.connection.client_names import checked_name
+from anabranch.commands.connection.client import checked_name
 from anabranch.engine import texts
 from anabranch.engine.acl.rules import DEFAULT_USER
 from anabranch.engine.arguments import int32, integer_or_none

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
-from anabranch.config.rows import Directive
+from anabranch.config.kinds import Directive
 from anabranch.config.runtime import NAMES, Refused, change
 from anabranch.engine import texts
 from anabranch.engine.acl.rules import AclRegistry
