@@ -7,14 +7,11 @@ the buffer holds now. Figures that it does not keep are 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from anabranch.engine.session import Session
 
 _LOGGED_MAX: Final = 128
 

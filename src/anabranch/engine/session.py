@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from anabranch.effects.applier import Author
+from anabranch.engine.acl.users import User
+from anabranch.engine.served_command import ServedCommand
+from anabranch.keyspace.waiter import Waiter
 from anabranch.metrics.holdings import Holdings
-
-if TYPE_CHECKING:
-    from anabranch.engine.acl.users import User
-    from anabranch.engine.served_command import ServedCommand
-    from anabranch.keyspace.waiter import Waiter
-    from anabranch.stream.shared import Dot
+from anabranch.stream.shared import Dot
 
 
 class Resumable(Protocol):

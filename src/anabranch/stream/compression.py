@@ -18,15 +18,13 @@ from collections import OrderedDict
 from itertools import accumulate
 from operator import sub
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import zstandard
 
 from anabranch.stream.columnar import Columns, to_columns
+from anabranch.stream.offloading import BlockFile, Offloaded
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
-
-if TYPE_CHECKING:
-    from anabranch.stream.offloading import BlockFile, Offloaded
 
 _HEAD: Final = Struct("=QQI1sB")
 """First millisecond, first word, how many entries, form, which bytes of the words are written.
