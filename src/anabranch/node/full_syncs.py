@@ -14,7 +14,7 @@ from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.version_vectors import covers
 from anabranch.node.durability import Durability
-from anabranch.oplog.compression import Compressor
+from anabranch.oplog.batch import Compressor
 from anabranch.oplog.snapshot import Snapshot, framed
 from anabranch.oplog.storage import LogFile, Storage
 from anabranch.region.merging import Merging

@@ -9,7 +9,7 @@ from typing import Final
 
 from anabranch.keyspace.inquiry import Inquiry
 from anabranch.node.driver import Driver, Timer, Worker, WorkFuture
-from anabranch.oplog.compression import Compressor
+from anabranch.oplog.batch import Compressor
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
 from anabranch.oplog.storage import LogFile, Storage

@@ -22,13 +22,12 @@ from anabranch.engine.spec import Command
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
-from anabranch.metrics.cpu_time import CpuTime
 from anabranch.metrics.holdings import Holdings
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
-from anabranch.scheduling import Scheduler
+from anabranch.scheduling import CpuTime, Scheduler
 
 
 class LongTransaction(Protocol):

@@ -12,12 +12,12 @@ from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
     UNIT_CONTINUES,
+    Compressor,
     batch_of,
     body_of,
     body_parts,
     pack,
 )
-from anabranch.oplog.compression import Compressor
 
 _ADD_RUN: Final = kinds.AddRun  # a name of an interpreted module is looked up each time
 

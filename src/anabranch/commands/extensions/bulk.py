@@ -38,11 +38,10 @@ from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
-from anabranch.stream.region_log import RegionLog
+from anabranch.stream.region_log import RegionLog, fragments_bytes
 from anabranch.stream.rows import CheckedRows
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
-from anabranch.stream.weight import fragments_bytes
 
 EXPORT_BYTES_DEFAULT: Final = 1 << 20
 """The most bytes that one AB.EXPORT copies at once: about a millisecond."""
