@@ -10,7 +10,7 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -84,15 +84,7 @@ nothing is left behind.""",
     help="Orders a second in each region.",
 )  # fmt: skip
 def command(
-    count: int,
-    latency: float,
-    port: int | None,
-    interactive: bool,
-    keep: bool,
-    page: bool | None,
-    no_spark: bool,
-    pace: float,
-    rate: float,
+    count: int, latency: float, port: int | None, page: bool | None, rate: float, **way: Any
 ) -> None:
     """Run the demo; leave nothing behind."""
     if page and not can_serve():
@@ -106,15 +98,15 @@ def command(
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     traffic = Traffic(cluster, rate)
-    story = Story(console, _waiting(console, interactive=interactive, pace=pace))
+    story = Story(console, _waiting(console, interactive=way["interactive"], pace=way["pace"]))
     began = time.monotonic()
     try:
         _say(console, f"starting {count} regions in {cluster.directory} ...")
         cluster.start()
         _welcome(console, cluster, is_asked=page is not False)
-        story.tell(steps(cluster, traffic, with_spark=not no_spark))
+        story.tell(steps(cluster, traffic, with_spark=not way["no_spark"]))
         story.report(time.monotonic() - began)
-        if keep:
+        if way["keep"]:
             _go_on(console, cluster, traffic)
         elif story.held:
             _say(console, HOW_TO_KEEP)
