@@ -38,9 +38,9 @@ from anabranch.effects import kinds
 from anabranch.keyspace.replica import region_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.simulator import looking
-from anabranch.simulator.expected import difference
 from anabranch.simulator.facts import Added, Dot, Key, Vector
 from anabranch.simulator.formulas import Shown
+from anabranch.simulator.looking import difference
 from anabranch.simulator.reader_checks import Reader
 from anabranch.stream.stream import Stream
 from tests.active_active.comparison import KEYS, Comparison, entries_of, id_of, pairs

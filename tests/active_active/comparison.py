@@ -15,9 +15,9 @@ from typing import Any, Final
 from anabranch.commands.table import COMMANDS
 from anabranch.rdb.payload import decode_payload
 from anabranch.simulator import looking
-from anabranch.simulator.expected import difference, due_of
 from anabranch.simulator.facts import NEVER, Vector
 from anabranch.simulator.formulas import Shown
+from anabranch.simulator.looking import difference, due_of
 from anabranch.stream.image import StreamImage
 from anabranch.stream.stream import Stream
 from tests.active_active.readers import GroupReader, token_of

@@ -16,9 +16,8 @@ from anabranch.keyspace.places import Places
 from anabranch.keyspace.remembered import BATCH, OBJECTS_MAX
 from anabranch.oplog import snapshot
 from anabranch.oplog.errors import LogError
-from anabranch.oplog.facts import SeenRecord, SnapshotFacts
 from anabranch.oplog.file_kind import HEADER_BYTES, glance
-from anabranch.oplog.inspection import Survey
+from anabranch.oplog.inspection import SeenRecord, SnapshotFacts, Survey
 from anabranch.oplog.snapshot import Contents, Snapshot, records_in
 from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryStorage

@@ -28,11 +28,11 @@ from anabranch.keyspace.replica import Member, Replica, region_of
 from anabranch.oplog.batch import (
     COMPRESSED,
     Batch,
+    Compressor,
     batch_of,
     decode_batch,
     pack,
 )
-from anabranch.oplog.compression import Compressor
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.region.region import Region
 from anabranch.replication.frames import Refusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anabranch.commands.table import COMMANDS
-from anabranch.config.rows import Directive
+from anabranch.config.kinds import Directive
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.engine.absent import ABSENT
 from anabranch.engine.spec import Command

@@ -28,7 +28,7 @@ def changed(path: Path) -> None:
 
 def test_a_change_of_what_is_compiled_or_imported_there_asks_for_a_new_build(clone: Path) -> None:
     keys = {hatch_build.key_of(NAMES)}
-    for name in ("stream/block.py", "effects/kinds/entries.py", "errors.py"):
+    for name in ("stream/block.py", "effects/kinds.py", "errors.py"):
         changed(clone / "src/anabranch" / name)
         keys.add(hatch_build.key_of(NAMES))
     changed(clone / "constraints.txt")

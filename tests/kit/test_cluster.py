@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
 from anabranch.server.listener import bind_all
 from anabranch.testing import Cluster, NotConvergedError, Server, living

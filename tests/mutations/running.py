@@ -273,7 +273,7 @@ def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session)
 
 
 def _simulate(place: Place) -> int:
-    simulate = importlib.import_module("anabranch.simulator.runs").simulate
+    simulate = importlib.import_module("anabranch.simulator.simulation").simulate
     _mutate(place)
     return int(any(simulate(seed, minutes=MINUTES).problem is not None for seed in SIMULATED))
 

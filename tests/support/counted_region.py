@@ -21,13 +21,13 @@ from anabranch.keyspace.version_vectors import covers
 from anabranch.oplog.batch import (
     CONTINUES,
     Batch,
+    Compressor,
     SentBatch,
     decode_batch,
     encode_batch,
     fingerprint,
     sent_batch,
 )
-from anabranch.oplog.compression import Compressor
 from anabranch.replication.interface import Address
 from anabranch.scheduling import Steps
 

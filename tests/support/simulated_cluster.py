@@ -29,7 +29,6 @@ class SimulatedCluster(LinkedWorld):
         self.record.on_divergence = lambda number, facts: self.alarms.append((number, facts))
         self.machines = {
             number: Machine(
-                number,
                 Settings(region_id=number, **settings),
                 self.timeline,
                 self.network,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 from anabranch.testing import Cluster
 from tests.support.inspection import info, wait_until
 from tests.support.servers import free_port

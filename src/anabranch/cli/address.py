@@ -11,8 +11,8 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
@@ -26,6 +26,7 @@ _PORT_DEFAULT = 6379
 _LINE_BYTES_MAX = 4096
 _FILE = click.Path(exists=True, dir_okay=False)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Options = TypeVar("_Options")
 
 
 class RefusedByServer(Exception):
@@ -208,6 +209,11 @@ def server_options(timeout: float) -> Callable[[_Command], _Command]:
         return command
 
     return decorate
+
+
+def taken(kind: type[_Options], options: dict[str, Any]) -> _Options:
+    """The options of a dataclass, taken out of those of a command."""
+    return kind(**{each.name: options.pop(each.name) for each in fields(cast("Any", kind))})
 
 
 def _port(text: str | None) -> int | None:

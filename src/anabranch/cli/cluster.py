@@ -17,8 +17,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member
-from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve, with_pages
+from anabranch.cli.cluster_files import (
+    HOW_TO_INSTALL,
+    ClusterFailed,
+    ClusterFiles,
+    Member,
+    can_serve,
+    with_pages,
+)
 from anabranch.cli.cluster_servers import (
     Processes,
     cut,
@@ -31,7 +37,7 @@ from anabranch.cli.cluster_servers import (
 from anabranch.cli.cluster_view import ClusterView, table
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.cli.nearest import NearestGroup
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

@@ -8,8 +8,14 @@ from typing import Any
 
 import click
 
-from anabranch.cli.address import Address, is_url, server_options
-from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
+from anabranch.cli.address import Address, is_url, server_options, taken
+from anabranch.cli.transfer.carry import (
+    TransferOptions,
+    carry,
+    conclude,
+    select,
+    transfer_options,
+)
 from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_target import FileTarget
 from anabranch.cli.transfer.live_target import LiveTarget
@@ -50,20 +56,9 @@ Examples:
 @server_options(timeout=300.0)
 @transfer_options
 @click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    target: str,
-    databases: tuple[int, ...],
-    pattern: str | None,
-    replace: bool,
-    dry_run: bool,
-    lossy: bool,
-    rdb_version: int | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def command(ctx: click.Context, /, target: str, **options: Any) -> None:
     """Connect both ends."""
+    chosen = taken(TransferOptions, options)
     here = Address.of_options(**options)
     there = None
     if target == "-":
@@ -76,31 +71,41 @@ def command(
         there = there.at_url(target, "TARGET")
         if there.db is not None:
             raise click.UsageError("TARGET: keys keep their databases; leave the number out")
-    selection = select(databases, pattern, here.db)
+    selection = select(chosen.databases, chosen.pattern, here.db)
     shown = str(there) if there else target
-    summary = Summary("exported", str(here), shown, dry_run=dry_run)
+    summary = Summary("exported", str(here), shown, dry_run=chosen.dry_run)
 
     def transfer() -> None:
         for server in filter(None, (here, there)):
             require_databases(server, selection.databases)
         source = ScanSource(here, selection)
         if there is None:
-            version = rdb_version or RDB_VERSION
+            version = chosen.rdb_version or RDB_VERSION
             file = FileTarget(
-                target, summary, replace=replace, dry_run=dry_run, rdb_version=version
+                target,
+                summary,
+                replace=chosen.replace,
+                dry_run=chosen.dry_run,
+                rdb_version=version,
             )
-            if version < RDB_VERSION and not lossy:
+            if version < RDB_VERSION and not chosen.lossy:
                 for db, key, lost in source.losing(version):
                     summary.loses(db, key, lost, lossy=False)
                 if summary.would_lose:
                     raise TransferFailed(file.incomplete)
             with file:
-                carry(source, file, selection, summary, lossy=lossy)
+                carry(source, file, selection, summary, lossy=chosen.lossy)
             return
-        live = LiveTarget(there, summary, replace=replace, dry_run=dry_run, rdb_version=rdb_version)
+        live = LiveTarget(
+            there,
+            summary,
+            replace=chosen.replace,
+            dry_run=chosen.dry_run,
+            rdb_version=chosen.rdb_version,
+        )
         try:
-            carry(source, live, selection, summary, lossy=lossy)
+            carry(source, live, selection, summary, lossy=chosen.lossy)
         finally:
             live.close()
 
-    conclude(ctx, summary, transfer, as_json=as_json)
+    conclude(ctx, summary, transfer, as_json=chosen.as_json)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.address import Address, RefusedByServer, is_url, server_options
+from anabranch.cli.address import Address, RefusedByServer, is_url, server_options, taken
 from anabranch.cli.remedies import message
 from anabranch.cli.transfer.carry import (
     TransferOptions,
@@ -65,7 +65,7 @@ def command(
     **options: Any,
 ) -> None:
     """Connect to the target, and copy all keys of the source to it."""
-    chosen = TransferOptions.taken_from(options)
+    chosen = taken(TransferOptions, options)
     here = Address.of_options(**options)
     if here.db is not None:
         raise click.UsageError("-u: keys keep their databases; leave the number out")

@@ -44,8 +44,7 @@ from anabranch.cli.nearest import NearestGroup
 from anabranch.cli.progress import Progress
 from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of
-from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts
-from anabranch.oplog.inspection import Survey, width_of
+from anabranch.oplog.inspection import Fate, SeenBatch, SeenRecord, SegmentFacts, Survey, width_of
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import position_of
 from anabranch.resp.inline import UnbalancedQuotes, split_words

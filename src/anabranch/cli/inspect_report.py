@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from anabranch.cli.inspect_values import when
-from anabranch.oplog.facts import Fate, SegmentFacts, SnapshotFacts
-from anabranch.oplog.inspection import Survey
+from anabranch.oplog.inspection import Fate, SegmentFacts, SnapshotFacts, Survey
 from anabranch.oplog.repair import RepairImpossible, plan_repair, way_out
 from anabranch.server.disk import Directory
 

@@ -20,7 +20,7 @@ from hiredis import Reader
 from anabranch.effects import kinds
 from anabranch.engine.dispatch import quoted
 from anabranch.oplog import snapshot as records
-from anabranch.oplog.facts import SeenRecord
+from anabranch.oplog.inspection import SeenRecord
 from anabranch.stream import entry_id as ids
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.frozen import StreamBuilder

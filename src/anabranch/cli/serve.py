@@ -6,11 +6,11 @@ import os
 import sys
 from importlib import import_module
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import click
 
 from anabranch.cli.interrupts import ended_by_ctrl_c
+from anabranch.config.kinds import Directive
 from anabranch.config.load import CommandLineError, load
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.errors import ConfigError
@@ -18,9 +18,6 @@ from anabranch.oplog.errors import LogError
 from anabranch.scripting import new_machine
 from anabranch.version import REDIS_VERSION, __version__
 from anabranch.web import new_web
-
-if TYPE_CHECKING:
-    from anabranch.config.rows import Directive
 
 SERVER = "anabranch-server"
 """The program that takes the arguments of redis-server, and whose version has the same form."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
-
-from anabranch.config.words import split_blanks
 
 LONG_MAX = (1 << 63) - 1
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
@@ -56,7 +55,7 @@ class Kind(ABC):
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """What values are allowed, in words, for error texts and docs."""
+        """What values are allowed, in words, for error texts and docs; often a plain attribute."""
 
 
 def _one(words: Sequence[str]) -> str:
@@ -129,6 +128,8 @@ class Memory(Kind):
 class Octal(Kind):
     """The permissions of a file, in octal digits."""
 
+    allowed = "octal permissions such as 700"
+
     def parse(self, words: Sequence[str]) -> int:
         """0 leaves the permissions to the umask."""
         text = _one(words)
@@ -140,15 +141,11 @@ class Octal(Kind):
         """The permissions in octal digits."""
         return f"{value:o}"
 
-    @property
-    def allowed(self) -> str:
-        """An example is the shortest description."""
-        return "octal permissions such as 700"
-
 
 class YesNo(Kind):
     """A switch, ``yes`` or ``no``."""
 
+    allowed = "yes or no"
     alone = "yes"
 
     def parse(self, words: Sequence[str]) -> bool:
@@ -161,11 +158,6 @@ class YesNo(Kind):
     def format(self, value: Any) -> str:
         """``yes`` or ``no``."""
         return "yes" if value else "no"
-
-    @property
-    def allowed(self) -> str:
-        """The two words of a switch."""
-        return "yes or no"
 
 
 class Choice(Kind):
@@ -193,18 +185,17 @@ class Choice(Kind):
 class Text(Kind):
     """A text that may be anything, also empty."""
 
+    allowed = "text"
+
     def parse(self, words: Sequence[str]) -> str:
         """The text as it was given; raises ValueError for several words."""
         return _one(words)
 
-    @property
-    def allowed(self) -> str:
-        """That any text is allowed."""
-        return "text"
-
 
 class Name(Text):
     """A text that people can read."""
+
+    allowed = "a name that can be read"
 
     def parse(self, words: Sequence[str]) -> str:
         """The name as it was given; raises ValueError if it cannot be printed."""
@@ -213,14 +204,11 @@ class Name(Text):
             raise ValueError("argument must be a name that can be read, or empty")
         return value
 
-    @property
-    def allowed(self) -> str:
-        """Which characters a name may have."""
-        return "a name that can be read"
-
 
 class FolderName(Text):
     """The name of a directory within another one."""
+
+    allowed = "a name that is no path"
 
     def parse(self, words: Sequence[str]) -> str:
         """The name as it was given; raises ValueError for a path."""
@@ -231,13 +219,8 @@ class FolderName(Text):
             raise ValueError("appenddirname can't be a path, just a dirname")
         return value
 
-    @property
-    def allowed(self) -> str:
-        """What a name of a directory may be."""
-        return "a name that is no path"
 
-
-class Secret(Text):
+class Secret(Kind):
     """A text that must not be guessed: empty, or not short."""
 
     def __init__(self, least: int) -> None:
@@ -245,7 +228,7 @@ class Secret(Text):
 
     def parse(self, words: Sequence[str]) -> str:
         """The secret as it was given; raises ValueError if it is too short."""
-        value = super().parse(words)
+        value = _one(words)
         if 0 < len(value) < self.least:
             raise ValueError(
                 f"argument must be empty or have at least {self.least} characters; "
@@ -305,6 +288,7 @@ class Addresses(WordList):
 class SavePoints(WordList):
     """Pairs of seconds and changes; an empty text means none."""
 
+    allowed = 'pairs of seconds and changes, or ""'
     repeats = True
 
     def __init__(self) -> None:
@@ -324,15 +308,11 @@ class SavePoints(WordList):
         flat = split_blanks(value)
         return [flat[at : at + 2] for at in range(0, len(flat), 2)] or [[""]]
 
-    @property
-    def allowed(self) -> str:
-        """The form of a pair."""
-        return 'pairs of seconds and changes, or ""'
-
 
 class Lines(Kind):
     """Lines as lists of their words, one for each line of the file (``user``)."""
 
+    allowed = "a user's name followed by its ACL rules"
     many_words = True
     repeats = True
 
@@ -348,11 +328,6 @@ class Lines(Kind):
         """The lines of the file, as they were read."""
         return list(value)
 
-    @property
-    def allowed(self) -> str:
-        """The form of a line."""
-        return "a user's name followed by its ACL rules"
-
 
 Limits = dict[str, tuple[int, int, int]]
 
@@ -360,6 +335,7 @@ Limits = dict[str, tuple[int, int, int]]
 class OutputLimits(Kind):
     """``client-output-buffer-limit``: hard limit, soft limit and seconds for a class of clients."""
 
+    allowed = "normal, replica or pubsub, then hard limit, soft limit and seconds"
     many_words = True
     repeats = True
     _classes: Final = ("normal", "slave", "pubsub")
@@ -395,15 +371,11 @@ class OutputLimits(Kind):
         """A line of the file for each class of clients."""
         return [[name, *map(str, value[name])] for name in self._classes]
 
-    @property
-    def allowed(self) -> str:
-        """The form of a limit."""
-        return "normal, replica or pubsub, then hard limit, soft limit and seconds"
-
 
 class EventClasses(Kind):
     """``notify-keyspace-events``: letters that choose which events are published."""
 
+    allowed = "letters out of Ag$lshzxeKEtmdnocaSTIV"
     _all = "g$lshzxetd"
     _shown = "g$lshzxetdnoc"  # the order in which Redis shows classes
     _behind = "KEmSTIV"
@@ -427,7 +399,94 @@ class EventClasses(Kind):
         """All letters that were set."""
         return [[value]]
 
+
+# -- separators of configuration text: those that Redis has, and no others --------------------
+#
+# ``str.split`` and ``str.splitlines`` know many more (U+001F, U+0085, U+2003, U+2028 ...). Where
+# one of these stands inside an ACL rule, splitting there would make several rules out of one.
+
+
+BLANKS: Final = " \t\n\v\f\r"
+
+_BLANKS: Final = re.compile(f"[{BLANKS}]+")
+
+
+def split_blanks(text: str) -> list[str]:
+    """The words of a text, without quotes and escapes."""
+    return [word for word in _BLANKS.split(text) if word]
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a file; a carriage return before the end of a line stays in it."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+# -- the description of one directive: a row of the settings table ----------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Directive:
+    """One directive.
+
+    ``effect`` is False for what is accepted so that files and tools of Redis keep working, but
+    changes nothing here. ``refused`` maps values (as text, ``*`` for any) to the sentence that
+    says what to use instead; the server does not start with them.
+    """
+
+    kind: Kind
+    default_text: str
+    sentence: str
+    _: KW_ONLY
+    group: str = ""
+    immutable: bool = False  # before the start only
+    protected: bool = False  # at run time only with enable-protected-configs
+    hidden: bool = False  # not part of CONFIG GET and SET
+    secret: bool = False  # never printed
+    volatile: bool = False  # set to the same value it is applied again: it names a file
+    effect: bool = True
+    aliases: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    unit: str = ""
+    check: Callable[[Any], str | None] | None = None
+    name: str = field(default="", init=False)  # set by the table
+    default: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the default."""
+        text = self.default_text
+        self.default = self.kind.parse([text] if text or not self.kind.repeats else [])
+
+    @property
+    def attribute(self) -> str:
+        """The name as an attribute of Settings."""
+        return self.name.replace("-", "_")
+
     @property
     def allowed(self) -> str:
-        """The letters of the classes of events."""
-        return "letters out of Ag$lshzxeKEtmdnocaSTIV"
+        """The allowed values, in words."""
+        text = self.kind.allowed
+        return f"{text} ({self.unit})" if self.unit and isinstance(self.kind, Integer) else text
+
+    def parse(self, words: list[str]) -> Any:
+        """The value of the words of a line; ValueError with the reason if there is none."""
+        value = self.kind.parse(words)
+        if self.refused:
+            refusal = self.refused.get("*") or self.refused.get(self.kind.format(value))
+            if refusal is not None:
+                raise ValueError(refusal)
+        if self.check is not None and (objection := self.check(value)):
+            raise ValueError(objection)
+        return value
+
+    def copy_default(self) -> Any:
+        """The default; no two settings objects share it."""
+        value = self.default
+        return value.copy() if isinstance(value, list | dict) else value
+
+
+def row(kind: Kind, default: str, group: str, sentence: str, **details: Any) -> Any:
+    """A row standing where the attribute of the same name is declared (see ``settings``)."""
+    return Directive(kind, default, sentence, group=group, **details)

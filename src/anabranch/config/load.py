@@ -16,11 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from anabranch.config.kinds import Lines
-from anabranch.config.rows import Directive
+from anabranch.config.kinds import BLANKS, Directive, Lines, split_lines
 from anabranch.config.runtime import find, merged, nearest
 from anabranch.config.settings import ALIASES, ROWS, Settings
-from anabranch.config.words import BLANKS, split_lines
 from anabranch.errors import ConfigError
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from anabranch.config.rows import Directive
+from anabranch.config.kinds import Directive
 from anabranch.config.settings import ALIASES, ROWS, Settings
 
 NAMES: Final[dict[str, Directive]] = {

@@ -9,21 +9,19 @@ applies an effect of another region.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.apply_stream import append_entry, log_at, tell_observers
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.prepare import mode_of
+from anabranch.effects.rewriting import Rewriting
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.metrics.stats import Stats
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.effects.rewriting import Rewriting
-    from anabranch.keyspace.database import Database
-    from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.metrics.stats import Stats
 
 _ADD: Final = kinds.Add  # a name of an interpreted module is looked up each time
 _REMEMBER: Final = kinds.Remember

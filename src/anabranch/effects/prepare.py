@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.effects.adopting import groups_again
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX, SENT_IDS_MAX
@@ -23,6 +24,9 @@ from anabranch.effects.restoring import value_of
 from anabranch.effects.rewriting import Rewriting
 from anabranch.effects.streams import begun_stream, known_stream, stream_of
 from anabranch.errors import CommandError
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream import by_number
@@ -31,12 +35,6 @@ from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.renumbering import check_ids
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.keyspace.database import Database
-    from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.keyspace.replica import Replica
 
 _STREAMS_ONLY = (
     "ERR Active-Active keeps streams only: this command would make a value of another type"

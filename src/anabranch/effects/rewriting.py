@@ -14,11 +14,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import node_shares
 from anabranch.effects.streams import begun_stream
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block, full_block
 from anabranch.stream.entry_id import MAX_ID
@@ -28,9 +29,6 @@ from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.region_log import Span
 from anabranch.stream.renumbering import Renumbering, renamed
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.keyspace import Keyspace
 
 RUN_ENTRIES_MAX: Final = 3000
 RUN_BYTES_MAX: Final = 1 << 20
@@ -360,19 +358,6 @@ def _pieces(span: Span) -> Iterator[Span]:
 
 class _RewrittenRun:
     """Entries that are written again with one effect, as columns."""
-
-    __slots__ = (
-        "_data",
-        "_opens",
-        "_size",
-        "_sizes",
-        "_weights",
-        "ids",
-        "last",
-        "newest",
-        "oldest",
-        "renumbering",
-    )
 
     def __init__(self, last: int) -> None:
         """``last`` is the new ID of the entry before."""

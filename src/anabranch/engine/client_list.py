@@ -7,14 +7,11 @@ the buffer holds now. Figures that it does not keep are 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from anabranch.engine.session import Session
 
 _LOGGED_MAX: Final = 128
 
@@ -65,17 +62,6 @@ class _ClientLines:
     Most clients are idle, and do not differ in most fields: these parts of a line are kept for the
     next one.
     """
-
-    __slots__ = (
-        "_buffers",
-        "_buffers_text",
-        "_counts",
-        "_counts_text",
-        "_names_max",
-        "_now_ms",
-        "_traffic",
-        "_traffic_text",
-    )
 
     def __init__(self, now_ms: int, names_max: int | None) -> None:
         """``names_max`` is where names are cut off; None: nowhere."""

@@ -8,30 +8,28 @@ There is one context per region, set to the session of each request. Commands re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from anabranch.config.settings import Settings
+from anabranch.effects.applier import Applier
+from anabranch.effects.kinds import Effect
 from anabranch.engine import texts
+from anabranch.engine.host import HostClock
 from anabranch.engine.id_rules import IdRules, RegionalIdRules
+from anabranch.engine.services import Services
 from anabranch.engine.session import Session
 from anabranch.engine.waits import Waits
 from anabranch.errors import CommandError
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.inquiry import Inquiry
+from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Condition, Waiter
+from anabranch.metrics.stats import Stats
 from anabranch.resp.encode import OK, array_header, encode
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.effects.applier import Applier
-    from anabranch.effects.kinds import Effect
-    from anabranch.engine.host import HostClock
-    from anabranch.engine.services import Services
-    from anabranch.keyspace.database import Database
-    from anabranch.keyspace.inquiry import Inquiry
-    from anabranch.keyspace.replica import Replica
-    from anabranch.metrics.stats import Stats
 
 _I = TypeVar("_I", bound="Inquiry")
 

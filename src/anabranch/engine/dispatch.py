@@ -9,26 +9,24 @@ ACL, memory, subscriber mode, pause, MULTI queueing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from anabranch.config.settings import Settings
 from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.engine import texts
+from anabranch.engine.acl.rules import AclRegistry, Asked
+from anabranch.engine.channels import Channels
+from anabranch.engine.host import HostClock
 from anabranch.engine.queueing import end_transaction, queue
 from anabranch.engine.served_command import ServedCommand
+from anabranch.engine.session import Session
+from anabranch.engine.spec import Command
 from anabranch.engine.unknown import unknown_command
+from anabranch.engine.withheld import Withheld
 from anabranch.errors import CommandError
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.metrics.stats import Stats
 from anabranch.resp.encode import error
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.engine.acl.rules import AclRegistry, Asked
-    from anabranch.engine.channels import Channels
-    from anabranch.engine.host import HostClock
-    from anabranch.engine.session import Session
-    from anabranch.engine.spec import Command
-    from anabranch.engine.withheld import Withheld
-    from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.metrics.stats import Stats
 
 _SUBSCRIBER_COMMANDS = frozenset(
     "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()

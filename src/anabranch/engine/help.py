@@ -6,14 +6,10 @@ the rows are the text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from anabranch.engine.context import Context
 from anabranch.engine.spec import Command
 from anabranch.errors import CommandError
 from anabranch.resp.values import Status
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 
 def help_lines(container: Command) -> list[Status]:

@@ -7,15 +7,14 @@ ones. So no command imports clocks, files or sockets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from anabranch.engine.script_machine import ScriptMachine
-    from anabranch.engine.session import Session
-    from anabranch.keyspace.inquiry import Inquiry, Verdict
-    from anabranch.keyspace.last_effects import Place
-    from anabranch.metrics.peers import PeerFigures
-    from anabranch.stream.shared import Dot
+from anabranch.engine.script_machine import ScriptMachine
+from anabranch.engine.session import Session
+from anabranch.keyspace.inquiry import Inquiry, Verdict
+from anabranch.keyspace.last_effects import Place
+from anabranch.metrics.peers import PeerFigures
+from anabranch.stream.shared import Dot
 
 
 class HostClock(Protocol):

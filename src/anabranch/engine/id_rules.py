@@ -57,11 +57,6 @@ class ExhaustedError(CommandError):
 class IdRules:
     """The rules of Redis. Who sets ``now_ms`` also sets ``first``, and calls :meth:`begin`."""
 
-    __slots__ = (
-        *("_from", "_head_ms", "_heads", "_last", "_seq", "_seq_end", "_shift", "_stats"),
-        *("_step", "_text_end", "_texts", "first", "now_ms", "refusal"),
-    )
-
     def __init__(self, stats: Stats) -> None:
         self.now_ms = 0
         self.first = 0  # the first ID of this millisecond

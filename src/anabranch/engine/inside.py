@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from anabranch.engine.context import Context
+from anabranch.engine.served_command import ServedCommand
 from anabranch.errors import CommandError
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.engine.served_command import ServedCommand
 
 
 class Inside:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from anabranch.effects.applier import Publisher
-
-if TYPE_CHECKING:
-    from anabranch.effects.events import Event
-    from anabranch.engine.channels import Channels
-    from anabranch.engine.withheld import Withheld
+from anabranch.effects.events import Event
+from anabranch.engine.channels import Channels
+from anabranch.engine.withheld import Withheld
 
 
 class KeyspaceEvents(Publisher):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from anabranch.engine.served_command import ServedCommand
+from anabranch.engine.session import Session
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.metrics.holdings import (
     NAME_BYTES,
     OBJECT_BYTES,
@@ -13,14 +18,6 @@ from anabranch.metrics.holdings import (
 )
 from anabranch.resp.encode import QUEUED
 from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from anabranch.engine.served_command import ServedCommand
-    from anabranch.engine.session import Session
-    from anabranch.keyspace.database import Database
-    from anabranch.keyspace.keyspace import Keyspace
 
 _PLACE_BYTES: Final = NAME_BYTES + PAIR_BYTES + SET_SLOT_BYTES + OBJECT_BYTES
 """What a watched key takes for each client beside its name."""

@@ -6,12 +6,10 @@ user data, and only the names of command and sub-command remain.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.config.settings import ROWS
-
-if TYPE_CHECKING:
-    from anabranch.engine.spec import Command
+from anabranch.engine.spec import Command
 
 HIDDEN: Final = b"(redacted)"
 

@@ -22,8 +22,8 @@ from anabranch.resp.encode import bulk
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.policy import Attempt
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
+from anabranch.stream.region_log import entry_weight
 from anabranch.stream.stream import Stream
-from anabranch.stream.weight import entry_weight
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context

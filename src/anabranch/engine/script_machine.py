@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from anabranch.errors import AnabranchError
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.libraries import Library
-    from anabranch.scheduling import Steps
+from anabranch.keyspace.libraries import Library
+from anabranch.scheduling import Steps
 
 _T = TypeVar("_T")
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from anabranch.engine.spec import Command, CommandFunction
 from anabranch.metrics.stats import CommandStats
-
-if TYPE_CHECKING:
-    from anabranch.engine.spec import Command, CommandFunction
 
 
 class ServedCommand(CommandStats):

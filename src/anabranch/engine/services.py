@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from anabranch.engine.acl.rules import AclRegistry
-    from anabranch.engine.channels import Channels
-    from anabranch.engine.dispatch import Dispatcher
-    from anabranch.engine.host import Host
-    from anabranch.engine.keyspace_events import KeyspaceEvents
-    from anabranch.engine.leases import Leases
-    from anabranch.engine.script_store import Scripts
-    from anabranch.engine.served_command import ServedCommand
-    from anabranch.engine.session import Session
-    from anabranch.keyspace.waiter import Waiter
-    from anabranch.metrics.holdings import Holdings
-    from anabranch.metrics.latency import LatencyMonitor
-    from anabranch.metrics.rates import Rates
-    from anabranch.metrics.slowlog import SlowLog
-    from anabranch.scheduling import Steps
+from anabranch.engine.acl.rules import AclRegistry
+from anabranch.engine.channels import Channels
+from anabranch.engine.dispatch import Dispatcher
+from anabranch.engine.host import Host
+from anabranch.engine.keyspace_events import KeyspaceEvents
+from anabranch.engine.leases import Leases
+from anabranch.engine.script_store import Scripts
+from anabranch.engine.served_command import ServedCommand
+from anabranch.engine.session import Session
+from anabranch.keyspace.waiter import Waiter
+from anabranch.metrics.holdings import Holdings
+from anabranch.metrics.latency import LatencyMonitor
+from anabranch.metrics.rates import Rates
+from anabranch.metrics.slowlog import SlowLog
+from anabranch.scheduling import Steps
 
 
 class Blocked(Protocol):

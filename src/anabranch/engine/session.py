@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from anabranch.effects.applier import Author
+from anabranch.engine.acl.users import User
+from anabranch.engine.served_command import ServedCommand
+from anabranch.keyspace.waiter import Waiter
 from anabranch.metrics.holdings import Holdings
-
-if TYPE_CHECKING:
-    from anabranch.engine.acl.users import User
-    from anabranch.engine.served_command import ServedCommand
-    from anabranch.keyspace.waiter import Waiter
-    from anabranch.stream.shared import Dot
+from anabranch.stream.shared import Dot
 
 
 class Resumable(Protocol):
@@ -33,55 +31,6 @@ class Session(Author):
     no RESP2 subscription, replies on, no long requests): the dispatcher then skips all checks. Call
     :meth:`refresh` after changing anything it depends on.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "address",
-        "backlog",
-        "channels",
-        "closing",
-        "commands",
-        "connection",
-        "created_ms",
-        "db",
-        "delayed",
-        "descriptor",
-        "held_bytes",
-        "holdings",
-        "id",
-        "input_bytes",
-        "is_long",
-        "last_command",
-        "last_ms",
-        "library_name",
-        "library_version",
-        "local_address",
-        "monitoring",
-        "name",
-        "no_evict",
-        "no_touch",
-        "outbox",
-        "output_bytes",
-        "patterns",
-        "plain",
-        "query_bytes",
-        "reads",
-        "reply_mode",
-        "reply_skip",
-        "resp3",
-        "shard_channels",
-        "sliced",
-        "stalled",
-        "transaction",
-        "transaction_bytes",
-        "transaction_error",
-        "user",
-        "waiter",
-        "watch_broken",
-        "watched",
-        "written_by",
-        "written_number",
-    )
 
     def __init__(
         self,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from anabranch.keyspace.inquiry import Inquiry
-    from anabranch.keyspace.waiter import Waiter
+from anabranch.keyspace.inquiry import Inquiry
+from anabranch.keyspace.waiter import Waiter
 
 
 class Waits:

@@ -7,18 +7,16 @@ an error; all other keys are served. See docs/persistence.md and decision 11.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects.events import Event
+from anabranch.effects.write_set import WriteSet
 from anabranch.engine import texts
 from anabranch.engine.key_extraction import has_keys, keys_of
+from anabranch.engine.session import Session
+from anabranch.engine.spec import Command
 from anabranch.errors import CommandError
-
-if TYPE_CHECKING:
-    from anabranch.effects.write_set import WriteSet
-    from anabranch.engine.session import Session
-    from anabranch.engine.spec import Command
-    from anabranch.keyspace.database import Database
+from anabranch.keyspace.database import Database
 
 _OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})
 """Commands that show all keys, in addition to reading commands that name no key."""

@@ -36,14 +36,6 @@ class _Ticks(Protocol):
 class Account:
     """The sum over all keys of a keyspace."""
 
-    __slots__ = (
-        "_block_cache",
-        "_counted_bytes",
-        "_due",
-        "_growth_bytes",
-        "beside_bytes",
-    )
-
     def __init__(self, block_cache: BlockCache) -> None:
         self._block_cache = block_cache
         self._counted_bytes = 0

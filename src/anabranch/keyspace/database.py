@@ -35,22 +35,6 @@ class Database:
     way, because they update ``order``.
     """
 
-    __slots__ = (
-        "account",
-        "deadlines",
-        "incarnations",
-        "index",
-        "last_positions",
-        "order",
-        "policies",
-        "ready",
-        "remembered",
-        "reviewed",
-        "values",
-        "waiters",
-        "watchers",
-    )
-
     def __init__(
         self,
         index: int,

@@ -8,16 +8,14 @@ keys of a few buckets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from xxhash import xxh3_128_intdigest
 
 from anabranch.keyspace.agreement import agreement_digest, prepared
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import BUCKETS, Place, bucket_of
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.keyspace import Keyspace
 
 DIGEST_BYTES: Final = 16
 

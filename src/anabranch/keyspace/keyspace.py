@@ -28,20 +28,6 @@ _MARK_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 class Keyspace:
     """All databases, all clients blocked on keys, and the knowledge of all regions."""
 
-    __slots__ = (
-        "account",
-        "block_cache",
-        "databases",
-        "deferred_free",
-        "incarnations",
-        "libraries",
-        "prepared",
-        "ready",
-        "replica",
-        "users",
-        "waiters",
-    )
-
     def __init__(self, count: int = 16, replica: Replica | None = None) -> None:
         """``replica`` is given where several regions write."""
         # (database, key) with waiters that changed since they were last served

@@ -18,18 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from anabranch.keyspace.deferred_free import DeferredFree
+from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.packed_table import PackedRows, PackedTable
+from anabranch.keyspace.values import Value
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, NAME_BYTES
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.deferred_free import DeferredFree
-    from anabranch.keyspace.incarnations import Incarnations
-    from anabranch.keyspace.values import Value
 
 RUN_KEYS: Final = 1 << 15
 """Deletions after which a run is packed."""

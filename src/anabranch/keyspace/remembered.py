@@ -51,19 +51,6 @@ class Home(Protocol):
 class Remembered:
     """Streams of one database by key. Where no other region writes there is none."""
 
-    __slots__ = (
-        "_absent",
-        "_home",
-        "_index",
-        "_last_positions",
-        "_objects",
-        "_pack_at",
-        "_packed",
-        "_sweep",
-        "marked",
-        "marks",
-    )
-
     def __init__(self, home: Home, index: int, last_positions: LastPositions) -> None:
         self._home = home
         self._last_positions = last_positions

@@ -79,30 +79,6 @@ class Replica:
     could know, so its vector stays empty.
     """
 
-    __slots__ = (
-        "admissions",
-        "apply_stats",
-        "cluster_id",
-        "conflicts",
-        "context",
-        "default_limits",
-        "flushes",
-        "former_names",
-        "hybrid_ms",
-        "is_regional",
-        "last_effects",
-        "members",
-        "number",
-        "own",
-        "removed",
-        "replica_id",
-        "tombstoned",
-        "tombstones_forgotten",
-        "unstable_tombstones",
-        "vector",
-        "watermark",
-    )
-
     def __init__(self, own: int, default_limits: Callable[[], tuple[int, int]]) -> None:
         """``default_limits`` are seconds and count for idempotent producers of new streams."""
         self.own = own

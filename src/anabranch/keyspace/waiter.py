@@ -6,14 +6,12 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anabranch.compiling import mypyc_attr
+from anabranch.keyspace.values import Value
 from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.values import Value
 
 _FEW: Final = 8
 

@@ -7,10 +7,9 @@ sample, per second.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from anabranch.metrics.stats import Stats
+from anabranch.metrics.stats import Stats
 
 _SAMPLES_MAX: Final = 17  # 16 intervals, 1.6 seconds at the shortest distance
 _DISTANCE_MS: Final = 100

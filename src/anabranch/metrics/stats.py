@@ -16,16 +16,6 @@ class CommandStats:
     the number of calls, so the hot path has one counter less to raise.
     """
 
-    __slots__ = (
-        "failed",
-        "histogram",
-        "rejected",
-        "slow_count",
-        "slow_longest_ns",
-        "slow_total_ns",
-        "total_ns",
-    )
-
     def __init__(self) -> None:
         self.histogram = [0] * 64
         self._zero()

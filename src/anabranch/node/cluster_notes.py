@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.keyspace.version_vectors import maximum, raise_to
@@ -21,10 +20,8 @@ from anabranch.node.identity import (
     write_removal,
     write_set_back,
 )
-
-if TYPE_CHECKING:
-    from anabranch.oplog.storage import Storage
-    from anabranch.replication.interface import Address
+from anabranch.oplog.storage import Storage
+from anabranch.replication.interface import Address
 
 
 class ClusterNotes:

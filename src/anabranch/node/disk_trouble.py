@@ -8,15 +8,13 @@ rules apply until a restart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects.write_set import WriteSet
 from anabranch.engine.withheld import Withheld
+from anabranch.node.driver import Driver
 from anabranch.oplog.log import LOST
-
-if TYPE_CHECKING:
-    from anabranch.node.driver import Driver
-    from anabranch.region.region import Region
+from anabranch.region.region import Region
 
 LOG_EVERY_S: Final = 60.0
 """The interval between two log lines about trouble that continues."""

@@ -7,12 +7,10 @@ rules are in the process; a driver only carries out what the process asks for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from anabranch.engine.host import LinkControl
-
-if TYPE_CHECKING:
-    from anabranch.oplog.storage import Storage
+from anabranch.oplog.storage import Storage
 
 
 class Timer(Protocol):

@@ -29,8 +29,7 @@ from anabranch.effects.write_set import WriteSet
 from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.held_replies import HeldReplies
 from anabranch.oplog.errors import SyncFailedError
-from anabranch.oplog.log import LOST
-from anabranch.oplog.sync_notes import SyncNotes
+from anabranch.oplog.log import LOST, SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
 
 if TYPE_CHECKING:

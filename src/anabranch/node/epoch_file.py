@@ -10,16 +10,14 @@ back (:func:`forget_epoch`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct, json
 
 from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of
 from anabranch.node.notes import NoteError, read_note, write_note
-
-if TYPE_CHECKING:
-    from anabranch.oplog.storage import Storage
-    from anabranch.replication.interface import Chance, Local
+from anabranch.oplog.storage import Storage
+from anabranch.replication.interface import Chance, Local
 
 _FILE: Final = "lifetime"
 

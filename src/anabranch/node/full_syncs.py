@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.places import Places
+from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.version_vectors import covers
-from anabranch.oplog.compression import Compressor
-from anabranch.oplog.snapshot import framed
+from anabranch.node.durability import Durability
+from anabranch.oplog.batch import Compressor
+from anabranch.oplog.snapshot import Snapshot, framed
+from anabranch.oplog.storage import LogFile, Storage
+from anabranch.region.merging import Merging
+from anabranch.region.region import Region
 from anabranch.scheduling import Steps
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.keyspace.replica import Replica
-    from anabranch.node.durability import Durability
-    from anabranch.oplog.snapshot import Snapshot
-    from anabranch.oplog.storage import LogFile, Storage
-    from anabranch.region.merging import Merging
-    from anabranch.region.region import Region
 
 STAGING: Final = "arriving.state"
 FULL_SYNC_PREFIX: Final = "joined-"

@@ -15,23 +15,20 @@ Further files record
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from anabranch.config.load import Loaded
 from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
 from anabranch.node.notes import read_note, write_note
 from anabranch.oplog.errors import REGION_FILE, LogError
+from anabranch.oplog.storage import Storage
 from anabranch.replication.interface import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from anabranch.config.load import Loaded
-    from anabranch.oplog.storage import Storage
 
 _REMOVAL: Final = "removed"
 _NEWCOMER: Final = "newcomer"

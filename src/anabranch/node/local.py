@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
@@ -18,19 +18,17 @@ from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
 from anabranch.node.cluster_notes import ClusterNotes
+from anabranch.node.durability import Durability
 from anabranch.node.full_syncs import FullSyncFiles, chunks, lacking
 from anabranch.oplog.batch import Batch, SentBatch, is_local, kept_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.snapshot import Contents, Snapshot
+from anabranch.oplog.storage import Storage
+from anabranch.region.region import Region
+from anabranch.replication.interface import Address
 from anabranch.scheduling import Steps
-
-if TYPE_CHECKING:
-    from anabranch.node.durability import Durability
-    from anabranch.oplog.storage import Storage
-    from anabranch.region.region import Region
-    from anabranch.replication.interface import Address
 
 RECENT_SHARE: Final = 16
 """The part of maxmemory that batches kept for other regions may take; the log has them, too."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from anabranch.errors import UNREADABLE
 from anabranch.oplog.errors import LogError
-
-if TYPE_CHECKING:
-    from anabranch.oplog.storage import Storage
+from anabranch.oplog.storage import Storage
 
 T = TypeVar("T")
 

@@ -15,12 +15,15 @@ written: on request, by save points, and by SHUTDOWN SAVE.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.errors import CommandError, ConfigError
+from anabranch.keyspace.inquiry import Inquiry
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.node.driver import Driver, ProcessDirectory
 from anabranch.node.durability import Durability
+from anabranch.node.exchange import Exchange
 from anabranch.node.snapshots import Snapshots
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
@@ -28,15 +31,10 @@ from anabranch.oplog.manifest import ManifestFile
 from anabranch.oplog.recovery import Recovery, recover
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import Contents, position_of
+from anabranch.oplog.storage import Storage
+from anabranch.region.region import Region
 from anabranch.region.turn import Turn
 from anabranch.scheduling import Steps, in_one_go
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.inquiry import Inquiry
-    from anabranch.node.driver import Driver, ProcessDirectory
-    from anabranch.node.exchange import Exchange
-    from anabranch.oplog.storage import Storage
-    from anabranch.region.region import Region
 
 PROGRESS_S: Final = 1.0
 """A recovery that takes longer reports its progress this often."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from errno import ENOMEM
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.keyspace.inquiry import Inquiry
-from anabranch.oplog.compression import Compressor
+from anabranch.node.driver import Driver, Timer, Worker, WorkFuture
+from anabranch.oplog.batch import Compressor
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
-
-if TYPE_CHECKING:
-    from anabranch.node.driver import Driver, Timer, Worker, WorkFuture
-    from anabranch.oplog.storage import LogFile, Storage
-    from anabranch.region.region import Region
+from anabranch.oplog.storage import LogFile, Storage
+from anabranch.region.region import Region
 
 SLICE_NS: Final = 2_000_000
 """The greatest time of a slice, for which clients wait."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from anabranch.config.settings import Settings
 from anabranch.keyspace.version_vectors import covers
+from anabranch.node.local import RegionLocal
 from anabranch.replication.held import HeldTagWatch
+from anabranch.replication.replicator import Replicator
 from anabranch.replication.tombstone_watch import TombstoneWatch
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.node.local import RegionLocal
-    from anabranch.replication.replicator import Replicator
 
 
 class StabilityWatch:

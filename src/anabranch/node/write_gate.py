@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from anabranch.metrics.peers import PeerFigures
 from anabranch.node.identity import forget_newcomer, is_newcomer, write_newcomer
-
-if TYPE_CHECKING:
-    from anabranch.metrics.peers import PeerFigures
-    from anabranch.oplog.storage import Storage
-    from anabranch.region.region import Region
-    from anabranch.replication.replicator import Replicator
+from anabranch.oplog.storage import Storage
+from anabranch.region.region import Region
+from anabranch.replication.replicator import Replicator
 
 NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
 IS_NEWCOMER: Final = (

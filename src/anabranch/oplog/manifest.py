@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Container
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -30,9 +30,7 @@ from anabranch.oplog.segment import (
     segment_name,
 )
 from anabranch.oplog.snapshot import snapshot_name
-
-if TYPE_CHECKING:
-    from anabranch.oplog.storage import PatchFile, Storage
+from anabranch.oplog.storage import PatchFile, Storage
 
 MANIFEST: Final = "manifest"
 """The name of the file."""

@@ -12,8 +12,7 @@ from contextlib import closing
 from msgspec import Struct
 
 from anabranch.errors import AnabranchError
-from anabranch.oplog.facts import SegmentFacts
-from anabranch.oplog.inspection import Survey
+from anabranch.oplog.inspection import SegmentFacts, Survey
 from anabranch.oplog.manifest import Absence, ManifestFile
 from anabranch.oplog.storage import Storage
 

@@ -119,7 +119,7 @@ def is_unfinished(
 def is_noted(position: int, later: Iterable[bytes]) -> bool:
     """Whether a note in these segments covers a position: the log was on the disk behind it.
 
-    See :mod:`anabranch.oplog.sync_notes`. True, too, if a note may be in a newer format.
+    See :mod:`anabranch.oplog.log`. True, too, if a note may be in a newer format.
     """
     return any(_is_noted(position, data, 0) for data in later)
 

@@ -36,7 +36,7 @@ from anabranch.keyspace.places import Places
 from anabranch.keyspace.policies import PolicyFields
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
-from anabranch.oplog.compression import CompressionError, Compressor, expanded
+from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from anabranch.rdb.stream_types import StreamType
+from anabranch.rdb.kinds import StreamType
 from anabranch.stream.image import ConsumerImage, GroupImage, StreamImage
 from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from anabranch.rdb.crc64 import crc64
 from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
+from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.lengths import Cursor
 from anabranch.rdb.stream_codec import encode_steps
-from anabranch.rdb.stream_types import StreamType
 from anabranch.rdb.values import (
     Value,
     decode_value,

@@ -12,6 +12,7 @@ from typing import Final
 
 from anabranch.rdb import listpack
 from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.lengths import ITEM_BYTES, Cursor, length_bytes, string_bytes
 from anabranch.rdb.stream_groups import (
     decode_groups,
@@ -22,7 +23,6 @@ from anabranch.rdb.stream_groups import (
     encode_producers,
 )
 from anabranch.rdb.stream_node import decode_node, encode_node
-from anabranch.rdb.stream_types import StreamType
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, NodesCheck, PendingImage, StreamImage
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
-from anabranch.rdb.stream_types import StreamType
 from anabranch.scheduling import Steps
 from anabranch.stream.image import (
     ConsumerImage,

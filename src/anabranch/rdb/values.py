@@ -13,10 +13,9 @@ from typing import Final
 
 from anabranch.rdb import intset, listpack, ziplist
 from anabranch.rdb.errors import PayloadFormatError, PayloadKindError
-from anabranch.rdb.kinds import KINDS
+from anabranch.rdb.kinds import KINDS, StreamType
 from anabranch.rdb.lengths import ITEM_BYTES, Cursor, length_bytes, string_bytes
 from anabranch.rdb.stream_codec import decode_steps, encode_stream
-from anabranch.rdb.stream_types import StreamType
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.image import NodeImage, StreamImage
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anabranch.rdb.chunk_reader import ChunkReader
-from anabranch.rdb.stream_types import StreamType
+from anabranch.rdb.kinds import StreamType
 
 _SCORE_WORDS: Final = range(253, 256)  # not a number, and the two infinities
 

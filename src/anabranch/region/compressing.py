@@ -17,15 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.region.state import RegionState
 from anabranch.stream import by_position
+from anabranch.stream.block import Block
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.region.state import RegionState
-    from anabranch.stream.block import Block
-    from anabranch.stream.region_log import RegionLog
 
 _KEYS: Final = 100
 """How many are looked at in one step."""

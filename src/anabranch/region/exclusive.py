@@ -13,17 +13,13 @@ Where no driver runs turns (tests, the simulator) everything is done at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from anabranch.effects import kinds
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
 from anabranch.region.slicing import LongRequest
-
-if TYPE_CHECKING:
-    from anabranch.effects import kinds
-    from anabranch.engine.session import Session
-    from anabranch.region.state import RegionState
-    from anabranch.region.waking import Waking
-    from anabranch.scheduling import Steps
+from anabranch.region.state import RegionState
+from anabranch.region.waking import Waking
+from anabranch.scheduling import Steps
 
 
 class Exclusive(LongRequest):

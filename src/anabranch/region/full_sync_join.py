@@ -17,15 +17,13 @@ Where no driver runs turns (most tests) everything is done at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.effects.join import KeyspaceJoin
 from anabranch.engine.key_extraction import has_keys, keys_of
-
-if TYPE_CHECKING:
-    from anabranch.effects.join import KeyspaceJoin
-    from anabranch.engine.session import Session
-    from anabranch.engine.spec import Command
-    from anabranch.region.state import RegionState
+from anabranch.engine.session import Session
+from anabranch.engine.spec import Command
+from anabranch.region.state import RegionState
 
 _OTHER_KEYS: Final = frozenset({"copy", "exec", "move"})
 """Commands that name keys, and read or change others: of another database, or of a transaction."""

@@ -7,23 +7,19 @@ of each kind. What takes longer goes on in later turns. No client waits long for
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from anabranch.effects import kinds
+from anabranch.keyspace.database import Database
 from anabranch.region.compressing import Compressing
 from anabranch.region.leases import Leasing
+from anabranch.region.merging import Merging
 from anabranch.region.retention import Retaining
+from anabranch.region.state import RegionState
+from anabranch.region.tiering import Tiering
+from anabranch.region.waking import Waking
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from anabranch.keyspace.database import Database
-    from anabranch.region.merging import Merging
-    from anabranch.region.state import RegionState
-    from anabranch.region.tiering import Tiering
-    from anabranch.region.waking import Waking
 
 PRODUCER_KEYS_MAX = 1000
 """Keys examined for old idempotent IDs per slice; up to ten thousand keys take a second."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
@@ -19,13 +19,11 @@ from anabranch.region.full_sync_checks import check_full_sync, check_order
 from anabranch.region.full_sync_join import FullSyncJoin
 from anabranch.region.joined_runs import joined_runs
 from anabranch.region.sent import SentUnit
+from anabranch.region.state import RegionState
+from anabranch.region.tiering import Tiering
+from anabranch.region.waking import Waking
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import SEQ_BITS
-
-if TYPE_CHECKING:
-    from anabranch.region.state import RegionState
-    from anabranch.region.tiering import Tiering
-    from anabranch.region.waking import Waking
 
 PACKED_CHUNKS_MAX: Final = 4
 """Chunks of held tags of a replica ID packed in a slice: some milliseconds."""

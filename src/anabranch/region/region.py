@@ -14,17 +14,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.engine.dispatch import RequestRefused
+from anabranch.engine.host import Host, HostClock
 from anabranch.engine.queueing import end_transaction
 from anabranch.engine.script_store import Scripts
 from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.services import Services
 from anabranch.engine.session import Session
+from anabranch.engine.spec import Command, CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.region.exclusive import Exclusive
@@ -35,13 +38,7 @@ from anabranch.region.state import RegionState
 from anabranch.region.tiering import Tiering
 from anabranch.region.waking import Waking
 from anabranch.resp.encode import QUEUED
-from anabranch.scheduling import NOT_BEGUN
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.engine.host import Host, HostClock
-    from anabranch.engine.spec import Command, CommandFunction
-    from anabranch.scheduling import Steps
+from anabranch.scheduling import NOT_BEGUN, Steps
 
 QUICK_NS: Final = 5_000
 """After a request that took less time the deadline is not checked: one piece of a pipeline

@@ -12,16 +12,14 @@ step. Commands that write prepare outside the keyspace and change it in their la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from anabranch.engine.served_command import ServedCommand
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
-
-if TYPE_CHECKING:
-    from anabranch.engine.served_command import ServedCommand
-    from anabranch.engine.session import Session
-    from anabranch.region.state import RegionState
-    from anabranch.region.waking import Waking
-    from anabranch.scheduling import Steps
+from anabranch.region.state import RegionState
+from anabranch.region.waking import Waking
+from anabranch.scheduling import Steps
 
 
 class LongRequest:

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from anabranch.config.settings import Settings
 from anabranch.effects.applier import Applier
 from anabranch.engine.acl.rules import AclRegistry
 from anabranch.engine.channels import Channels
+from anabranch.engine.context import Context
 from anabranch.engine.dispatch import Dispatcher
+from anabranch.engine.host import Host, HostClock
 from anabranch.engine.keyspace_events import KeyspaceEvents
 from anabranch.engine.leases import Leases
 from anabranch.engine.redaction import hidden, redacted
+from anabranch.engine.served_command import ServedCommand
+from anabranch.engine.services import Services
 from anabranch.engine.session import Session
+from anabranch.engine.spec import Command
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
-from anabranch.metrics.cpu_time import CpuTime
 from anabranch.metrics.holdings import Holdings
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
-from anabranch.scheduling import Scheduler
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.engine.context import Context
-    from anabranch.engine.host import Host, HostClock
-    from anabranch.engine.served_command import ServedCommand
-    from anabranch.engine.services import Services
-    from anabranch.engine.spec import Command
+from anabranch.scheduling import CpuTime, Scheduler
 
 
 class LongTransaction(Protocol):

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.region.state import RegionState
 from anabranch.stream import by_position
+from anabranch.stream.compression import BlockCache
+from anabranch.stream.offloading import BlockFile
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.database import Database
-    from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.region.state import RegionState
-    from anabranch.stream.compression import BlockCache
-    from anabranch.stream.offloading import BlockFile
-    from anabranch.stream.region_log import RegionLog
 
 BEGIN_PERCENT: Final = 75
 END_PERCENT: Final = 70

@@ -12,12 +12,12 @@ from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
     UNIT_CONTINUES,
+    Compressor,
     batch_of,
     body_of,
     body_parts,
     pack,
 )
-from anabranch.oplog.compression import Compressor
 
 _ADD_RUN: Final = kinds.AddRun  # a name of an interpreted module is looked up each time
 
@@ -120,8 +120,6 @@ class Turn:
 @mypyc_attr(acyclic=True)
 class _BatchPart:
     """One batch, before it gets its numbers."""
-
-    __slots__ = ("body", "count", "flags")
 
     def __init__(self, flags: int, body: list[bytes], count: int) -> None:
         self.flags = flags

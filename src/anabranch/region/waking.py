@@ -13,17 +13,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers
-
-if TYPE_CHECKING:
-    from anabranch.engine.session import Session
-    from anabranch.keyspace.database import Database
-    from anabranch.keyspace.values import Value
-    from anabranch.keyspace.waiter import Waiter
-    from anabranch.region.state import RegionState
+from anabranch.keyspace.waiter import Waiter
+from anabranch.region.state import RegionState
 
 
 class Waking:

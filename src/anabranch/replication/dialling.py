@@ -8,14 +8,12 @@ side of a partition. Without a link neither would notice, and both would go on w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.keyspace.replica import epoch_of
+from anabranch.replication.interface import Address, ReplicationConfig
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Backoff
-
-if TYPE_CHECKING:
-    from anabranch.replication.interface import Address, ReplicationConfig
-    from anabranch.replication.links import Links
 
 DIAL_TIMEOUT_MS: Final = 10_000.0
 """A dial without an answer is forgotten after this."""

@@ -13,11 +13,11 @@ The side that asks compares; the other side sends its digests. Both sides ask, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct, field
 
-from anabranch.keyspace.equality import DIGEST_BYTES, SLICE
+from anabranch.keyspace.equality import DIGEST_BYTES, SLICE, KeyDigests
 from anabranch.keyspace.inquiry import DIFFERS, EQUAL, IN_FLIGHT, Verdict
 from anabranch.keyspace.last_effects import BUCKETS
 from anabranch.replication.frames import (
@@ -33,9 +33,6 @@ from anabranch.replication.frames import (
 )
 from anabranch.replication.links import Links
 from anabranch.replication.peer import PeerSession
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.equality import KeyDigests
 
 RETRY_MS: Final = 100.0
 """The delay of the first repeated request for digests in flight; it doubles each time."""

@@ -8,13 +8,11 @@ during :data:`ANSWER_MS`; after that it counts only while other members hear fro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.keyspace.version_vectors import covers
-
-if TYPE_CHECKING:
-    from anabranch.replication.links import Links
+from anabranch.replication.links import Links
 
 ANSWER_MS: Final = 10_000.0
 """For so long a member without a link is waited for; as long as the longest pause of a dialler."""

@@ -8,7 +8,7 @@ continues there over the next link.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -27,9 +27,7 @@ from anabranch.replication.peer import PeerSession
 from anabranch.replication.repairing import Repair, Repairs
 from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.transfer import WAIT_MS
-
-if TYPE_CHECKING:
-    from anabranch.scheduling import Steps
+from anabranch.scheduling import Steps
 
 
 class StagedFullSync(Struct):

@@ -19,8 +19,6 @@ SAMPLES_PER_LEVEL: Final = 64
 
 @mypyc_attr(acyclic=True)
 class _LagSample:
-    __slots__ = ("bytes_before", "number", "wall_ms")
-
     def __init__(self, number: int, bytes_before: int, wall_ms: int) -> None:
         self.number = number
         self.bytes_before = bytes_before

@@ -64,8 +64,6 @@ _LARGE_BULK_BEFORE: Final = 1024
 class RequestParser:
     """Bytes of one connection in, complete requests (lists of arguments) out."""
 
-    __slots__ = ("_careful", "_limits", "_partial", "_reader", "error")
-
     def __init__(self, limits: RequestLimits = AUTHENTICATED) -> None:
         self.error: bytes | None = None
         self._limits = limits
@@ -286,19 +284,6 @@ def _encoded_size(requests: list[list[bytes]]) -> int:
 
 class CarefulParser:
     """Every rule of Redis's request parser, in Python."""
-
-    __slots__ = (
-        "_args",
-        "_buffer",
-        "_bulk",
-        "_held",
-        "_large",
-        "_large_bytes",
-        "_missing",
-        "_scanned",
-        "error",
-        "limits",
-    )
 
     def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits

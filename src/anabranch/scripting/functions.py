@@ -7,20 +7,17 @@ its own limits of memory and time.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from math import copysign, isfinite, isnan
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import Final, TypeGuard
 
+from anabranch.engine.script_machine import ScriptCalls
 from anabranch.errors import CommandError
 from anabranch.scripting import bits, chance, packing
 from anabranch.scripting.failures import ArgumentError, Failure, LibraryError, number_of
+from anabranch.scripting.interruption import Interruption
+from anabranch.scripting.world import World
 from anabranch.version import REDIS_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from anabranch.engine.script_machine import ScriptCalls
-    from anabranch.scripting.interruption import Interruption
-    from anabranch.scripting.world import World
 
 _SMALL_BYTES: Final = 1024
 _INTEGER_MAX: Final = 1 << 62

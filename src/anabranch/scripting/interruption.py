@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import greenlet
 
 from anabranch.engine.script_machine import KILLED
+from anabranch.scheduling import Steps
 from anabranch.scripting.failures import Failure
-from anabranch.scripting.world import ROOM_BYTES
-
-if TYPE_CHECKING:
-    from anabranch.scheduling import Steps
-    from anabranch.scripting.world import World
+from anabranch.scripting.world import ROOM_BYTES, World
 
 _T = TypeVar("_T")
 

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from lupa import lua51
 
 from anabranch.engine.script_machine import Registered, ScriptCalls, ScriptError
 from anabranch.engine.script_store import sha1_of
+from anabranch.keyspace.libraries import Library
+from anabranch.scheduling import Steps
 from anabranch.scripting.failures import Failure
 from anabranch.scripting.functions import HostFunctions, text_of
 from anabranch.scripting.interruption import OUT_OF_MEMORY, Interruption
 from anabranch.scripting.registration import read_registration
 from anabranch.scripting.world import ROOM_BYTES, World
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.libraries import Library
-    from anabranch.scheduling import Steps
 
 _T = TypeVar("_T")
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from anabranch.server.admission import Admission, ConnectionKind, Place
 from anabranch.server.logs import emit_sparingly
-
-if TYPE_CHECKING:
-    import ssl
-
-    from anabranch.server.admission import Admission, ConnectionKind, Place
 
 ACCEPTS_PER_TURN: Final = 32
 """Connections accepted from a socket in one turn of the event loop."""

@@ -7,13 +7,11 @@ written ones included, change nothing: connections use the certificates that wer
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
 from anabranch.server.tls import RegionTls, files_of
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
 
 LOOK_EVERY_MS: Final = 1000.0
 

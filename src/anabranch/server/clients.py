@@ -7,18 +7,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from anabranch.config.settings import Settings
+from anabranch.engine.session import Session
+from anabranch.node.node import Node
 from anabranch.resp.encode import error as error_reply
 from anabranch.server.logs import emit_sparingly
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from anabranch.config.settings import Settings
-    from anabranch.engine.session import Session
-    from anabranch.node.node import Node
 
 STRANGERS_PER_LOOK: Final = 1000
 """Clients that are checked at a time: less than a millisecond."""

@@ -70,34 +70,6 @@ CLOSING_S = 10.0
 class ClientConnection:
     """The asyncio side of one session; an :class:`asyncio.Protocol` that mypyc can compile."""
 
-    __slots__ = (
-        "__weakref__",
-        "_authenticated",
-        "_buffered_bytes",
-        "_clients",
-        "_connection_bytes",
-        "_counted_bytes",
-        "_finishing",
-        "_has_turn_later",
-        "_held_bytes",
-        "_held_replies",
-        "_held_reply_bytes",
-        "_holdings",
-        "_is_holding",
-        "_node",
-        "_output_bytes",
-        "_parser",
-        "_patience",
-        "_place",
-        "_reading",
-        "_region",
-        "_replies",
-        "_tls",
-        "_unread",
-        "session",
-        "transport",
-    )
-
     def __init__(self, clients: Clients, node: Node, place: Place) -> None:
         self._clients = clients
         self._place = place

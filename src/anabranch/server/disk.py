@@ -8,14 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from anabranch.compiling import mypyc_attr
+from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
 from anabranch.oplog.storage import LogFile, PatchFile
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
 
 _LOCK: Final = "lock"
 _PID_BYTES: Final = 32

@@ -7,12 +7,9 @@ from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from errno import EAGAIN
-from typing import TYPE_CHECKING
 
 from anabranch.compiling import mypyc_attr
-
-if TYPE_CHECKING:
-    from anabranch.node.driver import Worker, WorkFuture
+from anabranch.node.driver import Worker, WorkFuture
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -16,19 +16,15 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
+from anabranch.replication.replicator import Replicator
 from anabranch.scheduling import Scheduler
 from anabranch.server.acceptor import Acceptor, TlsHandshake
-from anabranch.server.admission import Admission, ConnectionKind
+from anabranch.server.admission import Admission, ConnectionKind, Place
 from anabranch.server.listener import bind_all, listening
 from anabranch.server.logs import emit_sparingly
-from anabranch.server.tls import expires_in, names_in, sentence
-
-if TYPE_CHECKING:
-    from anabranch.replication.replicator import Replicator
-    from anabranch.server.admission import Place
-    from anabranch.server.tls import RegionTls
+from anabranch.server.tls import RegionTls, expires_in, names_in, sentence
 
 _LENGTH: Final = struct.Struct("<I")
 DIAL_TIMEOUT_S: Final = 5.0

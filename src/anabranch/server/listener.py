@@ -10,22 +10,18 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 import stat
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
 from anabranch.server.acceptor import Acceptor, TlsHandshake
-from anabranch.server.admission import ConnectionKind
+from anabranch.server.admission import Admission, ConnectionKind, Place
 from anabranch.server.logs import emit_sparingly
 from anabranch.server.tls import client_facing
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
-
-    from anabranch.config.settings import Settings
-    from anabranch.server.admission import Admission, Place
 
 _FORGIVEN: Final = {
     errno.EADDRNOTAVAIL,

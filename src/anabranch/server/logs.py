@@ -13,17 +13,14 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
 from anabranch.server.disk import has_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from anabranch.config.settings import Settings
 
 LOGGER: Final = logging.getLogger("anabranch")
 

@@ -6,21 +6,19 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import ConfigError
+from anabranch.node.driver import Driver
+from anabranch.node.durability import Durability
 from anabranch.node.exchange import Exchange
 from anabranch.node.local import RegionLocal
+from anabranch.region.region import Region
+from anabranch.server.admission import Admission
 from anabranch.server.certificates import Certificates
 from anabranch.server.gossip import Fault, SocketTransport, bound
-
-if TYPE_CHECKING:
-    from anabranch.node.driver import Driver
-    from anabranch.node.durability import Durability
-    from anabranch.region.region import Region
-    from anabranch.server.admission import Admission
-    from anabranch.server.tls import RegionTls
+from anabranch.server.tls import RegionTls
 
 PORT_MAX: Final = 65_535
 

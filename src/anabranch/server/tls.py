@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
 
 _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which Python has no name."""

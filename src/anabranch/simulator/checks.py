@@ -44,10 +44,10 @@ from typing import Any, Final
 from anabranch.keyspace.replica import region_of
 from anabranch.node.full_syncs import STAGING
 from anabranch.simulator import looking
-from anabranch.simulator.expected import difference, due_of
 from anabranch.simulator.formulas import Shown
 from anabranch.simulator.group_checks import GroupChecks
 from anabranch.simulator.group_moves import MoveChecks
+from anabranch.simulator.looking import difference, due_of
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.process import Process
 from anabranch.simulator.reader_checks import ReaderChecks

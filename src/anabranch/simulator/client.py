@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import hiredis
 
+from anabranch.engine.session import Session
+from anabranch.keyspace.replica import Replica
+from anabranch.node.durability import Durability
+from anabranch.region.region import Region
 from anabranch.scheduling import NEVER
 from anabranch.simulator.record import Violation
-
-if TYPE_CHECKING:
-    from anabranch.engine.session import Session
-    from anabranch.keyspace.replica import Replica
-    from anabranch.node.durability import Durability
-    from anabranch.region.region import Region
-    from anabranch.stream.shared import Dot
+from anabranch.stream.shared import Dot
 
 
 def run_at_once(region: Region, session: Session, words: list[bytes]) -> None:

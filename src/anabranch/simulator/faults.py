@@ -9,16 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.simulator.disk import DiskFault
 from anabranch.simulator.impostor import impersonate
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Line
+from anabranch.simulator.process import Process
 from anabranch.simulator.simulation import FaultPlan, Simulation
-
-if TYPE_CHECKING:
-    from anabranch.simulator.process import Process
 
 SHARE: Final = 0.6
 """The probability that a requested kind of fault is part of a run."""

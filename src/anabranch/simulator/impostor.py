@@ -41,7 +41,6 @@ class Run(Protocol):
 def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
     """Ask for a while. While all members know the first region to be alive, they must refuse."""
     impostor = Machine(
-        owner.number,
         Settings(region_id=owner.number, **run.settings),
         run.timeline,
         run.network,

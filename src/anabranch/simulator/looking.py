@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.simulator.facts import NEVER
+from anabranch.simulator.formulas import Shown
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.group import Group
 from anabranch.stream.ranges import Ranges
@@ -142,3 +144,40 @@ def _local(group: Group) -> dict[str, Any]:
             for run in runs
         ),
     }
+
+
+# -- the data of a key by the formulas, in the same form ----------------------------------
+
+
+def due_of(shown: Shown) -> dict[str, Any]:
+    """The data by the formulas, in the form of :func:`visible`."""
+    return {
+        "entries": sorted(
+            Entry(e.entry_id, e.dot, token_of(e.payload))  # type: ignore[arg-type]
+            for e in shown.entries
+        ),
+        "last ID": shown.last_id,
+        "entries added": shown.entries_added,
+        "max deleted ID": shown.max_deleted_id,
+        "deadline": None if shown.deadline == NEVER else shown.deadline,
+        "groups": {
+            name: (
+                sorted(created.dot for created in creations),
+                sorted(e.dot for e in shown.entries if shown.is_acknowledged(name, e)),
+            )
+            for name, creations in sorted(shown.groups.items())
+        },
+    }
+
+
+def difference(one: Any, other: Any) -> str:
+    """The innermost place where two values differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            if one.get(key) != other.get(key):
+                return f"{key} {difference(one.get(key), other.get(key))}"
+    if isinstance(one, list) and isinstance(other, list):
+        more = [each for each in one if each not in other]
+        less = [each for each in other if each not in one]
+        return f"has {more} too many, lacks {less}"
+    return f"{one} instead of {other}"

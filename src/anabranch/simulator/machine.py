@@ -35,7 +35,6 @@ class Machine:
 
     def __init__(
         self,
-        number: int,
         settings: Settings,
         timeline: Timeline,
         network: Network,
@@ -43,7 +42,7 @@ class Machine:
         chance: random.Random,
         has_changed: Callable[[Process], None],
     ) -> None:
-        self.number = number
+        self.number = number = settings.region_id
         self.place = number
         """Its place in the network; by default its number."""
         self.settings = settings

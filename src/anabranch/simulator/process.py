@@ -6,16 +6,23 @@ its disk and network fail, its clock is wrong, and its events are recorded.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import hiredis
 
+from anabranch.config.settings import Settings
+from anabranch.engine.host import HostPersistence, HostRegions
+from anabranch.engine.script_machine import ScriptMachine
+from anabranch.engine.session import Session
+from anabranch.engine.spec import Command
 from anabranch.errors import CommandError
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import epoch_of
+from anabranch.node.durability import Durability
 from anabranch.node.exchange import Exchange
 from anabranch.node.full_syncs import joined_at
 from anabranch.node.local import RegionLocal
@@ -28,22 +35,11 @@ from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
 from anabranch.simulator import looking
 from anabranch.simulator.client import SimulatedClient, SlicedClient, run_at_once
-from anabranch.simulator.disk import MemoryPlace
+from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedDriver
-from anabranch.simulator.host import SimulatedHost
-from anabranch.simulator.network import Wire
-from anabranch.simulator.record import Violation
-
-if TYPE_CHECKING:
-    import random
-
-    from anabranch.config.settings import Settings
-    from anabranch.engine.spec import Command
-    from anabranch.node.durability import Durability
-    from anabranch.simulator.disk import MemoryStorage
-    from anabranch.simulator.network import Network
-    from anabranch.simulator.record import RunRecord
-    from anabranch.simulator.timeline import Timeline, WallClock
+from anabranch.simulator.network import Network, Wire
+from anabranch.simulator.record import RunRecord, Violation
+from anabranch.simulator.timeline import Timeline, WallClock
 
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
@@ -426,3 +422,63 @@ class Process:
         self.finish_event()
         self.end(silently=False)
         return True
+
+
+# -- the host of a simulated region: random numbers from a seed, and no log -------------------
+
+
+class SimulatedHost:
+    """What commands need of a simulated process. A mistake of a command ends the run."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.persistence: HostPersistence
+        self.regions: HostRegions | None = None
+        self._chance = chance
+
+    def random_bytes(self, count: int) -> bytes:
+        """Unpredictable bytes (ACL GENPASS, run IDs)."""
+        return self._chance.randbytes(count)
+
+    def random_below(self, bound: int) -> int:
+        """A uniform choice (RANDOMKEY)."""
+        return self._chance.randrange(bound)
+
+    def script_machine(self) -> ScriptMachine:
+        """Simulated clients send no scripts."""
+        raise NotImplementedError
+
+    def sleep(self, seconds: float) -> None:
+        """Time does not pass within an event."""
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        """Write an operator's log line."""
+        mistake = fields.get("exc")
+        if isinstance(mistake, Exception):
+            raise mistake
+
+    def close(self, session: Session) -> None:
+        """Close a connection once its outbox is written."""
+        session.closing = True
+
+    def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
+        """Processes end when a fault ends them."""
+
+    def process_info(self) -> dict[str, object]:
+        """Facts for INFO: pid, memory, CPU times, versions, paths (see server/process.py)."""
+        return {}
+
+    def give_back_memory(self) -> None:
+        """There is no process of its own."""
+
+    def rewrite_config(self, users: list[list[bytes]]) -> None:
+        """Do nothing: a simulated process has no configuration file."""
+
+    def read_acl_file(self) -> str:
+        """Nothing: a simulated process has no ACL file."""
+        return ""
+
+    def write_acl_file(self, text: str) -> None:
+        """Do nothing: a simulated process has no ACL file."""
+
+    def apply_setting(self, name: str) -> None:
+        """Nothing outside the core has settings."""

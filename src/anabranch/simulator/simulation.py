@@ -143,7 +143,6 @@ class Simulation:
         self.checks = Checks(self.machines, self.record, self.work)
         for number in range(1, regions + 1):
             machine = Machine(
-                number,
                 Settings(region_id=number, **self.settings),
                 self.timeline,
                 self.network,

@@ -56,8 +56,6 @@ _COLUMN_BYTES: Final = 200
 class _Texts:
     """Writes what fragments begin with: ``*2``, ``$`` and the size of the ID, the ID."""
 
-    __slots__ = ("_begin", "_ends_size", "_head_ms")
-
     def __init__(self) -> None:
         self._begin: bytes = b""
         self._head_ms: i64 = -1
@@ -206,18 +204,6 @@ def _copy(writer: BytesWriter, data: bytes, at: i64, end: i64) -> None:
 class _Column:
     """The values of one field. They are read one after the other from where :meth:`seek` begins."""
 
-    __slots__ = (
-        "_at",
-        "_before",
-        "_data",
-        "_lines",
-        "_size",
-        "_size_at",
-        "_sizes_at",
-        "_values_at",
-        "_width",
-    )
-
     def __init__(
         self, before: bytes, lines: list[bytes], data: bytes, width: i64, sizes_at: i64
     ) -> None:
@@ -317,8 +303,6 @@ def _fields_of(schema: bytes) -> list[tuple[bytes, list[bytes], int]]:
 @mypyc_attr(acyclic=True)
 class Columns:
     """The entries of a block as columns. Fragments are made of those that are asked for."""
-
-    __slots__ = ("_data", "_fields", "_ids", "made")
 
     def __init__(self, ids: PackedIds, data: bytes, begin: i64 = 0) -> None:
         """:func:`to_columns` was called with the IDs, and has returned what begins in ``data``."""

@@ -18,15 +18,13 @@ from collections import OrderedDict
 from itertools import accumulate
 from operator import sub
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import zstandard
 
 from anabranch.stream.columnar import Columns, to_columns
+from anabranch.stream.offloading import BlockFile, Offloaded
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
-
-if TYPE_CHECKING:
-    from anabranch.stream.offloading import BlockFile, Offloaded
 
 _HEAD: Final = Struct("=QQI1sB")
 """First millisecond, first word, how many entries, form, which bytes of the words are written.
@@ -88,16 +86,15 @@ def compressed(
     data: bytes,
     compressor: zstandard.ZstdCompressor | None,
     *,
-    as_columns: bool = True,
     if_smaller: bool = True,
 ) -> bytes | None:
     """IDs, end offsets and fragments of a block in one piece.
 
-    With ``as_columns`` fragments are written as columns if that is possible. None if all this saves
-    little, unless ``if_smaller`` is false. Without a compressor it becomes a plain frame; None if
-    it would have no columns.
+    Fragments are written as columns if that is possible. None if all this saves little, unless
+    ``if_smaller`` is false. Without a compressor it becomes a plain frame; None if it would have no
+    columns.
     """
-    columns = to_columns(ids, ends, data) if as_columns else None
+    columns = to_columns(ids, ends, data)
     if columns is None:
         if compressor is None:
             return None
@@ -178,25 +175,9 @@ class BlockCache:
     of streams that are deleted or not read any more are closed, too.
     """
 
-    __slots__ = (
-        "_as_columns",
-        "_compressor",
-        "_level",
-        "_opened",
-        "bytes_max",
-        "compressions",
-        "file",
-        "filled",
-        "held",
-        "offloads",
-        "opens",
-        "saved",
-    )
-
-    def __init__(self, bytes_max: int = 0, level: int = 1, *, as_columns: bool = True) -> None:
+    def __init__(self, bytes_max: int = 0, level: int = 1) -> None:
         self.bytes_max = bytes_max
         """The limit of bytes in opened blocks; the block that was opened last always stays open."""
-        self._as_columns = as_columns
         self._level = level
         self._compressor = zstandard.ZstdCompressor(level=level)
         self._opened: OrderedDict[Shuttable, tuple[int, int]]  # size, count of opens
@@ -238,9 +219,7 @@ class BlockCache:
         ``plainly``: as a plain frame.
         """
         compressor = None if plainly else self._compressor
-        return compressed(
-            ids, ends, data, compressor, as_columns=self._as_columns, if_smaller=if_smaller
-        )
+        return compressed(ids, ends, data, compressor, if_smaller=if_smaller)
 
     def offload(self, packed: bytes) -> Offloaded | None:
         """Put the compressed form of a block into the file; None if that has no room."""

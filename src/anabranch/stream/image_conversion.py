@@ -31,9 +31,9 @@ from anabranch.stream.image import (
 )
 from anabranch.stream.merge import merge_labelled
 from anabranch.stream.producer import Producers
+from anabranch.stream.region_log import entry_weight
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream
-from anabranch.stream.weight import entry_weight
 
 _MERGED_NODE_ENTRIES = 100
 """Redis's default for ``stream-node-max-entries``."""

@@ -8,16 +8,14 @@ short moment only: :meth:`LocatedEntries.update` checks what has changed since.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.scheduling import Steps
 from anabranch.stream import by_position
 from anabranch.stream.block import Block
 from anabranch.stream.packed_ids import between
 from anabranch.stream.region_log import RegionLog, Share
-
-if TYPE_CHECKING:
-    from anabranch.scheduling import Steps
-    from anabranch.stream.stream import Stream
+from anabranch.stream.stream import Stream
 
 LOCATED_AT_ONCE: Final = 100
 """IDs that are looked up in one step: opening as many blocks takes one or two milliseconds."""

@@ -18,8 +18,6 @@ from anabranch.stream.region_log import Span
 class _LogSpans:
     """The current span of one log; ``low``/``high`` shrink as it is consumed."""
 
-    __slots__ = ("block", "high", "low", "rank", "spans")
-
     def __init__(self, rank: int, spans: Iterator[Span]) -> None:
         self.rank = rank
         self.spans = spans

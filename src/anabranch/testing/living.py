@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from anabranch.config.load import load
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.scripting import new_machine

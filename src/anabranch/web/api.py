@@ -8,35 +8,25 @@ only commands run that change nothing, and none that Redis calls dangerous.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch.web.answers import Problem, as_json
-from anabranch.web.confirming import question
+from anabranch.engine.key_extraction import keys_of
+from anabranch.engine.spec import Command
+from anabranch.node.node import Node
+from anabranch.scheduling import Steps
+from anabranch.web.answers import Problem, as_json, bad, number_of
 from anabranch.web.conversation import Conversation, ErrorReply
-from anabranch.web.identity import identify
-from anabranch.web.plain import plain, words_of
-from anabranch.web.requests import bad, number_of
+from anabranch.web.identity import Viewer, identify, may_see
+from anabranch.web.plain import plain, shown_name, words_of
 from anabranch.web.slices import in_slices
-from anabranch.web.survey import keep
-from anabranch.web.view import may_see
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.requests import Request
-
-    from anabranch.engine.spec import Command
-    from anabranch.node.node import Node
-    from anabranch.scheduling import Steps
-    from anabranch.web.identity import Viewer
-    from anabranch.web.rows import StreamRow
-    from anabranch.web.survey import StreamSurvey
+from anabranch.web.survey import StreamRow, StreamSurvey, keep
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 ANSWER_S: Final = 10.0
@@ -185,3 +175,52 @@ def _only_reads(command: Command) -> bool:
     if command.full_name in _ALSO_READ:
         return True
     return "readonly" in command.flags and "dangerous" not in command.categories
+
+
+# which commands of the page's command line delete: the page asks before it runs one of them
+#
+# That follows from the command table: a row says of each key whether the command deletes in it. A
+# few commands delete by an option, or what is no key.
+
+
+_ALWAYS: Final = frozenset(
+    {
+        *("flushall", "flushdb", "acl|deluser", "ab.region|remove"),
+        *("expire", "expireat", "pexpire", "pexpireat"),
+    }
+)
+
+_BY_OPTION: Final = {
+    "xadd": {b"MAXLEN", b"MINID"},
+    "ab.import": {b"MAXLEN", b"MINID"},
+    "restore": {b"REPLACE"},
+    "copy": {b"REPLACE"},
+    "getex": {b"EX", b"PX", b"EXAT", b"PXAT"},
+}
+
+_NEVER: Final = frozenset({"xautoclaim"})
+"""Deletes pending entries whose entries are deleted already."""
+
+_LOCAL: Final = frozenset({"xgroup|delconsumer", "acl|deluser"})
+"""Concern this region alone."""
+
+
+def question(command: Command, words: list[bytes], *, is_region: bool) -> dict[str, Any] | None:
+    """What to ask before a command that deletes: ``what`` it does, and the ``name`` to type.
+
+    The name is that of the only key, else that of the command. None: the command deletes nothing.
+    """
+    keys = keys_of(command, words)
+    name = command.full_name
+    deletes = name in _ALWAYS or any("delete" in flags.split() for _, flags in keys)
+    if name in _BY_OPTION:
+        deletes = any(word.upper() in _BY_OPTION[name] for word in words[2:])
+    if not deletes or name in _NEVER:
+        return None
+    what = command.summary
+    if len(keys) > 1:
+        what += f" The command names {len(keys)} keys."
+    if is_region and name not in _LOCAL:
+        what += " It does so in all regions."
+    shown = keys[0][0] if len(keys) == 1 else name.replace("|", " ").upper().encode()
+    return {"what": what, "name": shown_name(shown)}

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from anabranch.node.node import Node
 from anabranch.web.answers import Problem, http_problem, problem
 from anabranch.web.api import Api
 from anabranch.web.availability import Availability
@@ -15,14 +23,7 @@ from anabranch.web.feed import Feed
 from anabranch.web.guard import Guard, OnlyHealth
 from anabranch.web.health import Health
 from anabranch.web.metrics import Metrics
-from anabranch.web.pages import page_routes
 from anabranch.web.protocol import Connections, HttpConnection
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Callable
-
-    from anabranch.node.node import Node
 
 
 class Web:
@@ -79,3 +80,37 @@ class Web:
         self.health.is_stopping = True
         self._feed.close()
         self._connections.close()
+
+
+# -- the files of the page: read once, and compared by their digest ---------------------------
+
+
+_FILES: Final = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/dark.css": ("dark.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/uplot.js": ("vendor/uPlot.iife.min.js", "text/javascript"),
+    "/uplot.css": ("vendor/uPlot.min.css", "text/css"),
+    "/favicon.ico": ("icon.svg", "image/svg+xml"),
+}
+
+
+def page_routes() -> list[Route]:
+    """A route for each file. They contain no data, so they need no login."""
+    return [Route(path, _served(name, kind)) for path, (name, kind) in _FILES.items()]
+
+
+def _served(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    content = files("anabranch.web").joinpath("static", name).read_bytes()
+    headers = {
+        "etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+        "cache-control": "no-cache",
+    }
+
+    async def serve(request: Request) -> Response:
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=kind)
+
+    return serve

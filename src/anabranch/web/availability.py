@@ -17,21 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from anabranch.metrics.peers import PeerFigures
+from anabranch.region.region import Region
 from anabranch.version import REDIS_VERSION
-from anabranch.web.answers import Problem, as_json
-from anabranch.web.requests import bad, number_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from anabranch.metrics.peers import PeerFigures
-    from anabranch.region.region import Region
+from anabranch.web.answers import Problem, as_json, bad, number_of
 
 TOLERANCE_MS: Final = 100
 TOLERANCE_MAX_MS: Final = 10**12

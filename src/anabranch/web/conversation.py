@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import hiredis
 
-if TYPE_CHECKING:
-    from anabranch.engine.acl.users import User
-    from anabranch.node.node import Node
+from anabranch.engine.acl.users import User
+from anabranch.node.node import Node
 
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 """A larger reply is dropped, and the caller gets an error instead."""

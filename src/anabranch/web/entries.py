@@ -8,26 +8,21 @@ so a filter looks at the whole of a long stream, and no request takes long. Entr
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch.keyspace.replica import region_of
+from anabranch.node.node import Node
+from anabranch.region.region import Region
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse, text
 from anabranch.stream.stream import Stream
-from anabranch.web.answers import as_json
+from anabranch.web.answers import as_json, bad, number_of, place_of
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
-from anabranch.web.identity import identify
+from anabranch.web.identity import identify, may_see, require
 from anabranch.web.plain import shown_bytes
-from anabranch.web.requests import bad, number_of, place_of
-from anabranch.web.view import may_see, require
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from anabranch.node.node import Node
-    from anabranch.region.region import Region
 
 SHOWN_MAX: Final = 200
 """The most entries of one answer."""

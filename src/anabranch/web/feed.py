@@ -13,31 +13,24 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
+from anabranch.node.node import Node
 from anabranch.scheduling import Steps
-from anabranch.web.answers import Problem, as_json
+from anabranch.web.answers import Problem, as_json, place_of
 from anabranch.web.entries import wanted_of
-from anabranch.web.identity import identify
+from anabranch.web.health import Health
+from anabranch.web.identity import Viewer, identify, may_run, may_see, require
 from anabranch.web.plain import shown_name
-from anabranch.web.requests import place_of
-from anabranch.web.slices import in_slices
+from anabranch.web.slices import Streamed, in_slices
 from anabranch.web.status import applied, status
-from anabranch.web.streamed import Streamed
 from anabranch.web.survey import StreamSurvey, keep
-from anabranch.web.view import may_run, may_see, require
 from anabranch.web.watch import Watch
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from anabranch.node.node import Node
-    from anabranch.web.health import Health
-    from anabranch.web.identity import Viewer
 
 BEAT_S: Final = 0.25
 BEATS_PER_STATUS: Final = 4

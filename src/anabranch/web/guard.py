@@ -9,21 +9,16 @@ and the policy in our answers lets the page load nothing from elsewhere.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch.web.answers import Problem, explained
-from anabranch.web.requests import bad
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from anabranch.config.settings import Settings
+from anabranch.config.settings import Settings
+from anabranch.web.answers import Problem, bad, explained
 
 ACT_HEADER: Final = "x-anabranch-act"
 """A header of every request of the page, without which nothing is changed.

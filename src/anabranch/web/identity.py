@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from starlette.requests import HTTPConnection
+
+from anabranch.engine.acl.users import User
+from anabranch.node.node import Node
+from anabranch.region.region import Region
 from anabranch.web.answers import Problem
 from anabranch.web.conversation import Conversation, ErrorReply
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
-
-    from anabranch.engine.acl.users import User
-    from anabranch.node.node import Node
 
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="anabranch", charset="UTF-8"'}
 _DEFAULT_USER = b"default"
@@ -94,3 +94,27 @@ async def _by_password(node: Node, address: str, local: str, given: str) -> User
 
 def _refused(why: str) -> Problem:
     return Problem(HTTPStatus.UNAUTHORIZED, "not_authenticated", why, _CHALLENGE)
+
+
+# -- what a user may see: the rules are those of the commands that show the same --------------
+
+
+def may_see(region: Region, user: User) -> Callable[[bytes], bool]:
+    """Whether a user may see a stream's figures: whether ``XINFO STREAM key`` is allowed."""
+    if user.is_unrestricted:
+        return lambda _key: True
+    command = region.dispatcher.entries[b"xinfo"].subcommands[b"stream"].command
+    return lambda key: user.judge(command, [b"XINFO", b"STREAM", key]) is None
+
+
+def may_run(region: Region, user: User, *words: bytes) -> bool:
+    """Whether the rules of a user allow a command."""
+    entry = region.dispatcher.find(list(words))
+    return entry is not None and user.judge(entry.command, list(words)) is None
+
+
+def require(region: Region, user: User, *words: bytes) -> None:
+    """Raise 403 unless the rules of a user allow a command."""
+    if not may_run(region, user, *words):
+        text = b" ".join(words).decode("utf-8", "replace")
+        raise Problem(HTTPStatus.FORBIDDEN, "no_permission", f"the user may not run {text}")

@@ -9,28 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from operator import add
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
+from anabranch.engine.acl.users import User
+from anabranch.metrics.peers import PeerFigures
+from anabranch.node.node import Node
+from anabranch.region.region import Region
 from anabranch.scheduling import Steps
 from anabranch.version import REDIS_VERSION, __version__
-from anabranch.web.identity import identify
+from anabranch.web.identity import identify, may_see, require
 from anabranch.web.samples import PREFIX, Samples
-from anabranch.web.slices import in_slices
+from anabranch.web.slices import Streamed, in_slices
 from anabranch.web.stream_metrics import collect, largest
-from anabranch.web.streamed import Streamed
-from anabranch.web.view import may_see, require
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from anabranch.engine.acl.users import User
-    from anabranch.metrics.peers import PeerFigures
-    from anabranch.node.node import Node
-    from anabranch.region.region import Region
 
 __all__ = ["PREFIX", "Metrics"]
 

@@ -8,21 +8,18 @@ answer is dropped unread.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Callable
+from typing import Any
 
 import h11
+from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Callable
-
-    from starlette.types import ASGIApp
-
-    from anabranch.scheduling import Scheduler
+from anabranch.scheduling import Scheduler
 
 HEAD_BYTES_MAX = 16 * 1024
 

@@ -6,18 +6,15 @@ The figures are those of INFO and AB.PEERS.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from anabranch.engine.host import LinkFault
 from anabranch.keyspace.replica import region_of
+from anabranch.metrics.peers import PeerFigures
+from anabranch.node.exchange import Exchange
+from anabranch.node.node import Node
 from anabranch.version import REDIS_VERSION, __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from anabranch.engine.host import LinkFault
-    from anabranch.metrics.peers import PeerFigures
-    from anabranch.node.exchange import Exchange
-    from anabranch.node.node import Node
 
 
 def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:

@@ -6,17 +6,15 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.scan import CURSOR_END
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.groups.group import Group
+from anabranch.stream.producer import Producers
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.keyspace import Keyspace
-    from anabranch.stream.groups.group import Group
-    from anabranch.stream.producer import Producers
 
 GROUPS_MAX: Final = 100
 """Groups of one stream with series of their own."""

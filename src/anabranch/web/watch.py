@@ -7,19 +7,16 @@ entry is *late* if its ID is below one that was here before it: a reader by ``XR
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from anabranch.node.node import Node
 from anabranch.stream.entry_id import MAX_ID, parse, text
+from anabranch.stream.groups.group import Group
+from anabranch.stream.stream import Stream
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
 from anabranch.web.entries import Wanted, described_entry, find_stream, fitting
+from anabranch.web.identity import Viewer, may_run, may_see
 from anabranch.web.plain import shown_bytes, shown_name
-from anabranch.web.view import may_run, may_see
-
-if TYPE_CHECKING:
-    from anabranch.node.node import Node
-    from anabranch.stream.groups.group import Group
-    from anabranch.stream.stream import Stream
-    from anabranch.web.identity import Viewer
 
 FIRST: Final = 150
 """Entries that are shown at first."""

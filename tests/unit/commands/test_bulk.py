@@ -431,14 +431,17 @@ def test_an_export_is_compressed_if_that_makes_it_smaller(server: Streams) -> No
     assert len(smaller) < len(whole) / 4
 
 
-@pytest.mark.parametrize("as_columns", [True, False])
-def test_compressed_nodes_are_exported_as_they_are_held(server: Streams, as_columns: bool) -> None:
+@pytest.mark.parametrize("names", [("x",), ("x", "y")], ids=["as columns", "as they are"])
+def test_compressed_nodes_are_exported_as_they_are_held(
+    server: Streams, names: tuple[str, ...]
+) -> None:
     for number in range(1, 251):
-        what = ("sensor", "one and the same" * (number % 30), "x", number % 9)
+        name = names[number % len(names)]
+        what = ("sensor", "one and the same" * (number % 30), name, number % 9)
         server.do("XADD", "s", f"{number}-{number % 3}", *what)
     plain = exported(server, "s", "", 0, 250)
     assert server.do("AB.EXPORT", "s", "", 0, 250, "CODEC", "nodes")[16 + 4] == 0
-    cache = BlockCache(1 << 20, as_columns=as_columns)
+    cache = BlockCache(1 << 20)
     assert compress_all(server.region.keyspace, cache) == 35
     assert exported(server, "s", "", 0, 250, "CODEC", "nodes") == plain
     assert cache.opens == 0

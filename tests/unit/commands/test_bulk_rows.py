@@ -12,8 +12,8 @@ import pytest
 
 from anabranch.commands.extensions.bulk_rows import added
 from anabranch.stream.entry_id import make, text
+from anabranch.stream.region_log import entry_weight
 from anabranch.stream.rows import CheckedRows, RowError, rows_in
-from anabranch.stream.weight import entry_weight
 
 WORDS = (
     *(b"", b"a", b"bb", b"*4", b"*2", b"$1", b"\r\n", b"\r", b"\n", b"x" * 1500),

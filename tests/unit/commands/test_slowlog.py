@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.metrics.cpu_time import CpuTime
+from anabranch.scheduling import CpuTime
 from tests.support.region_harness import Harness
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.oplog.ages import NOTED_EVERY_MS, Ages
+from anabranch.oplog.log_index import NOTED_EVERY_MS, Ages
 
 MINUTE = NOTED_EVERY_MS
 END = 1000

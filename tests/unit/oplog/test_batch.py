@@ -20,6 +20,7 @@ from anabranch.oplog.batch import (
     LONG_FIELD_BYTES,
     Batch,
     BatchError,
+    Compressor,
     body_of,
     body_parts,
     decode_batch,
@@ -28,7 +29,6 @@ from anabranch.oplog.batch import (
     is_sound,
     saved_bytes,
 )
-from anabranch.oplog.compression import Compressor
 from anabranch.oplog.segment import turns_in
 from anabranch.region import turn as turn_module
 from anabranch.region.turn import Turn

@@ -11,8 +11,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
-from anabranch.oplog.facts import Fate, SeenBatch, SegmentFacts, SnapshotFacts
-from anabranch.oplog.inspection import Survey
+from anabranch.oplog.inspection import Fate, SeenBatch, SegmentFacts, SnapshotFacts, Survey
 from anabranch.oplog.overlay import Overlay
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.repair import RepairImpossible, RepairPlan, carry_out, plan_repair, way_out

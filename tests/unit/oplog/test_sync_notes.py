@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from anabranch.effects.kinds import Synced
-from anabranch.oplog.log import OpLog
-from anabranch.oplog.sync_notes import SyncNotes
+from anabranch.oplog.log import OpLog, SyncNotes
 from anabranch.simulator.disk import MemoryStorage
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from anabranch.rdb.stream_types import StreamType
+from anabranch.rdb.kinds import StreamType
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.older import NACKED_CONSUMER, losses, without_losses
 from anabranch.rdb.payload import decode_payload, encode_payload
-from anabranch.rdb.stream_types import StreamType
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.lengths import Cursor
 from anabranch.rdb.payload import decode_payload, encode_payload
-from anabranch.rdb.stream_types import StreamType
 from anabranch.rdb.values import decode_value
 from anabranch.stream.entry_id import parse, text
 from anabranch.stream.image import GroupImage, StreamImage

@@ -12,10 +12,10 @@ from hypothesis.strategies import SearchStrategy
 
 from anabranch.rdb import listpack
 from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.lengths import Cursor
 from anabranch.rdb.stream_codec import encode_stream
 from anabranch.rdb.stream_node import decode_node, encode_node
-from anabranch.rdb.stream_types import StreamType
 from anabranch.rdb.values import decode_value
 from anabranch.stream.image import (
     ConsumerImage,

@@ -215,9 +215,9 @@ def test_so_much_is_hot(setting: int, maxmemory: int, machine: int, expected: in
 def as_they_are() -> Harness:
     """Entries of which no columns are made."""
     harness = cold(stream_memory_hot=0)
-    harness.region.keyspace.block_cache = BlockCache(1 << 20, as_columns=False)
+    harness.region.keyspace.block_cache = BlockCache(1 << 20)
     for number in range(ENTRIES):
-        harness.raw("XADD", "s", "*", "sensor", f"t{number % 10}")
+        harness.raw("XADD", "s", "*", f"sensor{number % 2}", f"t{number % 10}")
     return harness
 
 
@@ -229,7 +229,7 @@ def test_nothing_is_compressed_while_there_is_memory() -> None:
 
 def test_as_columns_while_there_is_memory_and_compressed_above() -> None:
     harness = cold(stream_memory_hot=0)
-    harness.region.keyspace.block_cache = BlockCache(1 << 20, as_columns=True)
+    harness.region.keyspace.block_cache = BlockCache(1 << 20)
     for number in range(ENTRIES):
         harness.raw("XADD", "s", "*", "sensor", f"t{number % 10}", "value", number % 1000)
     before = harness.do("XRANGE", "s", "-", "+")

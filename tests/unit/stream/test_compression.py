@@ -47,18 +47,23 @@ def test_what_is_expanded_is_what_was_compressed(steps: list[int], size: int, ex
     assert found_data == data
 
 
-def block_of(count: int, first_ms: int = MS) -> Block:
-    """Entries that compress well."""
+UNEVEN = (b"f", b"g")
+
+
+def block_of(count: int, first_ms: int = MS, names: tuple[bytes, ...] = (b"f",)) -> Block:
+    """Entries that compress well; of those whose fields differ in names no columns are made."""
     ids = [make(first_ms, at) for at in range(count)]
     values = [b"%03d" % (at * 7919 % 1000) for at in range(count)]
-    fragments = [fragment(first_ms, at, [(b"f", value)]) for at, value in enumerate(values)]
+    fragments = [
+        fragment(first_ms, at, [(names[at % len(names)], value)]) for at, value in enumerate(values)
+    ]
     ends = list(accumulate(map(len, fragments)))
     return full_block(ids, b"".join(fragments), ends, 10 * count)
 
 
 def test_the_cache_holds_what_it_may_and_shuts_what_was_opened_first() -> None:
-    cache = BlockCache(bytes_max=0, as_columns=False)  # those have the same size, opened
-    blocks = [block_of(100, MS + at) for at in range(5)]
+    cache = BlockCache(bytes_max=0)  # those have the same size, opened
+    blocks = [block_of(100, MS + at, UNEVEN) for at in range(5)]
     expected = [block.slice(0, 100) for block in blocks]
     assert all(block.compress(cache) for block in blocks)
     assert cache.compressions == 5
@@ -92,7 +97,7 @@ def test_a_plain_frame_is_one_of_zstd_and_is_known_as_plain() -> None:
 
 
 def test_a_block_packed_plainly_is_the_same_block_and_can_be_compressed() -> None:
-    cache = BlockCache(bytes_max=1 << 20, as_columns=True)
+    cache = BlockCache(bytes_max=1 << 20)
     block = block_of(100)
     expected, before = block.slice(0, 100), block.content_bytes
     assert block.compress(cache, plainly=True)
@@ -118,8 +123,8 @@ def test_a_block_packed_plainly_is_the_same_block_and_can_be_compressed() -> Non
 
 
 def test_entries_that_make_no_columns_are_not_packed_plainly() -> None:
-    block = block_of(100)
-    assert not block.compress(BlockCache(as_columns=False), plainly=True)
+    block = block_of(100, names=UNEVEN)
+    assert not block.compress(BlockCache(), plainly=True)
     assert block.packed is None
     assert not block.is_dense
 

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web is not installed")
 
-from anabranch.web.streamed import Streamed
+from anabranch.web.slices import Streamed
 
 
 class Page:

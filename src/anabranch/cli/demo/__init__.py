@@ -10,23 +10,18 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from anabranch.cli.cluster_files import ClusterFailed
-from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve
-from anabranch.cli.demo.apart import FailOver, LateEntry
+from anabranch.cli.cluster_files import HOW_TO_INSTALL, ClusterFailed, can_serve
 from anabranch.cli.demo.cluster import NAMES, DemoCluster
-from anabranch.cli.demo.steps import Begin, CutOff, Diverge, WriteEverywhere
-from anabranch.cli.demo.story import Story, StoryStep
+from anabranch.cli.demo.steps import steps
+from anabranch.cli.demo.story import Story
 from anabranch.cli.demo.traffic import Traffic
-from anabranch.cli.demo.whole import Archive, Heal, KillAndReturn, NothingLost
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.cli.numbers import FiniteRange
-
-__all__ = ["command"]
 
 LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
 """The delay that is added to a link, in one direction."""
@@ -89,15 +84,7 @@ nothing is left behind.""",
     help="Orders a second in each region.",
 )  # fmt: skip
 def command(
-    count: int,
-    latency: float,
-    port: int | None,
-    interactive: bool,
-    keep: bool,
-    page: bool | None,
-    no_spark: bool,
-    pace: float,
-    rate: float,
+    count: int, latency: float, port: int | None, page: bool | None, rate: float, **way: Any
 ) -> None:
     """Run the demo; leave nothing behind."""
     if page and not can_serve():
@@ -111,15 +98,15 @@ def command(
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     traffic = Traffic(cluster, rate)
-    story = Story(console, _waiting(console, interactive=interactive, pace=pace))
+    story = Story(console, _waiting(console, interactive=way["interactive"], pace=way["pace"]))
     began = time.monotonic()
     try:
         _say(console, f"starting {count} regions in {cluster.directory} ...")
         cluster.start()
         _welcome(console, cluster, is_asked=page is not False)
-        story.tell(_steps(cluster, traffic, with_spark=not no_spark))
+        story.tell(steps(cluster, traffic, with_spark=not way["no_spark"]))
         story.report(time.monotonic() - began)
-        if keep:
+        if way["keep"]:
             _go_on(console, cluster, traffic)
         elif story.held:
             _say(console, HOW_TO_KEEP)
@@ -135,24 +122,6 @@ def command(
         traffic.end()
         cluster.close()
     raise SystemExit(0 if story.held else 1)
-
-
-def _steps(cluster: DemoCluster, traffic: Traffic, *, with_spark: bool) -> list[StoryStep]:
-    alone, other = cluster.members[0], cluster.members[1]
-    failed_over = FailOver(cluster, alone, other)
-    late = LateEntry(cluster, traffic, alone, other)
-    return [
-        Begin(cluster, traffic),
-        WriteEverywhere(cluster, traffic),
-        CutOff(cluster, alone),
-        Diverge(cluster, traffic, alone),
-        failed_over,
-        late,
-        Heal(cluster, traffic, failed_over, late),
-        KillAndReturn(cluster, traffic, other),
-        NothingLost(cluster, traffic),
-        Archive(cluster, with_spark=with_spark),
-    ]
 
 
 def _say(console: Console, line: str) -> None:

@@ -18,8 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member
-from anabranch.cli.cluster_pages import with_pages
+from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member, with_pages
 from anabranch.cli.cluster_servers import (
     ask,
     cut,
@@ -30,7 +29,7 @@ from anabranch.cli.cluster_servers import (
     wait_entered,
 )
 from anabranch.cli.demo.story import Late
-from anabranch.config.region_settings import GOSSIP_PORT_ABOVE
+from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 NAMES: Final = ("eu", "us", "ap", "sa", "af")
 STREAM: Final = "orders"

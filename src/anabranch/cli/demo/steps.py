@@ -1,187 +1,334 @@
-"""The steps of the demonstration up to the cut: begin, write everywhere, cut, diverge."""
+"""The steps of the demonstration, from the first region to the last comparison."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Final, NamedTuple
 
-from anabranch.cli.cluster_files import Member
+from anabranch.cli.cluster_files import HOST, Member
 from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.cluster import STREAM, DemoCluster, names
-from anabranch.cli.demo.story import DemoClaim, StoryStep
-from anabranch.cli.demo.traffic import Traffic
+from anabranch.cli.demo.story import DemoClaim, Late, Scene, Skipped, StoryStep
+from anabranch.cli.demo.traffic import Order, Traffic, order_of, some
 
 ENTRIES_MIN: Final = 10
 """A step waits until there are so many entries to show."""
 
+ORDERS_MIN: Final = 5
+ARCHIVE_S: Final = 240.0
 
-class Begin(StoryStep):
-    """All regions run."""
 
-    title = "Several regions, one stream"
+def steps(cluster: DemoCluster, traffic: Traffic, *, with_spark: bool) -> list[StoryStep]:
+    """The whole story; the first region is the one that is cut off."""
+    alone, other = cluster.members[0], cluster.members[1]
+    failed_over = FailOver(cluster, alone, other)
+    late = LateEntry(cluster, traffic, alone, other)
+    return [
+        _begin(cluster, traffic),
+        _write_everywhere(cluster, traffic),
+        _cut_off(cluster, alone),
+        _diverge(cluster, traffic, alone),
+        failed_over.tell(),
+        late.tell(),
+        _heal(cluster, traffic, failed_over, late),
+        _kill_and_return(cluster, traffic, other),
+        _compare(cluster, traffic),
+        _archive(cluster, with_spark=with_spark),
+    ]
 
-    def __init__(self, cluster: DemoCluster, traffic: Traffic) -> None:
-        self._cluster, self._traffic = cluster, traffic
-        count = len(cluster.members)
-        self.text = (
-            f"{count} servers ({names(cluster.members)}) form one cluster. In each region a shop "
-            f"adds orders to the stream '{STREAM}', and a consumer group of its own processes them."
-        )
 
-    def act(self) -> None:
-        """Begin the traffic; the regions run already."""
-        self._traffic.start()
+def _begin(cluster: DemoCluster, traffic: Traffic) -> StoryStep:
+    """Begin the traffic; the regions run already."""
+    members = cluster.members
+    yield Scene(
+        "Several regions, one stream",
+        f"{len(members)} servers ({names(members)}) form one cluster. In each region a shop "
+        f"adds orders to the stream '{STREAM}', and a consumer group of its own processes them.",
+    )
+    traffic.start()
+    yield f"redis-cli -p {members[0].port} AB.REGION LIST"
+    known = [len(cluster.do(each, "AB.REGION", "LIST")) for each in members]
+    yield DemoClaim(
+        "every region knows all regions",
+        known == [len(known)] * len(known),
+        f"{len(known)} regions",
+    )
 
-    def shown_by(self) -> Sequence[str]:
-        """Who is a member."""
-        return [f"redis-cli -p {self._cluster.members[0].port} AB.REGION LIST"]
 
-    def claims(self) -> Iterable[DemoClaim]:
-        """Each region knows all others."""
-        known = [len(self._cluster.do(each, "AB.REGION", "LIST")) for each in self._cluster.members]
+def _write_everywhere(cluster: DemoCluster, traffic: Traffic) -> StoryStep:
+    """Each region has entries that every region has accepted."""
+    yield Scene(
+        "Every region accepts writes",
+        "Each region answers its own clients at once; the others get the entries a moment later.",
+    )
+    cluster.until(
+        lambda: all(each.number > ENTRIES_MIN for each in traffic.producers),
+        "every shop has orders",
+    )
+    cluster.spread()
+    yield f"redis-cli -p {cluster.members[-1].port} XREVRANGE {STREAM} + - COUNT 5"
+    for member in cluster.members:
+        shops = Counter(each["shop"] for each in cluster.entries(member).values())
         yield DemoClaim(
-            "every region knows all regions",
-            known == [len(known)] * len(known),
-            f"{len(known)} regions",
+            f"{member.name} has orders of every shop",
+            len(shops) == len(cluster.members),
+            ", ".join(f"{count} of {shop}" for shop, count in sorted(shops.items())),
         )
 
 
-class WriteEverywhere(StoryStep):
-    """Entries of all regions are in all."""
-
-    title = "Every region accepts writes"
-    text = "Each region answers its own clients at once; the others get the entries a moment later."
-
-    def __init__(self, cluster: DemoCluster, traffic: Traffic) -> None:
-        self._cluster, self._traffic = cluster, traffic
-        self._seconds = 0.0
-
-    def act(self) -> None:
-        """Wait until there are enough entries."""
-        producers = self._traffic.producers
-        self._cluster.until(
-            lambda: all(each.number > ENTRIES_MIN for each in producers), "every shop has orders"
-        )
-        self._seconds = self._cluster.spread()
-
-    def shown_by(self) -> Sequence[str]:
-        """The newest entries."""
-        port = self._cluster.members[-1].port
-        return [f"redis-cli -p {port} XREVRANGE {STREAM} + - COUNT 5"]
-
-    def claims(self) -> Iterable[DemoClaim]:
-        """Each region has entries that every region has accepted."""
-        for member in self._cluster.members:
-            shops = Counter(each["shop"] for each in self._cluster.entries(member).values())
-            yield DemoClaim(
-                f"{member.name} has orders of every shop",
-                len(shops) == len(self._cluster.members),
-                ", ".join(f"{count} of {shop}" for shop, count in sorted(shops.items())),
-            )
+def _cut_off(cluster: DemoCluster, alone: Member) -> StoryStep:
+    """Cut the links of one region, and look at once: the report shows the cut."""
+    yield Scene(
+        f"Cut {alone.name} off",
+        f"All links of {alone.name} are cut, as if its network had failed. No region can relay.",
+    )
+    cluster.isolate(alone)
+    view = ClusterView.of(cluster.files)
+    yield f"redis-cli -p {alone.port} AB.PEERS"
+    yield f"anabranch cluster status --dir {cluster.directory}"
+    states = {frozenset((each.one, each.other)): each.state for each in view.links()}
+    mine = [state for pair, state in states.items() if alone.name in pair]
+    yield DemoClaim(
+        f"the first status after it shows every link of {alone.name} as cut",
+        mine == ["cut"] * (len(cluster.members) - 1),
+        ", ".join(mine),
+    )
 
 
-class CutOff(StoryStep):
-    """One region is cut off."""
+class _Lacking(NamedTuple):
+    """How many entries of each region are missing in each other one."""
 
-    def __init__(self, cluster: DemoCluster, alone: Member) -> None:
-        self._cluster, self.alone = cluster, alone
-        self.title = f"Cut {alone.name} off"
-        self.text = (
-            f"All links of {alone.name} are cut, as if its network had failed. No region can relay."
-        )
-        self._view: ClusterView | None = None
+    alone: Member
+    rows: dict[Member, dict[Member, int]]
 
-    def act(self) -> None:
-        """Cut its links, and look at once."""
-        self._cluster.isolate(self.alone)
-        self._view = ClusterView.of(self._cluster.files)
-
-    def shown_by(self) -> Sequence[str]:
-        """The links as this region reports them, and the command that shows all."""
-        return [
-            f"redis-cli -p {self.alone.port} AB.PEERS",
-            f"anabranch cluster status --dir {self._cluster.directory}",
-        ]
-
-    def claims(self) -> Iterable[DemoClaim]:
-        """The report shows the cut."""
-        assert self._view is not None
-        states = {frozenset((each.one, each.other)): each.state for each in self._view.links()}
-        mine = [state for pair, state in states.items() if self.alone.name in pair]
-        yield DemoClaim(
-            f"the first status after it shows every link of {self.alone.name} as cut",
-            mine == ["cut"] * (len(self._cluster.members) - 1),
-            ", ".join(mine),
-        )
-
-
-class Diverge(StoryStep):
-    """Both sides accept writes, and diverge."""
-
-    title = "Both sides accept writes, and the streams differ"
-
-    def __init__(self, cluster: DemoCluster, traffic: Traffic, alone: Member) -> None:
-        self._cluster, self._traffic, self._alone = cluster, traffic, alone
-        self.text = (
-            f"No region waits for another one. So {alone.name} and the rest have different entries "
-            "for now."
-        )
-        self._before: dict[str, int] = {}
-        self._missing: dict[Member, dict[Member, int]] = {}
-        self._refused = 0
-
-    def act(self) -> None:
-        """Wait until each side lacks entries of the other one."""
-        self._before = {each.producer: each.sent_again for each in self._traffic.producers}
-        self._cluster.until(self._differ, "both sides have entries that the other one lacks")
-
-    def _look(self) -> None:
-        members = self._cluster.members
-        ids = {member: set(self._cluster.entries(member)) for member in members}
-        self._missing = {
-            holder: {
-                other: len(ids[other] - ids[holder]) for other in members if other is not holder
-            }
-            for holder in members
+    @classmethod
+    def at(cls, cluster: DemoCluster, alone: Member) -> _Lacking:
+        """Look into all regions now."""
+        ids = {member: set(cluster.entries(member)) for member in cluster.members}
+        rows = {
+            holder: {other: len(ids[other] - ids[holder]) for other in ids if other is not holder}
+            for holder in ids
         }
+        return cls(alone, rows)
 
-    def _differ(self) -> bool:
-        self._look()
-        return self._shows_it()
-
-    def _shows_it(self) -> bool:
-        members = self._cluster.members
-        others = [each for each in members if each is not self._alone]
+    @property
+    def is_enough(self) -> bool:
+        """Whether both sides lack entries of the other one."""
+        mine = self.rows[self.alone]
         return all(
-            self._missing[self._alone][each] >= ENTRIES_MIN
-            and self._missing[each][self._alone] >= ENTRIES_MIN
-            for each in others
+            mine[each] >= ENTRIES_MIN and self.rows[each][self.alone] >= ENTRIES_MIN
+            for each in mine
         )
 
-    def shown_by(self) -> Sequence[str]:
-        """The lengths differ."""
-        return [f"redis-cli -p {each.port} XLEN {STREAM}" for each in self._cluster.members[:2]]
 
-    def found(self) -> Sequence[str]:
-        """How many entries are missing where; the claims use the same figures."""
-        self._look()
-        members = self._cluster.members
-        rows = [["entries missing", *(f"that {each.name} has" for each in members)]]
-        for holder, row in self._missing.items():
-            rows.append([f"at {holder.name}", *(str(row.get(each, "-")) for each in members)])
-        return table(rows)
+def _diverge(cluster: DemoCluster, traffic: Traffic, alone: Member) -> StoryStep:
+    """Wait until each side lacks entries of the other one; no write was refused."""
+    yield Scene(
+        "Both sides accept writes, and the streams differ",
+        f"No region waits for another one. So {alone.name} and the rest have different entries "
+        "for now.",
+    )
+    before = sum(each.sent_again for each in traffic.producers)
+    cluster.until(
+        lambda: _Lacking.at(cluster, alone).is_enough,
+        "both sides have entries that the other one lacks",
+    )
+    members = cluster.members
+    yield from (f"redis-cli -p {each.port} XLEN {STREAM}" for each in members[:2])
+    missing = _Lacking.at(cluster, alone)
+    head = ["entries missing", *(f"that {each.name} has" for each in members)]
+    yield table(
+        [
+            head,
+            *(
+                [f"at {holder.name}", *(str(row.get(each, "-")) for each in members)]
+                for holder, row in missing.rows.items()
+            ),
+        ]
+    )
+    first = next(each for each in members if each is not alone)
+    yield DemoClaim(
+        f"{alone.name} and the other regions lack entries of each other",
+        missing.is_enough,
+        f"{missing.rows[alone][first]} missing at {alone.name}, "
+        f"{missing.rows[first][alone]} at {first.name}",
+    )
+    again = sum(each.sent_again for each in traffic.producers) - before
+    yield DemoClaim("every region took every order of its shop", again == 0, f"{again} refused")
 
-    def claims(self) -> Iterable[DemoClaim]:
-        """No write was refused, and both sides lack entries."""
-        first = next(each for each in self._cluster.members if each is not self._alone)
+
+def _heal(
+    cluster: DemoCluster, traffic: Traffic, failed_over: FailOver, late: LateEntry
+) -> StoryStep:
+    """Heal while all producers write; then pause them, to compare at one moment."""
+    yield Scene(
+        "Heal the links: the regions converge",
+        "Each region sends what the others lack. Nothing has to be decided or repaired: the rules "
+        "of Active-Active give every region the same stream.",
+    )
+    cluster.heal()
+    seconds = cluster.spread()
+    traffic.rest()
+    cluster.settle()
+    yield from (f"redis-cli -p {each.port} AB.DIGEST {STREAM}" for each in cluster.members[:2])
+    yield DemoClaim(
+        "everything reached every region after the links were healed",
+        True,
+        f"{seconds:.1f} s, while all went on writing",
+    )
+    yield from _equal(cluster)
+    yield from failed_over.tell_the_end()
+    yield from late.tell_the_end()
+    traffic.go_on()
+
+
+def _kill_and_return(cluster: DemoCluster, traffic: Traffic, victim: Member) -> StoryStep:
+    """Kill a region, let the others write, start it again: it has everything."""
+    yield Scene(
+        f"Kill {victim.name}: it comes back with everything",
+        f"kill -9 ends the server of {victim.name}. Its shop turns to the next region. Then "
+        "the server starts again from its log and gets what it missed.",
+    )
+
+    def taken_by(is_meant: Callable[[str], bool]) -> set[Order]:
+        taken = traffic.acknowledged().items()
+        return {order for order, (_, region) in taken if is_meant(region)}
+
+    producer = next(each for each in traffic.producers if each.home == victim)
+    known = set(traffic.acknowledged())
+    before = taken_by(lambda region: region == victim.name)
+    enough = producer.sent_again + ORDERS_MIN
+    cluster.kill(victim)
+    cluster.until(
+        lambda: producer.sent_again >= enough,
+        f"{producer.producer} sends its orders to another region",
+    )
+    missed = taken_by(lambda region: region != victim.name) - known
+    seconds = cluster.restart(victim)
+    lost = before - _orders_at(cluster, victim)
+    cluster.slow_links()
+    cluster.spread()
+    yield f"redis-cli -p {victim.port} INFO persistence"
+    yield f"redis-cli -p {victim.port} AB.PEERS"
+    yield DemoClaim(
+        f"{victim.name} has every order that it had acknowledged before it was killed",
+        not lost,
+        f"lost: {some(sorted(lost))}"
+        if lost
+        else f"{len(before)} orders, answered {seconds:.1f} s after the start",
+    )
+    behind = missed - _orders_at(cluster, victim)
+    yield DemoClaim(
+        f"{victim.name} got the orders that other regions took meanwhile",
+        bool(missed) and not behind,
+        f"missing: {some(sorted(behind))}" if behind else f"{len(missed)} orders",
+    )
+
+
+def _compare(cluster: DemoCluster, traffic: Traffic) -> StoryStep:
+    """The result: every order is there once, in all regions, and processed."""
+    yield Scene(
+        "What was sent, and what is there",
+        "The traffic rests. Every order that some region has acknowledged is looked for in every "
+        "region, and every entry in what the consumers have processed.",
+    )
+    traffic.rest()
+    cluster.settle()
+    port = cluster.members[0].port
+    yield f"redis-cli -p {port} AB.LAG {STREAM}"
+    yield f"redis-cli -p {port} XLEN {STREAM}"
+    acknowledged = traffic.acknowledged()
+    for member in cluster.members:
+        counts = Counter(map(order_of, cluster.entries(member).values()))
+        lost = acknowledged.keys() - counts.keys()
+        twice = [order for order, count in counts.items() if count > 1]
         yield DemoClaim(
-            f"{self._alone.name} and the other regions lack entries of each other",
-            self._shows_it(),
-            f"{self._missing[self._alone][first]} missing at {self._alone.name}, "
-            f"{self._missing[first][self._alone]} at {first.name}",
+            f"{member.name} has every acknowledged order, each once",
+            not lost and not twice,
+            f"missing: {some(sorted(lost))}; twice: {some(twice)}"
+            if lost or twice
+            else f"{len(acknowledged)} orders",
         )
-        again = sum(
-            each.sent_again - self._before[each.producer] for each in self._traffic.producers
+    for consumer in traffic.consumers:
+        left = traffic.unprocessed(consumer)
+        repeated = sum(count - 1 for count in consumer.processed.values())
+        yield DemoClaim(
+            f"group {consumer.group} has processed every order",
+            not left,
+            f"left: {some(sorted(left))}"
+            if left
+            else f"{len(consumer.processed)} orders, {repeated} of them twice",
         )
-        yield DemoClaim("every region took every order of its shop", again == 0, f"{again} refused")
+    yield from _equal(cluster)
+
+
+def _archive(cluster: DemoCluster, *, with_spark: bool) -> StoryStep:
+    """The stream as a table of Parquet files, which a job in a process of its own writes."""
+    yield Scene(
+        "Archive to Parquet with Spark",
+        "A Spark job copies the stream into a table; the number of rows must be that of entries.",
+    )
+    if not with_spark:
+        raise Skipped("--no-spark was given")
+    missing = [each for each in ("pyspark", "deltalake") if find_spec(each) is None]
+    if missing:
+        raise Skipped(f"{', '.join(missing)} not installed: pip install 'anabranch[lake]'")
+    lake = str(cluster.directory / "lake")
+    url = f"redis://{HOST}:{cluster.members[0].port}"
+    words = ["spark", "archive", lake, "--streams", STREAM, "-u", url, "--master", "local[2]"]
+    try:
+        job = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "anabranch", *words, "--json"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ARCHIVE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Late(f"the archive is not complete after {ARCHIVE_S:.0f} s") from None
+    if job.returncode:
+        raise Late(f"the archive failed: {' '.join(job.stderr.split())[-300:]}")
+    import deltalake  # noqa: PLC0415 - an extra
+
+    rows = deltalake.DeltaTable(lake).to_pyarrow_table().num_rows
+    yield f"anabranch {' '.join(words)}"
+    entries = len(cluster.entries(cluster.members[0]))
+    yield DemoClaim(
+        "the Parquet files have a row for every entry",
+        rows == entries,
+        f"{rows} rows, {entries} entries",
+    )
+
+
+def _orders_at(cluster: DemoCluster, member: Member) -> set[Order]:
+    """The orders that a region has."""
+    return set(map(order_of, cluster.entries(member).values()))
+
+
+def _equal(cluster: DemoCluster) -> StoryStep:
+    """All regions have the same data, compared entry by entry and by digest."""
+    contents = {member: cluster.entries(member) for member in cluster.members}
+    first = contents[cluster.members[0]]
+    differing = [
+        f"{member.name} lacks {len(first.keys() - entries.keys())} and has "
+        f"{len(entries.keys() - first.keys())} more than {cluster.members[0].name}"
+        for member, entries in contents.items()
+        if entries != first
+    ]
+    yield DemoClaim(
+        "all regions have the same entries",
+        not differing,
+        "; ".join(differing) or f"{len(first)} entries in each",
+    )
+    digests = [cluster.do(member, "AB.DIGEST", STREAM)[0] for member in cluster.members]
+    yield DemoClaim(
+        "all regions have the same digest",
+        len(set(digests)) == 1,
+        digests[0] if len(set(digests)) == 1 else ", ".join(map(str, digests)),
+    )

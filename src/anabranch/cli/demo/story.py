@@ -6,10 +6,9 @@ counts the claims that hold.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import redis
 from rich.console import Console
@@ -40,28 +39,20 @@ class DemoClaim:
     """Figures; if the claim is false, what was found instead."""
 
 
-class StoryStep(ABC):
-    """One part of the story."""
+class Scene(NamedTuple):
+    """The head of a step: what happens in it, and why it matters."""
 
-    title: str = ""
-    text: str = ""
-    """What happens in this step, and why it matters."""
+    title: str
+    text: str
 
-    @abstractmethod
-    def act(self) -> None:
-        """Do it; raises :class:`Late`, :class:`Skipped`, or what a command line would raise."""
 
-    @abstractmethod
-    def shown_by(self) -> Sequence[str]:
-        """The commands that show the result."""
+StoryStep = Iterator[Scene | str | list[str] | DemoClaim]
+"""One part of the story, which acts and tells in turn.
 
-    def found(self) -> Sequence[str]:
-        """The result in lines; figures rather than words."""
-        return ()
-
-    @abstractmethod
-    def claims(self) -> Iterable[DemoClaim]:
-        """The statements that must be true now, checked."""
+A scene comes first; a string is a command that shows the result, a list the result in lines, and a
+claim a statement that must be true at this moment. It raises :class:`Late`, :class:`Skipped`, or
+what a command line would raise.
+"""
 
 
 class Story:
@@ -82,30 +73,34 @@ class Story:
     def tell(self, steps: Sequence[StoryStep]) -> None:
         """Run the steps, up to the first one with a false claim."""
         for number, step in enumerate(steps, 1):
-            self._say(f"\n[bold]{number}/{len(steps)}  {escape(step.title)}[/]")
-            self._say(escape(step.text), wraps=True)
+            title = ""
             try:
-                step.act()
-                for line in step.shown_by():
-                    self._say(f"  [cyan]$ {escape(line)}[/]")
-                for line in step.found():
-                    self._say(f"  {escape(line)}")
-                for claim in step.claims():
-                    self._judge(step, claim)
+                for told in step:
+                    if isinstance(told, Scene):
+                        title = told.title
+                        self._say(f"\n[bold]{number}/{len(steps)}  {escape(title)}[/]")
+                        self._say(escape(told.text), wraps=True)
+                    elif isinstance(told, DemoClaim):
+                        self._judge(title, told)
+                    elif isinstance(told, str):
+                        self._say(f"  [cyan]$ {escape(told)}[/]")
+                    else:
+                        for line in told:
+                            self._say(f"  {escape(line)}")
             except Skipped as why:
-                self._judge(step, DemoClaim(step.title, None, str(why)))
+                self._judge(title, DemoClaim(title, None, str(why)))
             except (Late, ClusterFailed, redis.RedisError, OSError) as problem:
                 found = " ".join(str(problem).split()) or type(problem).__name__
-                sentence = f"the step '{step.title}' can be carried out"
-                self._judge(step, DemoClaim(sentence, False, found))
+                sentence = f"the step '{title}' can be carried out"
+                self._judge(title, DemoClaim(sentence, False, found))
             if not self.held:
                 left = len(steps) - number
                 self._say(f"\nThe steps build on each other: the other {left} are left out.")
                 return
             self._wait()
 
-    def _judge(self, step: StoryStep, claim: DemoClaim) -> None:
-        self.checked.append((step.title, claim))
+    def _judge(self, title: str, claim: DemoClaim) -> None:
+        self.checked.append((title, claim))
         mark, style = _MARKS[claim.held]
         detail = f" ({claim.detail})" if claim.detail else ""
         self._say(f"[{style}]{mark}[/]: {escape(claim.sentence + detail)}", wraps=True, indent=2)

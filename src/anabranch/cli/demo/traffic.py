@@ -10,16 +10,14 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import redis
 
 from anabranch.cli.cluster_files import Member
 from anabranch.cli.demo.cluster import STREAM, DemoCluster, connect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ANSWER_S: Final = 2.0
 BLOCK_MS: Final = 200

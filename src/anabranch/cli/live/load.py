@@ -8,11 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from anabranch.cli.address import Address
+from anabranch.cli.address import Address, taken
 from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.cli.live.shared import BYTES, json_option, on_server, print_json, running
 from anabranch.cli.numbers import FiniteRange
@@ -54,53 +55,32 @@ Examples:
 @click.option("--maxlen", type=click.IntRange(1), help="Trim the stream to about so many entries.")
 @json_option("Print one JSON object at the end.")
 @on_server
-def command(
-    stream: bytes,
-    rate: float,
-    producers: int,
-    consumers: int,
-    size: int,
-    seconds: float,
-    retries: float,
-    maxlen: int | None,
-    as_json: bool,
-    db: int | None,
-    **options: Any,
-) -> None:
+def command(as_json: bool, db: int | None, **options: Any) -> None:
     """Start threads, print a line a second, sum up."""
+    shape = taken(_TrafficShape, options)
     address = Address.of_options(**options)
     end_as_ctrl_c()
     with running(db, options) as client:
         client.ping()
-        if consumers:
-            _create_group(client, stream)
+        if shape.consumers:
+            _create_group(client, shape.stream)
         tally = _Tally()
         ends = threading.Event()
         number = address.db or 0 if db is None else db
-        words = ["MAXLEN", "~", str(maxlen)] if maxlen else []
         threads: list[_LoadThread] = [
-            _LoadProducer(
-                connect(address, number),
-                tally,
-                ends,
-                stream,
-                words,
-                size,
-                producers / rate if rate else 0.0,
-                retries / 100,
-            )
-            for _ in range(producers)
+            _LoadProducer(connect(address, number), tally, ends, shape)
+            for _ in range(shape.producers)
         ]
         threads += [
-            _LoadConsumer(connect(address, number), tally, ends, stream, f"load-{index}")
-            for index in range(1, consumers + 1)
+            _LoadConsumer(connect(address, number), tally, ends, shape.stream, f"load-{index}")
+            for index in range(1, shape.consumers + 1)
         ]
         began = time.monotonic()
         try:
             with suppress(KeyboardInterrupt):
                 for thread in threads:
                     thread.start()
-                _watch(tally, threads, began + seconds, as_json=as_json)
+                _watch(tally, threads, began + shape.seconds, as_json=as_json)
         finally:
             ends.set()
             spent_s = time.monotonic() - began
@@ -125,6 +105,20 @@ def command(
         )
     if facts["duplicates"]:
         raise SystemExit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _TrafficShape:
+    """What is sent and read, as the options say."""
+
+    stream: bytes
+    rate: float
+    producers: int
+    consumers: int
+    size: int
+    seconds: float
+    retries: float
+    maxlen: int | None
 
 
 def _create_group(client: Any, key: bytes) -> None:
@@ -226,17 +220,15 @@ class _LoadProducer(_LoadThread):
         client: Any,
         tally: _Tally,
         ends: threading.Event,
-        key: bytes,
-        words: list[str],
-        size: int,
-        pause_s: float,
-        retry_share: float,
+        shape: _TrafficShape,
     ) -> None:
         super().__init__(client, tally, ends)
-        self._begin: list[bytes | str] = ["XADD", key, *words]
+        words = ["MAXLEN", "~", str(shape.maxlen)] if shape.maxlen else []
+        self._begin: list[bytes | str] = ["XADD", shape.stream, *words]
+        size = shape.size
         self._payload = random.Random(size).randbytes(size).hex()[:size]  # noqa: S311
-        self._pause_s = pause_s
-        self._retry_share = retry_share
+        self._pause_s = shape.producers / shape.rate if shape.rate else 0.0
+        self._retry_share = shape.retries / 100
         self._chance = random.Random()  # noqa: S311 - which messages are sent twice
         self._name = f"load-{time.time_ns()}-{id(self)}"
         self._number = 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from anabranch.cli.address import taken
 from anabranch.cli.live.shared import (
     BYTES,
     age,
@@ -51,30 +53,20 @@ Examples:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option("Print one JSON object; needs --yes to change something.")
 @on_server
-def command(
-    stream: bytes,
-    group: bytes,
-    consumer: bytes | None,
-    count: int,
-    min_idle: float,
-    min_deliveries: int,
-    release: bool,
-    target: bytes | None,
-    yes: bool,
-    as_json: bool,
-    db: int | None,
-    **options: Any,
-) -> None:
+def command(stream: bytes, group: bytes, as_json: bool, db: int | None, **options: Any) -> None:
     """Look, ask, act."""
+    wanted = taken(_PendingOptions, options)
+    release, target, yes = wanted.release, wanted.target, wanted.yes
+    consumer, count = wanted.consumer, wanted.count
     if release and target:
         raise click.UsageError("give one of --release and --dead-letter")
     if as_json and (release or target) and not yes:
         raise click.UsageError("--json does not ask: give --yes")
     with running(db, options) as client:
         found = client.xpending_range(
-            stream, group, "-", "+", count, consumer, idle=int(min_idle * 1000) or None
+            stream, group, "-", "+", count, consumer, idle=int(wanted.min_idle * 1000) or None
         )
-        rows = [row for row in found if row["times_delivered"] >= min_deliveries]
+        rows = [row for row in found if row["times_delivered"] >= wanted.min_deliveries]
         total = _count(client, stream, group, consumer)
         facts: dict[str, Any] = {"pending": [_facts(row) for row in rows], "count": total}
         if not as_json:
@@ -99,6 +91,19 @@ def command(
                 print(f"{done} {'moved' if target else 'released'}{note}")
     if as_json:
         print_json(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingOptions:
+    """Which entries are shown, and what is done with them."""
+
+    consumer: bytes | None
+    count: int
+    min_idle: float
+    min_deliveries: int
+    release: bool
+    target: bytes | None
+    yes: bool
 
 
 def _count(client: Any, key: bytes, group: bytes, consumer: bytes | None) -> int:

@@ -9,16 +9,14 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from click.core import ParameterSource
 
+from anabranch.cli.spark.record import Record
 from anabranch.cli.spark.results import figures_of, findings_of, lines_of
 from anabranch.spark.plots.plotting import Curve, Panel, colours_of, draw, span
 from anabranch.version import __version__
-
-if TYPE_CHECKING:
-    from anabranch.cli.spark.record import Record
 
 _PAGE: Final = Template("""<!DOCTYPE html>
 <html lang="en">

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
@@ -166,11 +166,6 @@ class TransferOptions:
     lossy: bool
     rdb_version: int | None
     as_json: bool
-
-    @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> TransferOptions:
-        """Take these options out of those of a command."""
-        return cls(**{each.name: options.pop(each.name) for each in fields(cls)})
 
 
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,10 +19,9 @@ from anabranch.cli.remedies import message
 from anabranch.cli.transfer.client import connect
 from anabranch.cli.transfer.record import KeyRecord, Selection, TransferFailed
 from anabranch.rdb.errors import PayloadChecksumError
-from anabranch.rdb.kinds import SUPPORTED
+from anabranch.rdb.kinds import SUPPORTED, StreamType
 from anabranch.rdb.older import losses_of
 from anabranch.rdb.payload import stream_type_of, unframe
-from anabranch.rdb.stream_types import StreamType
 
 _SCAN_COUNT = 500
 _BATCH_KEYS = 200

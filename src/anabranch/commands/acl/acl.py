@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.acl.rules import DEFAULT_USER
-from anabranch.engine.acl.selectors import CATEGORIES
-from anabranch.engine.acl.users import denial_text
+from anabranch.engine.acl.rules import DEFAULT_USER, AclRegistry
+from anabranch.engine.acl.selectors import CATEGORIES, Selector
+from anabranch.engine.acl.users import User, denial_text
 from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk, null
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Map, SetReply
-
-if TYPE_CHECKING:
-    from anabranch.engine.acl.rules import AclRegistry
-    from anabranch.engine.acl.selectors import Selector
-    from anabranch.engine.acl.users import User
-    from anabranch.engine.context import Context
 
 _NO_FILE = (
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import Final, Literal, NoReturn
 
-from anabranch.commands.connection.client_names import checked_name
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
 from anabranch.engine.client_list import client_type, client_type_argument, describe
+from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, null, verbatim
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Map, SetReply
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_TRACKING = "ERR Client tracking is not supported by this server"
@@ -244,3 +241,16 @@ def getredir(_ctx: Context, _args: list[bytes]) -> bytes:
 def trackinginfo(ctx: Context, _args: list[bytes]) -> bytes:
     """CLIENT TRACKINGINFO."""
     return ctx.reply(Map({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}))
+
+
+# names that clients give themselves, restricted so that CLIENT LIST stays one line each
+
+
+_PRINTABLE: Final = bytes(range(0x21, 0x7F))
+
+
+def checked_name(raw: bytes, what: str) -> bytes:
+    """A name of printable ASCII without blanks, or empty; ``what`` begins the error text."""
+    if not raw.translate(None, _PRINTABLE):
+        return raw
+    raise CommandError(f"ERR {what} cannot contain spaces, newlines or special characters.")

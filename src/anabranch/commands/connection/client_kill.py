@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer, integer_or_none
 from anabranch.engine.client_list import client_type, client_type_argument
+from anabranch.engine.context import Context
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.resp.encode import integer as integer_reply
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.engine.session import Session
 
 _Filter = Callable[[list["Session"]], list["Session"]]
 """Leaves those that pass."""

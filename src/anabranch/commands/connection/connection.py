@@ -6,21 +6,19 @@ clients fall back on reading it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from anabranch.commands.connection.client_names import checked_name
+from anabranch.commands.connection.client import checked_name
 from anabranch.engine import texts
 from anabranch.engine.acl.rules import DEFAULT_USER
 from anabranch.engine.arguments import int32, integer_or_none
+from anabranch.engine.context import Context
 from anabranch.engine.queueing import end_transaction
 from anabranch.engine.redaction import redacted
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
 from anabranch.resp.values import Map
 from anabranch.version import REDIS_VERSION
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _WRONGPASS = "WRONGPASS invalid username-password pair or user is disabled."
 _WITHOUT_NEED = (

@@ -13,7 +13,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from zlib import crc32
 
 import zstandard
@@ -25,9 +25,11 @@ from anabranch.effects import kinds
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.last_positions import ends_of
 from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps
 from anabranch.stream import by_position
 from anabranch.stream.block import Block
@@ -36,15 +38,10 @@ from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
-from anabranch.stream.region_log import RegionLog
+from anabranch.stream.region_log import RegionLog, fragments_bytes
 from anabranch.stream.rows import CheckedRows
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
-from anabranch.stream.weight import fragments_bytes
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.keyspace.values import Value
 
 EXPORT_BYTES_DEFAULT: Final = 1 << 20
 """The most bytes that one AB.EXPORT copies at once: about a millisecond."""

@@ -15,8 +15,8 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
+from anabranch.stream.region_log import entry_weight
 from anabranch.stream.rows import CheckedRows, RowError, rows_in
-from anabranch.stream.weight import entry_weight
 
 _COUNT: Final = struct.Struct("<I")
 _SWAP: Final = sys.byteorder != "little"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anabranch.engine import texts
+from anabranch.engine.context import Context
+from anabranch.engine.host import HostRegions
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.engine.host import HostRegions
 
 _ALONE = (
     "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.engine import texts
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.resp.values import Map
@@ -12,9 +13,6 @@ from anabranch.stream.entry_id import text
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.shared import Dot, Tag
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _ALONE: Dot = (0, 0)
 

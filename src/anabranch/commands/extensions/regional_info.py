@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.engine import texts
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of
@@ -21,9 +22,6 @@ from anabranch.stream.region_log import RegionLog
 from anabranch.stream.renumbering import counted
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Tombstone
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 
 def _replica_id(replica_id: int) -> list[int]:

@@ -12,7 +12,7 @@ a cursor is then valid for its key only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from anabranch.commands.stream.options import interval_end, interval_start
 from anabranch.commands.stream.read_request import (
@@ -21,6 +21,7 @@ from anabranch.commands.stream.read_request import (
     parse_read,
     timeout_argument,
 )
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import ALONE, region_of
 from anabranch.keyspace.values import Value
@@ -30,9 +31,6 @@ from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, n
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.numbering import Gaps, newest_position_number, number_of, spans_behind
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _NO_CURSOR = "ERR Invalid cursor: it is 0, $, or what an earlier reply gave"
 _NO_TOKEN = "ERR Invalid token: it is what AB.TOKEN or AB.READ gave"  # noqa: S105

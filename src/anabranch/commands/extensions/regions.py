@@ -6,23 +6,20 @@ links, to test an application while regions are disconnected.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.commands.extensions.members import cluster, member, once_other
 from anabranch.commands.server.debug import check_allowed
 from anabranch.engine import texts
+from anabranch.engine.context import Context
+from anabranch.engine.host import LinkFault
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
+from anabranch.metrics.peers import PeerFigures
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from anabranch.engine.context import Context
-    from anabranch.engine.host import LinkFault
-    from anabranch.metrics.peers import PeerFigures
 
 _NOT_ITSELF = "ERR A region cannot remove itself: ask another one"
 

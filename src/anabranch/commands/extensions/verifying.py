@@ -5,16 +5,12 @@ Both need a few messages between the regions; the connection waits for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anabranch.commands.extensions.members import cluster, other
 from anabranch.engine import texts
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _SHOWN_MAX = 100
 """The most differing keys that are listed when all keys were compared."""

@@ -6,18 +6,16 @@ which reach the log and other regions as one unit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anabranch.engine.context import Context
 from anabranch.engine.inside import Inside
+from anabranch.engine.script_machine import ScriptMachine
+from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.session import Session
 from anabranch.engine.unknown import hint
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.engine.script_machine import ScriptMachine
-    from anabranch.engine.served_command import ServedCommand
 
 _LEVELS: Final = ("debug", "verbose", "info", "warning")
 

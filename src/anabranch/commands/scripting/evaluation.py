@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anabranch.commands.scripting.calls import Calls, asks_read_only
 from anabranch.commands.scripting.shebang import Shebang, parse_script
 from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
 from anabranch.engine.script_machine import ScriptError, ScriptMachine
 from anabranch.engine.script_store import sha1_of
 from anabranch.errors import CommandError
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _NOSCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 _SOURCE = b"@user_script"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.commands.scripting.calls import Calls, asks_read_only
 from anabranch.commands.scripting.evaluation import check_flags, run_as_transaction
@@ -11,6 +11,7 @@ from anabranch.commands.scripting.shebang import parse_library
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer_or_none
+from anabranch.engine.context import Context
 from anabranch.engine.script_machine import Registered, ScriptError, ScriptMachine
 from anabranch.errors import CommandError
 from anabranch.keyspace.libraries import Library
@@ -20,9 +21,6 @@ from anabranch.rdb.lengths import Cursor, string_bytes
 from anabranch.rdb.payload import RDB_VERSION, frame, unframe
 from anabranch.resp.encode import OK, bulk
 from anabranch.resp.values import Map, SetReply, Status
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _OPCODE: Final = 0xF5
 """The field with the source of a library in a dump, as in RDB files."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anabranch.commands.scripting.evaluation import compile_script
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 
 def script_load(ctx: Context, args: list[bytes]) -> bytes:

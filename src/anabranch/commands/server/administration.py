@@ -8,18 +8,16 @@ sentence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
+from anabranch.keyspace.values import Value
 from anabranch.resp.encode import EMPTY_ARRAY, OK
 from anabranch.resp.values import Verbatim
 from anabranch.version import __version__
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.keyspace.values import Value
 
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_AOF = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."

@@ -7,20 +7,18 @@ in a request.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.commands.server.syntax_tree import Argument, parse_syntax
 from anabranch.engine import texts
 from anabranch.engine.acl.selectors import CATEGORIES
+from anabranch.engine.context import Context
 from anabranch.engine.key_extraction import has_keys, keys_of
 from anabranch.engine.spec import Command, KeySpec
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import array_header, integer
 from anabranch.resp.values import Map, SetReply, Status
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 
 def _rows(ctx: Context) -> Iterator[Command]:

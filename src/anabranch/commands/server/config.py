@@ -10,20 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from anabranch.config.kinds import Directive
 from anabranch.config.runtime import NAMES, Refused, change
 from anabranch.engine import texts
 from anabranch.engine.acl.rules import AclRegistry
 from anabranch.engine.channels import event_flags
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError, ConfigError
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
-
-if TYPE_CHECKING:
-    from anabranch.config.rows import Directive
-    from anabranch.engine.context import Context
 
 _has_signs = re.compile(rb"[*?\[]").search
 _ROWS: dict[bytes, Directive] = {name.encode(): row for name, row in NAMES.items()}

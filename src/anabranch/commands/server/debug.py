@@ -7,24 +7,20 @@ are accepted where test-suites turn them, without effect.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from anabranch.commands.generic.dump import payload_of
 from anabranch.commands.generic.keys import encoding_of
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.keyspace.digest import keyspace_digest, value_digest
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from anabranch.engine.context import Context
 
 _NOT_ALLOWED = (
     'ERR {} command not allowed. If the enable-debug-command option is set to "local", you '

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from anabranch.config.policies import POLICIES
+from anabranch.engine.context import Context
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.metrics.latency import percentile_usec
+from anabranch.metrics.stats import Stats
 from anabranch.resp.values import Verbatim
 from anabranch.version import REDIS_VERSION, __version__
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.metrics.stats import Stats
 
 _DEADLINES_SAMPLED_MAX = 1000
 """Deadlines looked at for avg_ttl, per database."""
@@ -55,6 +53,11 @@ def human_bytes(count: float) -> str:
         if count < 1024 or unit == "P":
             break
     return f"{count:.2f}{unit}"
+
+
+def _zero(names: str) -> _Lines:
+    """Figures of Redis that are always 0 here."""
+    return [(name, 0) for name in names.split()]
 
 
 # -- one function a section -------------------------------------------------------------------
@@ -108,8 +111,7 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
         ("connected_clients", len(sessions)),
         ("cluster_connections", 0),
         ("maxclients", ctx.settings.maxclients),
-        ("client_recent_max_input_buffer", 0),
-        ("client_recent_max_output_buffer", 0),
+        *_zero("client_recent_max_input_buffer client_recent_max_output_buffer"),
         ("blocked_clients", len(waiters.active)),
         ("tracking_clients", 0),
         (
@@ -181,18 +183,15 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("maxmemory_human", human_bytes(maxmemory)),
         ("maxmemory_policy", ctx.settings.maxmemory_policy),
         *_heap(used + program, resident),
-        ("mem_overhead_db_hashtable_rehashing", 0),
-        ("mem_not_counted_for_evict", 0),
-        ("mem_replication_backlog", 0),
-        ("mem_total_replication_buffers", 0),
-        ("mem_cluster_links", 0),
-        ("mem_clients_slaves", 0),
+        *_zero(
+            "mem_overhead_db_hashtable_rehashing mem_not_counted_for_evict "
+            "mem_replication_backlog mem_total_replication_buffers mem_cluster_links "
+            "mem_clients_slaves"
+        ),
         ("mem_clients_normal", buffers),
         ("mem_aof_buffer", 0),
         ("mem_allocator", facts.get("allocator", "python")),
-        ("active_defrag_running", 0),
-        ("lazyfree_pending_objects", 0),
-        ("lazyfreed_objects", 0),
+        *_zero("active_defrag_running lazyfree_pending_objects lazyfreed_objects"),
     ]
 
 
@@ -217,16 +216,12 @@ def _heap(counted: int, resident: int) -> _Lines:
 def _persistence(ctx: Context, facts: _Facts) -> _Lines:
     return [
         ("loading", int(ctx.server.dispatcher.is_loading)),
-        ("async_loading", 0),
-        ("current_cow_peak", 0),
-        ("current_cow_size", 0),
-        ("current_cow_size_age", 0),
+        *_zero("async_loading current_cow_peak current_cow_size current_cow_size_age"),
         ("rdb_changes_since_last_save", ctx.changes),
         *ctx.server.host.persistence.facts().items(),
         ("oplog_volume_bytes", facts.get("volume_bytes", 0)),
         ("oplog_volume_free_bytes", facts.get("volume_free_bytes", 0)),
-        ("module_fork_in_progress", 0),
-        ("module_fork_last_cow_size", 0),
+        *_zero("module_fork_in_progress module_fork_last_cow_size"),
     ]
 
 
@@ -247,24 +242,19 @@ def _stats(ctx: Context, _facts: _Facts) -> _Lines:
         ("instantaneous_ops_per_sec", round(rates.commands)),
         ("total_net_input_bytes", stats.net_input_bytes),
         ("total_net_output_bytes", stats.net_output_bytes),
-        ("total_net_repl_input_bytes", 0),
-        ("total_net_repl_output_bytes", 0),
+        *_zero("total_net_repl_input_bytes total_net_repl_output_bytes"),
         ("instantaneous_input_kbps", f"{rates.input_bytes / 1024:.2f}"),
         ("instantaneous_output_kbps", f"{rates.output_bytes / 1024:.2f}"),
         ("instantaneous_input_repl_kbps", "0.00"),
         ("instantaneous_output_repl_kbps", "0.00"),
         ("rejected_connections", stats.rejected_connections),
-        ("sync_full", 0),
-        ("sync_partial_ok", 0),
-        ("sync_partial_err", 0),
-        ("expired_subkeys", 0),
+        *_zero("sync_full sync_partial_ok sync_partial_err expired_subkeys"),
         ("expired_keys", stats.expired_keys),
         ("expired_stale_perc", "0.00"),
-        ("expired_time_cap_reached_count", 0),
-        ("expire_cycle_cpu_milliseconds", 0),
-        ("total_eviction_exceeded_time", 0),
-        ("current_eviction_exceeded_time", 0),
-        ("evicted_keys", 0),
+        *_zero(
+            "expired_time_cap_reached_count expire_cycle_cpu_milliseconds "
+            "total_eviction_exceeded_time current_eviction_exceeded_time evicted_keys"
+        ),
         ("evicted_clients", stats.evicted_clients),
         ("evicted_scripts", 0),
         ("keyspace_hits", stats.keyspace_hits),
@@ -272,21 +262,16 @@ def _stats(ctx: Context, _facts: _Facts) -> _Lines:
         ("pubsub_channels", len(ctx.server.channels.channels)),
         ("pubsub_patterns", len(ctx.server.channels.patterns)),
         ("pubsubshard_channels", len(ctx.server.channels.shards)),
-        ("latest_fork_usec", 0),
-        ("total_forks", 0),
-        ("migrate_cached_sockets", 0),
-        ("slave_expires_tracked_keys", 0),
-        ("active_defrag_hits", 0),
-        ("active_defrag_misses", 0),
-        ("active_defrag_key_hits", 0),
-        ("active_defrag_key_misses", 0),
-        ("total_active_defrag_time", 0),
-        ("current_active_defrag_time", 0),
+        *_zero(
+            "latest_fork_usec total_forks migrate_cached_sockets slave_expires_tracked_keys "
+            "active_defrag_hits active_defrag_misses active_defrag_key_hits "
+            "active_defrag_key_misses total_active_defrag_time current_active_defrag_time"
+        ),
         *_input_and_output(stats),
-        ("tracking_total_keys", 0),
-        ("tracking_total_items", 0),
-        ("tracking_total_prefixes", 0),
-        ("unexpected_error_replies", 0),
+        *_zero(
+            "tracking_total_keys tracking_total_items tracking_total_prefixes "
+            "unexpected_error_replies"
+        ),
         ("total_error_replies", stats.error_replies),
         *_slow_requests(ctx),
         ("dump_payload_sanitizations", stats.payloads_checked),
@@ -301,12 +286,10 @@ def _input_and_output(stats: Stats) -> _Lines:
     return [
         ("total_reads_processed", stats.reads),
         ("total_writes_processed", stats.writes),
-        ("io_threaded_reads_processed", 0),
-        ("io_threaded_writes_processed", 0),
+        *_zero("io_threaded_reads_processed io_threaded_writes_processed"),
         ("client_query_buffer_limit_disconnections", stats.query_limit_closed),
         ("client_output_buffer_limit_disconnections", stats.output_limit_closed),
-        ("reply_buffer_shrinks", 0),
-        ("reply_buffer_expands", 0),
+        *_zero("reply_buffer_shrinks reply_buffer_expands"),
     ]
 
 
@@ -330,11 +313,17 @@ def _replication(ctx: Context, facts: _Facts) -> _Lines:
         ("master_replid2", "0" * 40),
         ("master_repl_offset", 0),
         ("second_repl_offset", -1),
-        ("repl_backlog_active", 0),
-        ("repl_backlog_size", 0),
-        ("repl_backlog_first_byte_offset", 0),
-        ("repl_backlog_histlen", 0),
+        *_zero(
+            "repl_backlog_active repl_backlog_size repl_backlog_first_byte_offset "
+            "repl_backlog_histlen"
+        ),
     ]
+
+
+_OF_PEER = (
+    *("region", "name", "state", "lag_effects", "lag_bytes", "lag_seconds", "durable_lag_effects"),
+    *("receive_lag_effects", "receive_lag_seconds", "round_trip_ms", "skew_ms"),
+)
 
 
 def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
@@ -359,18 +348,7 @@ def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
         ("ids_ahead_ms", ctx.stats.ids_ahead_ms),
     ]
     for index, peer in enumerate(regions.peers()):
-        figures = {
-            "region": peer.region,
-            "name": peer.name,
-            "state": peer.state,
-            "lag_effects": peer.lag_effects,
-            "lag_bytes": peer.lag_bytes,
-            "lag_seconds": peer.lag_seconds,
-            "durable_lag_effects": peer.durable_lag_effects,
-            "receive_lag_effects": peer.receive_lag_effects,
-            "receive_lag_seconds": peer.receive_lag_seconds,
-            "round_trip_ms": peer.round_trip_ms,
-            "skew_ms": peer.skew_ms,
+        figures = {name: getattr(peer, name) for name in _OF_PEER} | {
             "held_batches": peer.held_count,
             "sent_bytes": peer.counters.sent_bytes,
             "received_bytes": peer.counters.received_bytes,
@@ -424,14 +402,8 @@ def _crdt(ctx: Context, process: _Facts) -> _Lines:
 
 
 def _cpu(_ctx: Context, facts: _Facts) -> _Lines:
-    return [
-        ("used_cpu_sys", f"{facts.get('cpu_sys', 0.0):.6f}"),
-        ("used_cpu_user", f"{facts.get('cpu_user', 0.0):.6f}"),
-        ("used_cpu_sys_children", f"{facts.get('cpu_sys_children', 0.0):.6f}"),
-        ("used_cpu_user_children", f"{facts.get('cpu_user_children', 0.0):.6f}"),
-        ("used_cpu_sys_main_thread", f"{facts.get('cpu_sys_main_thread', 0.0):.6f}"),
-        ("used_cpu_user_main_thread", f"{facts.get('cpu_user_main_thread', 0.0):.6f}"),
-    ]
+    names = "sys user sys_children user_children sys_main_thread user_main_thread".split()
+    return [(f"used_cpu_{name}", f"{facts.get(f'cpu_{name}', 0.0):.6f}") for name in names]
 
 
 def _nothing(_ctx: Context, _facts: _Facts) -> _Lines:
@@ -478,6 +450,12 @@ def _latencystats(ctx: Context, _facts: _Facts) -> _Lines:
     return lines
 
 
+_OF_POLICIES = (
+    *("policy_released", "policy_dead_lettered", "policy_given_up", "policy_redriven"),
+    *("policy_removed_consumers", "policy_redelivered", "policy_trimmed", "policy_created_groups"),
+)
+
+
 def _policies(ctx: Context, _facts: _Facts) -> _Lines:
     tables = [each.policies for each in ctx.keyspace.databases]
     subjects = [texts for each in tables for _, texts in each.live()]
@@ -487,14 +465,7 @@ def _policies(ctx: Context, _facts: _Facts) -> _Lines:
         ("policy_settings", sum(map(len, subjects))),
         ("policy_unknown_settings", unknown),
         ("policy_consumers_watched", len(ctx.server.leases.holds)),
-        ("policy_released", ctx.stats.policy_released),
-        ("policy_dead_lettered", ctx.stats.policy_dead_lettered),
-        ("policy_given_up", ctx.stats.policy_given_up),
-        ("policy_redriven", ctx.stats.policy_redriven),
-        ("policy_removed_consumers", ctx.stats.policy_removed_consumers),
-        ("policy_redelivered", ctx.stats.policy_redelivered),
-        ("policy_trimmed", ctx.stats.policy_trimmed),
-        ("policy_created_groups", ctx.stats.policy_created_groups),
+        *((name, getattr(ctx.stats, name)) for name in _OF_POLICIES),
     ]
 
 

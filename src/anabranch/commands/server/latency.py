@@ -6,18 +6,14 @@ The monitor (``metrics/latency.py``) has two events: ``command`` and, for comman
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from anabranch.engine.context import Context
+from anabranch.engine.served_command import ServedCommand
 from anabranch.errors import CommandError
 from anabranch.metrics.latency import LatencyEvent, cumulative_usec
 from anabranch.resp.encode import EMPTY_ARRAY, integer
 from anabranch.resp.values import Map, Verbatim
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from anabranch.engine.context import Context
-    from anabranch.engine.served_command import ServedCommand
 
 _GRAPH_WIDTH = 80
 _GRAPH_STEPS = "_.-`"

@@ -5,19 +5,15 @@ Sizes of keys are estimates (``keyspace/memory.py``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anabranch.commands.server.info import human_bytes
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.memory import key_bytes
 from anabranch.resp.encode import OK, null
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Map, Verbatim
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _SAMPLES_DEFAULT = 5
 _NEAR_LIMIT = 0.9

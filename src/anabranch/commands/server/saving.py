@@ -6,15 +6,13 @@ same: the log before the snapshot is superfluous afterwards.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from anabranch.engine import texts
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, integer
 from anabranch.resp.values import Status
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 
 def save(ctx: Context, args: list[bytes]) -> bytes | None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from anabranch.engine.arguments import integer_or_none
+from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, integer
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _COUNT_DEFAULT = 10
 

@@ -22,9 +22,9 @@ from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.references import Policy
+from anabranch.stream.region_log import entry_weight
 from anabranch.stream.stream import LONG_BYTES, Stream
 from anabranch.stream.trimming import TrimRule
-from anabranch.stream.weight import entry_weight
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled

@@ -7,8 +7,8 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from anabranch.commands.stream.entries import entries_ascending
 from anabranch.commands.stream.pending_rows import RowWriter
+from anabranch.commands.stream.read import entries_ascending
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
 from anabranch.engine.context import Context

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument, integer, integer_or_none
+from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID
 from anabranch.stream.groups.group import Group
 from anabranch.stream.references import ACKED, DELREF, KEEPREF, Policy
+from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule, limit_default, plan_trim
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.stream.stream import Stream
 
 POLICIES: Final = {b"KEEPREF": KEEPREF, b"DELREF": DELREF, b"ACKED": ACKED}
 

@@ -19,21 +19,6 @@ class RowWriter:
     these bytes are made once.
     """
 
-    __slots__ = (
-        "_base",
-        "_count",
-        "_end",
-        "_has_tail",
-        "_head",
-        "_header",
-        "_low",
-        "_out",
-        "_owner",
-        "_tail",
-        "_tail_of",
-        "_time_ms",
-    )
-
     def __init__(
         self, out: BytesWriter, tail_of: Callable[[PendingEntry], bytes], fields: int = 4
     ) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from anabranch.compiling import mypyc_attr
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer, integer_or_none
+from anabranch.engine.context import Context
 from anabranch.engine.stream_keys import OPTION_WIDTH
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header
@@ -16,9 +16,6 @@ from anabranch.stream.block import Block
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _TIME_MAX = (1 << 63) - 1
 

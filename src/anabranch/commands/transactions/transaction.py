@@ -7,17 +7,13 @@ served afterwards. A command that fails does not stop those after it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from anabranch.engine.context import Context
 from anabranch.engine.inside import Inside
 from anabranch.engine.queueing import end_transaction, forget_watches, watch_keys
+from anabranch.engine.served_command import ServedCommand
+from anabranch.engine.session import Session
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
-    from anabranch.engine.served_command import ServedCommand
-    from anabranch.engine.session import Session
 
 _OUT_OF_MEMORY = (
     "EXECABORT Transaction discarded because of: "

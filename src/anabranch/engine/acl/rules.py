@@ -9,21 +9,18 @@ context says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from anabranch.config.settings import Settings
 from anabranch.engine import texts
 from anabranch.engine.acl.log import AclLog, LoggedDenial
-from anabranch.engine.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
+from anabranch.engine.acl.selectors import UNKNOWN_COMMAND, Denial, RuleError, has_blanks, index_of
 from anabranch.engine.acl.users import UnmatchedParenthesis, User, denial_text
 from anabranch.engine.client_list import describe_briefly
+from anabranch.engine.session import Session
+from anabranch.engine.spec import Command
 from anabranch.errors import CommandError, ConfigError
-
-if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
-    from anabranch.engine.acl.selectors import Denial
-    from anabranch.engine.session import Session
-    from anabranch.engine.spec import Command
-    from anabranch.metrics.stats import Stats
+from anabranch.metrics.stats import Stats
 
 DEFAULT_USER = b"default"
 

@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from anabranch.engine.absent import ABSENT_CONTAINERS, ABSENT_NAMES
+from anabranch.engine.spec import Command
 from anabranch.errors import AnabranchError
 from anabranch.metrics.holdings import NAME_BYTES, OBJECT_BYTES
 from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob, matcher_bytes
-
-if TYPE_CHECKING:
-    from anabranch.engine.spec import Command
 
 # fmt: off
 CATEGORIES = (

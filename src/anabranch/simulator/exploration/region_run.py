@@ -226,7 +226,7 @@ class RegionRun:
         self._network = _Outbound(self._timeline, self.record)
         settings = copy(world.settings_of[number])
         self.machine = Machine(
-            number, settings, self._timeline, self._network, self.record, _Fixed(number), _nothing
+            settings, self._timeline, self._network, self.record, _Fixed(number), _nothing
         )
         self.machine.work_ms = self.machine.late_ms = (0,)
         self.machine.secret = ""
