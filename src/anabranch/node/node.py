@@ -86,15 +86,19 @@ class Node:
         pending = self.region.channels.pending
         is_over = self.region.scheduler.is_over
         while pending:
-            session = next(iter(pending))
-            del pending[session]
-            connection = session.connection
-            if connection is not None:
-                if connection.has_more and not session.stalled:
-                    connection.go_on_later()
-                connection.flush()
-            if pending and is_over():
-                return True
+            # A list, because a dictionary keeps the places of what was removed: the search for
+            # its first session steps over all of them.
+            for session in list(pending):
+                if session not in pending:
+                    continue
+                del pending[session]
+                connection = session.connection
+                if connection is not None:
+                    if connection.has_more and not session.stalled:
+                        connection.go_on_later()
+                    connection.flush()
+                if pending and is_over():
+                    return True
         return False
 
     # -- time ---------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ _HIGHEST_OF_64: Final = 1 << 63
 _SHORT_MAX: Final = (1 << 62) - 1  # in machine code greater numbers are objects
 _CHECKSUM: Final = struct.Struct("<Q")
 _BEGINNING: Final = MAGIC + bytes([BATCH_VERSION])
+_SHORT_ARRAY: Final = 0x90
 _SHORT_ARRAY_MAX: Final = 15
 """The greatest length of an array whose header has one byte."""
 LONG_FIELD_BYTES: Final = 1 << 20
@@ -201,29 +202,32 @@ def body_of(effects: list[kinds.Effect], dependencies: Sequence[int]) -> bytes:
 
 
 def body_parts(effects: list[kinds.Effect], dependencies: Sequence[int]) -> list[bytes]:
-    """The body of a batch in parts: a long field of a lonely effect is one, so it is not copied."""
+    """The body of a batch in parts: a long field of one of few effects is one, and not copied."""
     arrays = plain_effects(effects)
-    if len(arrays) == 1:
-        array = arrays[0]
-        for field in array:
-            if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
-                return _parts_of(array, dependencies)
+    if len(arrays) <= _SHORT_ARRAY_MAX:
+        for array in arrays:
+            for field in array:
+                if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
+                    return _parts_of(arrays, dependencies)
     return [_encode((dependencies, arrays))]
 
 
-def _parts_of(array: list[Any], dependencies: Sequence[int]) -> list[bytes]:
-    """The body with one effect; msgpack's headers of arrays and long bytes are written here."""
-    assert len(array) <= _SHORT_ARRAY_MAX
+def _parts_of(arrays: list[list[Any]], dependencies: Sequence[int]) -> list[bytes]:
+    """The body of few effects; msgpack's headers of arrays and long bytes are written here."""
     parts: list[bytes] = []
-    begin = b"\x92" + _encode(dependencies) + b"\x91" + bytes([0x90 | len(array)])
-    for field in array:
-        if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
-            parts.append(begin + b"\xc6" + len(field).to_bytes(4, "big"))
-            parts.append(field)
-            begin = b""
-        else:
-            begin += _encode(field)
-    parts.append(begin)
+    begin = b"\x92" + _encode(dependencies) + bytes([_SHORT_ARRAY | len(arrays)])
+    for array in arrays:
+        assert len(array) <= _SHORT_ARRAY_MAX
+        begin += bytes([_SHORT_ARRAY | len(array)])
+        for field in array:
+            if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
+                parts.append(begin + b"\xc6" + len(field).to_bytes(4, "big"))
+                parts.append(field)
+                begin = b""
+            else:
+                begin += _encode(field)
+    if begin:
+        parts.append(begin)
     return parts
 
 
@@ -238,6 +242,23 @@ def batch_of(
     flags: int,
 ) -> bytes:
     """The batch with the parts of a packed body; its effects take ``count`` numbers."""
+    head = batch_head(
+        body, region=region, epoch=epoch, first=first, count=count, wall_ms=wall_ms, flags=flags
+    )
+    return head + body[0] if len(body) == 1 else b"".join([head, *body])
+
+
+def batch_head(
+    body: list[bytes],
+    *,
+    region: int,
+    epoch: int,
+    first: int,
+    count: int,
+    wall_ms: int,
+    flags: int,
+) -> bytes:
+    """What stands in front of the body of a batch: the header and the checksum."""
     # Machine code writes the fields of _HEADER and _CHECKSUM without making objects.
     size = 0
     for part in body:
@@ -260,9 +281,7 @@ def batch_of(
             state.update(part)
         digest = state.digest()
     write_i64_le(writer, read_i64_be(digest, 0))
-    if len(body) == 1:
-        return writer.getvalue() + body[0]
-    return b"".join([writer.getvalue(), *body])
+    return writer.getvalue()
 
 
 def pack(body: list[bytes], compressor: Compressor | None) -> tuple[int, list[bytes]]:

@@ -12,7 +12,7 @@ from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
     UNIT_CONTINUES,
-    batch_of,
+    batch_head,
     body_of,
     body_parts,
     pack,
@@ -72,8 +72,14 @@ class Turn:
         """The bytes of the batches of the turn; the next turn begins empty."""
         return b"".join(self.drain_batches(wall_ms, compress=compress))
 
-    def drain_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
-        """The batches of the effects so far, each as bytes; empties the turn."""
+    def drain_batches(
+        self, wall_ms: int, *, compress: bool = True, whole: bool = True
+    ) -> list[bytes]:
+        """The batches of the effects so far, each as bytes; empties the turn.
+
+        Unless they must be ``whole``, a batch with a long field comes in several pieces, one after
+        another: the field is not copied.
+        """
         effects = self.effects
         if not effects:
             return []
@@ -99,17 +105,23 @@ class Turn:
         region, epoch = self.region, self.epoch
         batches = []
         for part in parts:
-            batches.append(
-                batch_of(
-                    part.body,
-                    region=region,
-                    epoch=epoch,
-                    first=number,
-                    count=part.count,
-                    wall_ms=wall_ms,
-                    flags=part.flags,
-                )
+            body = part.body
+            head = batch_head(
+                body,
+                region=region,
+                epoch=epoch,
+                first=number,
+                count=part.count,
+                wall_ms=wall_ms,
+                flags=part.flags,
             )
+            if len(body) == 1:
+                batches.append(head + body[0])
+            elif whole:
+                batches.append(b"".join([head, *body]))
+            else:
+                batches.append(head)
+                batches += body
             number += part.count
         # Whatever fails before, for want of memory, has changed nothing and can be tried again.
         self.next_number = number
