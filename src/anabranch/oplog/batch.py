@@ -185,14 +185,16 @@ def encode_batch(
     """Encode effects as a batch; all of them are local, or none, as ``flags`` says."""
     listed = list(effects)
     packed, body = pack(body_parts(listed, dependencies), compressor)
-    return batch_of(
-        body,
-        region=region,
-        epoch=epoch,
-        first=first,
-        count=total_numbers(listed),
-        wall_ms=wall_ms,
-        flags=flags | packed,
+    return b"".join(
+        batch_pieces(
+            body,
+            region=region,
+            epoch=epoch,
+            first=first,
+            count=total_numbers(listed),
+            wall_ms=wall_ms,
+            flags=flags | packed,
+        )
     )
 
 
@@ -231,7 +233,7 @@ def _parts_of(arrays: list[list[Any]], dependencies: Sequence[int]) -> list[byte
     return parts
 
 
-def batch_of(
+def batch_pieces(
     body: list[bytes],
     *,
     region: int,
@@ -240,25 +242,11 @@ def batch_of(
     count: int,
     wall_ms: int,
     flags: int,
-) -> bytes:
-    """The batch with the parts of a packed body; its effects take ``count`` numbers."""
-    head = batch_head(
-        body, region=region, epoch=epoch, first=first, count=count, wall_ms=wall_ms, flags=flags
-    )
-    return head + body[0] if len(body) == 1 else b"".join([head, *body])
+) -> list[bytes]:
+    """The batch with the parts of a packed body, which are not copied if there are several.
 
-
-def batch_head(
-    body: list[bytes],
-    *,
-    region: int,
-    epoch: int,
-    first: int,
-    count: int,
-    wall_ms: int,
-    flags: int,
-) -> bytes:
-    """What stands in front of the body of a batch: the header and the checksum."""
+    Its effects take ``count`` numbers.
+    """
     # Machine code writes the fields of _HEADER and _CHECKSUM without making objects.
     size = 0
     for part in body:
@@ -281,7 +269,9 @@ def batch_head(
             state.update(part)
         digest = state.digest()
     write_i64_le(writer, read_i64_be(digest, 0))
-    return writer.getvalue()
+    if len(body) == 1:
+        return [writer.getvalue() + body[0]]
+    return [writer.getvalue(), *body]
 
 
 def pack(body: list[bytes], compressor: Compressor | None) -> tuple[int, list[bytes]]:
@@ -317,7 +307,7 @@ def kept_form(data: bytes) -> bytes:
 
 def _with_flags(data: bytes, flags: int) -> bytes:
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
-    return batch_of(
+    (batch,) = batch_pieces(
         [data[HEADER_BYTES:]],
         region=region,
         epoch=epoch,
@@ -326,6 +316,7 @@ def _with_flags(data: bytes, flags: int) -> bytes:
         wall_ms=wall_ms,
         flags=flags,
     )
+    return batch
 
 
 def fingerprint(data: bytes) -> bytes:

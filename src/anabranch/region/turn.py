@@ -12,7 +12,7 @@ from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
     UNIT_CONTINUES,
-    batch_head,
+    batch_pieces,
     body_of,
     body_parts,
     pack,
@@ -105,9 +105,8 @@ class Turn:
         region, epoch = self.region, self.epoch
         batches = []
         for part in parts:
-            body = part.body
-            head = batch_head(
-                body,
+            pieces = batch_pieces(
+                part.body,
                 region=region,
                 epoch=epoch,
                 first=number,
@@ -115,13 +114,10 @@ class Turn:
                 wall_ms=wall_ms,
                 flags=part.flags,
             )
-            if len(body) == 1:
-                batches.append(head + body[0])
-            elif whole:
-                batches.append(b"".join([head, *body]))
+            if whole and len(pieces) > 1:
+                batches.append(b"".join(pieces))
             else:
-                batches.append(head)
-                batches += body
+                batches += pieces
             number += part.count
         # Whatever fails before, for want of memory, has changed nothing and can be tried again.
         self.next_number = number
