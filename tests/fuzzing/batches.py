@@ -29,7 +29,7 @@ from anabranch.oplog.batch import (
     COMPRESSED,
     Batch,
     Compressor,
-    batch_of,
+    batch_pieces,
     decode_batch,
     pack,
 )
@@ -324,7 +324,7 @@ def changed_batch(rng: random.Random, raw: bytes) -> bytes:
     if rng.random() < 0.1 and not header["flags"] & COMPRESSED:
         packed, [body] = pack([body], Compressor())
         header["flags"] |= packed
-    return batch_of([body], **header)
+    return b"".join(batch_pieces([body], **header))
 
 
 def _numbers_in(body: bytes, otherwise: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -222,13 +223,38 @@ def test_nothing_is_written_when_nothing_is_to_be_kept(tmp_path: Path) -> None:
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_save_points_save_at_a_stop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["SHUTDOWN", "SIGTERM"])
+def test_save_points_save_at_a_stop(tmp_path: Path, how: str) -> None:
     server = server_in(tmp_path, "--appendonly", "no", "--save", "3600 1000").start()
     with server.client() as client:
         client.call("SET", "k", "v")
-        client.send("SHUTDOWN")
-        assert server.process is not None
-        assert server.process.wait(SECONDS) == 0
+        process = server.process
+        assert process is not None
+        if how == "SHUTDOWN":
+            client.send("SHUTDOWN")
+        else:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+    with server_in(tmp_path, "--appendonly", "no") as again, again.client() as client:
+        assert client.call("GET", "k") == ("$", b"v")
+
+
+def test_a_signal_does_not_stop_a_server_that_must_save_and_cannot(tmp_path: Path) -> None:
+    server = server_in(tmp_path, "--appendonly", "no", "--save", "3600 1000").start()
+    process = server.process
+    assert process is not None
+    data, away = tmp_path / "data", tmp_path / "away"
+    with server.client() as client:
+        client.call("SET", "k", "v")
+        data.rename(away)
+        data.write_bytes(b"")  # a file where the directory must be
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "server.stop_refused" in server.log_text(), "the stop is refused")
+        assert client.call("GET", "k") == ("$", b"v")
+        data.unlink()
+        away.rename(data)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
     with server_in(tmp_path, "--appendonly", "no") as again, again.client() as client:
         assert client.call("GET", "k") == ("$", b"v")
 

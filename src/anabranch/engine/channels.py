@@ -144,6 +144,7 @@ class Channels:
                 (self.patterns, session.patterns),
                 (self.shards, session.shard_channels),
             ):
-                self.leave(registry, names, session)
+                if names:
+                    self.leave(registry, names, session)
             session.channels, session.patterns, session.shard_channels = set(), set(), set()
         self.pending.pop(session, None)

@@ -186,6 +186,7 @@ class Durability:
             batches = turn.drain_batches(
                 self._region.clock.now_us() // 1000,
                 compress=self._region.settings.oplog_compression,
+                whole=self.on_taken is not None,
             )
             if self.on_taken is not None:
                 self.on_taken(batches, log.end + self._unwritten_bytes)

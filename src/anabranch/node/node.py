@@ -45,6 +45,7 @@ class Node:
         self._replies = self.durability.replies
         self._waiters = self.region.keyspace.waiters
         self._driver = driver
+        self._flushes_later = False  # sessions are left for a later slice
         self._timer: Timer | None = None
         self._timer_ms: int | None = None  # the time to which the timer is set
 
@@ -78,6 +79,8 @@ class Node:
 
     def flush_pending(self) -> None:
         """Write what sessions got from requests of others, until the slice of time is over."""
+        if self._flushes_later and self.region.scheduler.is_over():
+            return
         if self._flush_some():
             self.region.scheduler.schedule(self._flush_some, first=True)
 
@@ -85,16 +88,22 @@ class Node:
         """Write until the slice is over; returns whether sessions are left."""
         pending = self.region.channels.pending
         is_over = self.region.scheduler.is_over
+        self._flushes_later = False
         while pending:
-            session = next(iter(pending))
-            del pending[session]
-            connection = session.connection
-            if connection is not None:
-                if connection.has_more and not session.stalled:
-                    connection.go_on_later()
-                connection.flush()
-            if pending and is_over():
-                return True
+            # A list, because a dictionary keeps the places of what was removed: the search for
+            # its first session steps over all of them.
+            for session in list(pending):
+                if session not in pending:
+                    continue
+                del pending[session]
+                connection = session.connection
+                if connection is not None:
+                    if connection.has_more and not session.stalled:
+                        connection.go_on_later()
+                    connection.flush()
+                if pending and is_over():
+                    self._flushes_later = True
+                    return True
         return False
 
     # -- time ---------------------------------------------------------------------------------
@@ -141,8 +150,8 @@ class Node:
         self.stop_timer()
         if self.persistence.exchange is not None:
             self.persistence.exchange.stop()
-        while self.region.channels.pending:
-            self.flush_pending()
+        while self._flush_some():
+            pass
         return self.sync_all()
 
     def sync_all(self) -> bool:

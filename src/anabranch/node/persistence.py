@@ -76,6 +76,7 @@ class Persistence:
         self._retired_at = 0.0  # when :meth:`retire` ran last
         self._rewriting = False  # the snapshot in progress was requested by BGREWRITEAOF
         self._scheduled = False  # another snapshot will follow it
+        self._saves_rest = False  # the server stops, and ends with a snapshot
         self.recovered: Recovery | None = None
         self._loading = Recovery()  # the progress while the data are being recovered
         self._loading_since_ms = 0
@@ -403,13 +404,26 @@ class Persistence:
     def _last_save_ms(self) -> int:
         return self.snapshots.saved_ms or self._region.stats.started_ms
 
-    def must_save(self, *, asked: bool | None) -> bool:
-        """Whether to take a snapshot before the stop: ``asked`` for, or changes would be lost."""
-        if self.is_loading:
-            return False  # the files have more than memory
-        if asked is not None:
-            return asked
-        return bool(self._settings.save) and not self.is_logging
+    def save_for_stop(self, *, asked: bool | None = None) -> None:
+        """A stop begins: take a snapshot if that is ``asked`` for, or changes would be lost.
+
+        The stop ends with :meth:`save_rest`. Raises :class:`CommandError` if that is impossible.
+        """
+        wanted = bool(self._settings.save) and not self.is_logging if asked is None else asked
+        self._saves_rest = wanted and not self.is_loading  # the files have more than memory then
+        # A script that has begun may have done half of its work: a snapshot can come later only.
+        if self._saves_rest and not self._region.scheduler.is_exclusive:
+            self.save()
+
+    def save_rest(self) -> None:
+        """The end of a stop: save what clients have changed behind its snapshot, and been told."""
+        if not self._saves_rest or self.is_logging or not self._region.context.changes:
+            return
+        if self._region.scheduler.is_exclusive:
+            self._log("error", "snapshot.left_out", reason="a script had not come to its end")
+            return
+        with suppress(CommandError):  # it is in the operator's log
+            self.save()
 
     # -- for commands -------------------------------------------------------------------------
 

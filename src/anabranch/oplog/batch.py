@@ -68,6 +68,7 @@ _HIGHEST_OF_64: Final = 1 << 63
 _SHORT_MAX: Final = (1 << 62) - 1  # in machine code greater numbers are objects
 _CHECKSUM: Final = struct.Struct("<Q")
 _BEGINNING: Final = MAGIC + bytes([BATCH_VERSION])
+_SHORT_ARRAY: Final = 0x90
 _SHORT_ARRAY_MAX: Final = 15
 """The greatest length of an array whose header has one byte."""
 LONG_FIELD_BYTES: Final = 1 << 20
@@ -178,14 +179,16 @@ def encode_batch(
     """Encode effects as a batch; all of them are local, or none, as ``flags`` says."""
     listed = list(effects)
     packed, body = pack(body_parts(listed, dependencies), compressor)
-    return batch_of(
-        body,
-        region=region,
-        epoch=epoch,
-        first=first,
-        count=total_numbers(listed),
-        wall_ms=wall_ms,
-        flags=flags | packed,
+    return b"".join(
+        batch_pieces(
+            body,
+            region=region,
+            epoch=epoch,
+            first=first,
+            count=total_numbers(listed),
+            wall_ms=wall_ms,
+            flags=flags | packed,
+        )
     )
 
 
@@ -195,33 +198,36 @@ def body_of(effects: list[kinds.Effect], dependencies: Sequence[int]) -> bytes:
 
 
 def body_parts(effects: list[kinds.Effect], dependencies: Sequence[int]) -> list[bytes]:
-    """The body of a batch in parts: a long field of a lonely effect is one, so it is not copied."""
+    """The body of a batch in parts: a long field of one of few effects is one, and not copied."""
     arrays = plain_effects(effects)
-    if len(arrays) == 1:
-        array = arrays[0]
-        for field in array:
-            if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
-                return _parts_of(array, dependencies)
+    if len(arrays) <= _SHORT_ARRAY_MAX:
+        for array in arrays:
+            for field in array:
+                if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
+                    return _parts_of(arrays, dependencies)
     return [_encode((dependencies, arrays))]
 
 
-def _parts_of(array: list[Any], dependencies: Sequence[int]) -> list[bytes]:
-    """The body with one effect; msgpack's headers of arrays and long bytes are written here."""
-    assert len(array) <= _SHORT_ARRAY_MAX
+def _parts_of(arrays: list[list[Any]], dependencies: Sequence[int]) -> list[bytes]:
+    """The body of few effects; msgpack's headers of arrays and long bytes are written here."""
     parts: list[bytes] = []
-    begin = b"\x92" + _encode(dependencies) + b"\x91" + bytes([0x90 | len(array)])
-    for field in array:
-        if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
-            parts.append(begin + b"\xc6" + len(field).to_bytes(4, "big"))
-            parts.append(field)
-            begin = b""
-        else:
-            begin += _encode(field)
-    parts.append(begin)
+    begin = b"\x92" + _encode(dependencies) + bytes([_SHORT_ARRAY | len(arrays)])
+    for array in arrays:
+        assert len(array) <= _SHORT_ARRAY_MAX
+        begin += bytes([_SHORT_ARRAY | len(array)])
+        for field in array:
+            if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
+                parts.append(begin + b"\xc6" + len(field).to_bytes(4, "big"))
+                parts.append(field)
+                begin = b""
+            else:
+                begin += _encode(field)
+    if begin:
+        parts.append(begin)
     return parts
 
 
-def batch_of(
+def batch_pieces(
     body: list[bytes],
     *,
     region: int,
@@ -230,8 +236,11 @@ def batch_of(
     count: int,
     wall_ms: int,
     flags: int,
-) -> bytes:
-    """The batch with the parts of a packed body; its effects take ``count`` numbers."""
+) -> list[bytes]:
+    """The batch with the parts of a packed body, which are not copied if there are several.
+
+    Its effects take ``count`` numbers.
+    """
     # Machine code writes the fields of _HEADER and _CHECKSUM without making objects.
     size = 0
     for part in body:
@@ -255,8 +264,8 @@ def batch_of(
         digest = state.digest()
     write_i64_le(writer, read_i64_be(digest, 0))
     if len(body) == 1:
-        return writer.getvalue() + body[0]
-    return b"".join([writer.getvalue(), *body])
+        return [writer.getvalue() + body[0]]
+    return [writer.getvalue(), *body]
 
 
 def pack(body: list[bytes], compressor: Compressor | None) -> tuple[int, list[bytes]]:
@@ -292,7 +301,7 @@ def kept_form(data: bytes) -> bytes:
 
 def _with_flags(data: bytes, flags: int) -> bytes:
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
-    return batch_of(
+    (batch,) = batch_pieces(
         [data[HEADER_BYTES:]],
         region=region,
         epoch=epoch,
@@ -301,6 +310,7 @@ def _with_flags(data: bytes, flags: int) -> bytes:
         wall_ms=wall_ms,
         flags=flags,
     )
+    return batch
 
 
 def fingerprint(data: bytes) -> bytes:

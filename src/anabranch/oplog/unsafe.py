@@ -42,8 +42,8 @@ class UnsafeEffects:
     ) -> WriteSet:
         """The keys that effects behind the position ``safe`` have changed.
 
-        ``unwritten`` are runs of batches that wait to be written; ``recorded`` are the effects
-        behind them, ``numbered`` if the effects for other regions have numbers.
+        ``unwritten`` are the pieces of the batches that wait to be written; ``recorded`` are the
+        effects behind them, ``numbered`` if the effects for other regions have numbers.
         """
         log = self._log
         end = log.end
@@ -60,7 +60,7 @@ class UnsafeEffects:
             if sum(map(len, new)) > READ_BYTES_MAX:
                 self._write_set.add_all()
             else:
-                self._read(batch for run in new for batch in _batches(run))
+                self._read(_batches(b"".join(new)))
             self._known = safe, end, len(unwritten)
         for effect in recorded:
             self._write_set.add(effect, numbered=numbered and not effect.local)

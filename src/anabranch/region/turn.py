@@ -13,7 +13,7 @@ from anabranch.oplog.batch import (
     LOCAL,
     UNIT_CONTINUES,
     Compressor,
-    batch_of,
+    batch_pieces,
     body_of,
     body_parts,
     pack,
@@ -72,8 +72,14 @@ class Turn:
         """The bytes of the batches of the turn; the next turn begins empty."""
         return b"".join(self.drain_batches(wall_ms, compress=compress))
 
-    def drain_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
-        """The batches of the effects so far, each as bytes; empties the turn."""
+    def drain_batches(
+        self, wall_ms: int, *, compress: bool = True, whole: bool = True
+    ) -> list[bytes]:
+        """The batches of the effects so far, each as bytes; empties the turn.
+
+        Unless they must be ``whole``, a batch with a long field comes in several pieces, one after
+        another: the field is not copied.
+        """
         effects = self.effects
         if not effects:
             return []
@@ -99,17 +105,19 @@ class Turn:
         region, epoch = self.region, self.epoch
         batches = []
         for part in parts:
-            batches.append(
-                batch_of(
-                    part.body,
-                    region=region,
-                    epoch=epoch,
-                    first=number,
-                    count=part.count,
-                    wall_ms=wall_ms,
-                    flags=part.flags,
-                )
+            pieces = batch_pieces(
+                part.body,
+                region=region,
+                epoch=epoch,
+                first=number,
+                count=part.count,
+                wall_ms=wall_ms,
+                flags=part.flags,
             )
+            if whole and len(pieces) > 1:
+                batches.append(b"".join(pieces))
+            else:
+                batches += pieces
             number += part.count
         # Whatever fails before, for want of memory, has changed nothing and can be tried again.
         self.next_number = number

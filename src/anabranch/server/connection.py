@@ -183,6 +183,8 @@ class ClientConnection:
         parser = self._parser
         if parser.is_careful or (unread[at] != _REQUEST and not parser.buffered):
             awaited = parser.awaited
+            if awaited >= len(unread) - at:  # all of it is of one argument, and is not cut up
+                return len(unread)
             end = at + min(max(awaited, CAREFUL_PIECE_BYTES), PIECE_BYTES)
             # At the end of a request the quicker parser takes over.
             boundary = unread.rfind(b"\r\n*", at, end) if awaited < CAREFUL_PIECE_BYTES else -1

@@ -149,10 +149,8 @@ class ServerHost:
 
     def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
         """Begin an orderly stop; CommandError if it must save and cannot."""
-        persistence = self._server.node.persistence
         try:
-            if persistence.must_save(asked=save):
-                persistence.save()
+            self._server.node.persistence.save_for_stop(asked=save)
         except CommandError:
             if not force:
                 raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.") from None

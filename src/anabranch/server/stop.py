@@ -2,7 +2,8 @@
 
 The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write pending data, give linked
 regions the effects that they lack, close connections once their clients have read their last
-replies, and sync the log. All waiting takes at most ``shutdown-timeout``.
+replies, and sync the log, or save a snapshot where ``save`` asks for it and there is no log. All
+waiting takes at most ``shutdown-timeout``.
 A second signal ends the process at once.
 """
 
@@ -15,6 +16,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
+from anabranch.errors import CommandError
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -67,6 +69,12 @@ def install_signal_handlers(server: Running, pid_file: str) -> None:
             loop.remove_signal_handler(number)
             # Without the loop, so that it works while the loop is busy.
             signal.signal(number, at_once)
+        try:
+            server.node.persistence.save_for_stop()
+        except CommandError:
+            emit("error", "server.stop_refused", signal=name, reason="the snapshot failed")
+            install_signal_handlers(server, pid_file)
+            return
         server.request_stop(name)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,6 +104,7 @@ async def orderly_stop(server: Running, *, patient: bool) -> None:
             connection.transport.abort()
         await asyncio.sleep(0)
     server.node.sync_all()
+    server.node.persistence.save_rest()
 
 
 async def _hand_over(exchange: Exchange, deadline: float) -> None:

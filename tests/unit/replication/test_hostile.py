@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX, EffectFormatError
-from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_of, encode_batch
+from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_pieces, encode_batch
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason, StatusRow
 from anabranch.replication.framing import FrameType, framed
@@ -20,7 +20,7 @@ from anabranch.replication.peer import Stage
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
 
-EXPANDING = batch_of(
+(EXPANDING,) = batch_pieces(
     [b"\x28\xb5\x2f\xfd\xe0%b\x01\0\0" % (BODY_BYTES_MAX + 1).to_bytes(8, "little")],
     region=2, epoch=0, first=1, count=1, wall_ms=1, flags=COMPRESSED,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 from anabranch.config.settings import Settings
 from anabranch.server.admission import Admission, ConnectionKind
@@ -98,3 +99,25 @@ def test_lines_are_parsed_a_short_piece_at_a_time() -> None:
         client.connection.go_on()
     assert client.sink.written == b"+PONG\r\n" * 20_000
     assert 0 < most <= CAREFUL_PIECE_BYTES // len(line) + 1
+
+
+def test_a_read_that_is_part_of_one_argument_is_not_cut_up() -> None:
+    """So the bytes of a large value are copied once on their way out of the parser."""
+    server = Server(Settings(), WINGS)
+    scheduler = server.node.region.scheduler
+    scheduler.drive(lambda: None)
+    scheduler.ticks_ns = lambda: 0  # no slice is over
+    client = Client(server)
+    value = bytes(4 << 20)
+    data = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%b\r\n" % (len(value), value)
+    client.connection.data_received(data[: 64 << 10])
+    piece = data[64 << 10 : 3 << 20]
+    tracemalloc.start()
+    held, _ = tracemalloc.get_traced_memory()
+    client.connection.data_received(piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not client.connection.has_more
+    assert peak - held < 1.3 * len(piece)
+    client.connection.data_received(data[3 << 20 :])
+    assert client.sink.written == b"+OK\r\n"

@@ -44,3 +44,17 @@ async def test_what_is_answered_while_it_stops_is_in_the_log(
     reply = reply_of(client)
     client.close()
     assert (b"s" in world.keys_on_disk()) == bool(reply)
+
+
+async def test_what_is_answered_behind_the_snapshot_of_a_stop_is_saved_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, caplog)
+    await world.start("no", appendonly=False, save="3600 1000")
+    client = await world.client()
+    await client.do("SET before v")
+    world.server.persistence.save_for_stop()
+    await client.do("SET behind v")
+    await world.stop()
+    world.server.close()
+    assert world.keys_on_disk() == {b"before", b"behind"}

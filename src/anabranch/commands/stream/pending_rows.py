@@ -22,10 +22,11 @@ class RowWriter:
     def __init__(
         self, out: BytesWriter, tail_of: Callable[[PendingEntry], bytes], fields: int = 4
     ) -> None:
-        """Rows of so many fields are appended to ``out``."""
+        """Rows of so many fields are appended to ``out``; those of three do not name the owner."""
         self._out = out
         self._tail_of = tail_of
         self._header = b"*%d\r\n" % fields
+        self._names_owner = fields > 3
         self._has_tail = False
         self._owner: Holder | None = None
         self._time_ms = self._count = 0
@@ -47,7 +48,7 @@ class RowWriter:
             out.write(self._head)
             out.write(str(entry_id - self._base).encode("ascii"))
             if (
-                entry.consumer is not self._owner
+                (self._names_owner and entry.consumer is not self._owner)
                 or entry.delivery_ms != self._time_ms
                 or entry.delivery_count != self._count
                 or not self._has_tail
