@@ -23,7 +23,8 @@ def main() -> None:
 
 def server_main() -> None:
     """Entry point of ``anabranch-server``, which accepts the arguments of ``redis-server``."""
-    _run("anabranch.cli.serve", "anabranch-server", sys.argv[1:])
+    is_completed = "_ANABRANCH_SERVER_COMPLETE" in os.environ  # a shell asks for words
+    _run("anabranch.cli.serve", "anabranch-server", None if is_completed else sys.argv[1:])
 
 
 def _run(module: str, program: str, served: list[str] | None) -> None:
