@@ -41,6 +41,16 @@ _LIBRARY = "anabranch_core"
 _UNITS = 12
 """How many files of C the modules are gathered in. One for each module would read the same headers
 130 times; fewer would leave a core idle at the end, and show less progress."""
+_COMPILER_OPTIONS = [
+    "-Wno-error",
+    "-fvisibility=hidden",
+    "-fno-asynchronous-unwind-tables",
+    "-ffunction-sections",
+]
+"""Only Python calls the library from outside, by pointers. So no name of a function is exported:
+calls go straight to the function, and the tables of names and of unwinding are not loaded."""
+_LINKER_OPTIONS = ["-Wl,--gc-sections"]
+"""Leave out functions that nothing calls."""
 _KEPT = 4
 """How many builds the cache keeps: those used last."""
 
@@ -225,7 +235,7 @@ def _build_side_by_side(command: Any, target: Path, began: float) -> None:
             [str(unit)],
             output_dir=command.build_temp,
             include_dirs=library.include_dirs,
-            extra_postargs=[*library.extra_compile_args, "-Wno-error"],
+            extra_postargs=[*library.extra_compile_args, *_COMPILER_OPTIONS],
         )
         return objects
 
@@ -247,6 +257,7 @@ def _build_side_by_side(command: Any, target: Path, began: float) -> None:
             library.extra_objects += done.result()
             _say(f"{count} of {len(running)} pieces compiled, {time.monotonic() - began:.0f} s")
     library.sources = []
+    library.extra_link_args += _LINKER_OPTIONS
     command.build_extension(library)
 
 

@@ -53,6 +53,12 @@ _OLD = {
 }
 """Of old nodes, by form and shape: a goal for each of :data:`old_entries.READS_OF`."""
 
+_RANGES = {1: 0.7, 10: 0.5, 100: 0.2, 1000: 0.12}
+"""Of entries just written, by COUNT."""
+
+_LOGGED = {"everysec": {1: 1.25, 16: 1.1, 256: 0.85}, "always": {1: 1.3, 256: 1.1}}
+"""Of XADD beside Redis with the same log, by depth."""
+
 TARGETS = (
     Target("PING, depth 256", 1.3),
     Target("XADD, 1 field, depth 1", 1.1),
@@ -64,10 +70,11 @@ TARGETS = (
     Target("XADD MAXLEN ~ 1000, 3 fields, depth 256", 1.2),
     Target("XADD IDMP, 3 fields, depth 256", 1.6),
     Target("XADD IDMPAUTO, 3 fields, depth 256", 2.0),
-    Target("XRANGE COUNT 1, depth 16", 1.0),
-    Target("XRANGE COUNT 10, depth 16", 0.6),
-    Target("XRANGE COUNT 100, depth 16", 0.2),
-    Target("XRANGE COUNT 1000, depth 16", 0.12),
+    *(
+        Target(f"{command} COUNT {count}, depth 16", at_most)
+        for command in ("XRANGE", "XREAD")
+        for count, at_most in _RANGES.items()
+    ),
     Target("XREVRANGE COUNT 100, depth 16", 0.3),
     *(
         Target(old_entries.name_of(what, *which), at_most)
@@ -80,10 +87,13 @@ TARGETS = (
     Target("XDEL random, depth 16", 1.2),
     Target("100 readers: XREAD BLOCK goes to sleep", 1.5),
     Target("100 readers: XADD wakes all of them", 1.0),
-    Target("appendfsync everysec: XADD, 1 field, depth 256", 1.1),
-    Target("appendfsync everysec: XADD, 3 fields, depth 256", 1.1),
-    Target("appendfsync always: XADD, 1 field, depth 256", 1.1),
-    Target("appendfsync always: XADD, 3 fields, depth 256", 1.1),
+    *(
+        Target(f"appendfsync {policy}: XADD, {fields}, depth {depth}", at_most)
+        for policy, goals in _LOGGED.items()
+        for fields in ("1 field", "3 fields")
+        for depth, at_most in goals.items()
+    ),
+    Target("appendfsync everysec: XREADGROUP+XACK COUNT 1, depth 16", 1.2),
     Target(RESTART, 1.0),
     *(Target(HIGHEST.format(name), 1.5) for name in SHAPES),
     *(Target(RESIDENT.format(name), at_most) for name, at_most in SHAPES.items()),

@@ -257,7 +257,7 @@ def durable_catalogue(appendfsync: str) -> list[Workload]:
     plays = [
         add(depth, fields, round(size * shrink)) for depth, size in _DEPTHS for fields in (1, 3)
     ]
-    plays.append(group_read(100, 16, round(1000 * shrink)))
+    plays += [group_read(1, 16, round(10_000 * shrink)), group_read(100, 16, round(1000 * shrink))]
     return [replace(one, name=f"appendfsync {appendfsync}: {one.name}") for one in plays]
 
 

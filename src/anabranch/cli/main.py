@@ -16,19 +16,28 @@ from anabranch.cli.interrupts import ended_by_ctrl_c
 
 def main() -> None:
     """Entry point of ``anabranch``."""
-    _run("anabranch.cli.group", "anabranch")
+    words = sys.argv[1:]
+    served = words[1:] if words[:1] == ["serve"] else None
+    _run("anabranch.cli.group", "anabranch", served)
 
 
 def server_main() -> None:
     """Entry point of ``anabranch-server``, which accepts the arguments of ``redis-server``."""
-    _run("anabranch.cli.serve", "anabranch-server")
+    is_completed = "_ANABRANCH_SERVER_COMPLETE" in os.environ  # a shell asks for words
+    _run("anabranch.cli.serve", "anabranch-server", None if is_completed else sys.argv[1:])
 
 
-def _run(module: str, program: str) -> None:
+def _run(module: str, program: str, served: list[str] | None) -> None:
+    """Run a command of ``click``, or start the server with the words ``served``."""
     if isinstance(sys.stdout, TextIOWrapper):  # in a locale of few characters
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
+            if served is not None:
+                with ended_by_ctrl_c():
+                    starting = import_module("anabranch.cli.starting")
+                if not (starting.asks_for_help(served) or starting.asks_for_version(served)):
+                    raise SystemExit(starting.start(served, program))
             with ended_by_ctrl_c():
                 command = import_module(module).command
             words = sys.argv[1:]

@@ -1,27 +1,15 @@
-"""``anabranch serve``: runs the server; accepts the command lines of redis-server."""
+"""``anabranch serve``: describes the command; :mod:`.starting` runs the server."""
 
 from __future__ import annotations
 
-import os
-import sys
-from importlib import import_module
 from textwrap import wrap
 
 import click
 
-from anabranch.cli.interrupts import ended_by_ctrl_c
+from anabranch.cli.starting import SERVER, asks_for_help, asks_for_version, start
 from anabranch.config.kinds import Directive
-from anabranch.config.load import CommandLineError, load
 from anabranch.config.settings import GROUPS, ROWS
-from anabranch.errors import ConfigError
-from anabranch.oplog.errors import LogError
-from anabranch.scripting import new_machine
 from anabranch.version import REDIS_VERSION, __version__
-from anabranch.web import new_web
-
-SERVER = "anabranch-server"
-"""The program that takes the arguments of redis-server, and whose version has the same form."""
-
 
 _COMMON = (
     "port bind unixsocket requirepass tls-port dir appendonly appendfsync maxmemory logfile "
@@ -36,10 +24,10 @@ class Directives(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Pass everything except requests for help or the version to ``config.load``."""
         ctx.obj = "--help-all" in args  # whether help describes every directive
-        if ctx.obj or "--help" in args or args in (["-h"], ["help"]):
+        if asks_for_help(args):
             click.echo(self.get_help(ctx))
             ctx.exit()
-        if args in (["-v"], ["--version"]):
+        if asks_for_version(args):
             click.echo(_redis_version() if ctx.info_name == SERVER else f"anabranch {__version__}")
             ctx.exit()
         ctx.args = list(args)
@@ -115,21 +103,4 @@ Examples:
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Load the settings, then the server."""
-    try:
-        loaded = load(ctx.args, os.environ)
-    except ConfigError as problem:
-        print(f"anabranch: {problem}", file=sys.stderr)
-        is_usage = isinstance(problem, CommandLineError) and ctx.info_name != SERVER
-        ctx.exit(2 if is_usage else 1)
-    try:
-        with ended_by_ctrl_c():  # until the server handles the signal itself
-            app = import_module("anabranch.server.app")
-            wings = import_module("anabranch.server.wings").Wings(new_web, new_machine)
-            status = app.run_server(loaded, wings)
-    except ConfigError as problem:
-        print(f"anabranch: {loaded.located(str(problem))}", file=sys.stderr)
-        status = 1
-    except LogError as problem:
-        print(f"anabranch: {problem}", file=sys.stderr)
-        status = 1
-    ctx.exit(status)
+    ctx.exit(start(ctx.args, ctx.info_name or SERVER))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from anabranch.effects import kinds
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
-from anabranch.rdb.payload import decode_payload_steps
 from anabranch.scheduling import Steps
-from anabranch.stream.image import StreamImage
-from anabranch.stream.image_conversion import ImageLoader
 
 
 def value_of(effect: kinds.Restore, *, is_limited: bool = False) -> Steps[Value]:
@@ -15,6 +12,11 @@ def value_of(effect: kinds.Restore, *, is_limited: bool = False) -> Steps[Value]
 
     ``is_limited`` is for payloads that were not accepted yet.
     """
+    # Few servers restore anything: the others do not pay for the import.
+    from anabranch.rdb.payload import decode_payload_steps  # noqa: PLC0415
+    from anabranch.stream.image import StreamImage  # noqa: PLC0415
+    from anabranch.stream.image_conversion import ImageLoader  # noqa: PLC0415
+
     maker = ImageLoader(effect.now_ms, effect.idmp_duration_s, effect.idmp_maxsize)
     decoded = yield from decode_payload_steps(effect.payload, maker.add_node, is_limited=is_limited)
     if isinstance(decoded, StreamImage):

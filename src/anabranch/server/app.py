@@ -39,7 +39,6 @@ from anabranch.server.logs import announce, close_logs, emit, emit_sparingly, op
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
 from anabranch.server.open_ports import warn_of_clients, warn_of_gossip
-from anabranch.server.region_links import RegionLinks
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from anabranch.node.driver import Driver, ProcessDirectory
     from anabranch.region.region import Region
     from anabranch.server.admission import Place as Seat
+    from anabranch.server.region_links import RegionLinks
     from anabranch.server.wings import Wings
 
 HZ_MAX: Final = 500
@@ -99,7 +99,9 @@ class Server:
         self.durability = self.node.durability
         self.links: RegionLinks | None = None
         if self.region.replica.is_regional:
-            self.links = RegionLinks(
+            from anabranch.server import region_links  # noqa: PLC0415 - most servers are alone
+
+            self.links = region_links.RegionLinks(
                 self.region,
                 self.durability,
                 driver,

@@ -7,7 +7,6 @@ checksum, which is compared when the block is read back.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable
 from typing import IO, Final
@@ -87,6 +86,8 @@ class DiskBlockFile:
         if self._file is None:
             if self._is_closed:
                 raise OSError("the server is ending")
+            import tempfile  # noqa: PLC0415 - few servers write blocks to a file
+
             self._file = tempfile.TemporaryFile(  # noqa: SIM115 - open as long as the server runs
                 dir=self._directory, prefix="blocks-", buffering=0
             )

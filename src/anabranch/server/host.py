@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -315,6 +314,8 @@ def _replace(path: Path, text: str) -> None:
 
     Of a symbolic link its target is written.
     """
+    import tempfile  # noqa: PLC0415 - few servers replace a file
+
     path = path.resolve()
     handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scaling import chart
+from benchmarks.scaling import budget, chart
 from benchmarks.scaling.catalogue import catalogue
 from benchmarks.scaling.sizes import dimensions, request
 from benchmarks.scaling.stage import FREE_GROWTH, Dimension, Operation, Sample
 from benchmarks.shared.goals import judge
 from benchmarks.versus_redis.floor import Floor
 from benchmarks.versus_redis.load import Request, windows
+from benchmarks.versus_redis.workloads import sensor_id
 
 needs_redis = pytest.mark.skipif(
     shutil.which("redis-server") is None, reason="redis-server is not installed"
@@ -23,7 +24,7 @@ needs_redis = pytest.mark.skipif(
 
 def test_every_measurement_has_a_name_of_its_own():
     names = [one.name for one in catalogue()]
-    assert len(names) == len(set(names)) == 6
+    assert len(names) == len(set(names)) == 9
 
 
 def test_both_servers_get_the_same_requests_and_each_round_gets_others():
@@ -80,3 +81,17 @@ def test_the_floor_answers_each_window_with_as_many_bytes_and_lines():
     with Floor() as floor:
         cpu, wall = floor.play(counted, [7 * one.replies for one in script])
     assert 0 < cpu < wall
+
+
+def test_the_ten_million_come_once_each_and_reads_stay_among_them() -> None:
+    parts = list(budget.parts(budget.PART + 3))
+    assert [len(part) for part in parts] == [budget.PART, 3]
+    ids = [one.payload.split(b"\r\n")[6] for part in parts for one in part]
+    assert ids == [sensor_id(index).encode() for index in range(budget.PART + 3)]
+    for name, ask in budget.READ.items():
+        asked = ask([1000, 2000, 3000, 4000])
+        assert asked
+        count = int(name.split()[2])
+        assert all(one.lines == 8 * count + (5 if "XREAD" in name else 1) for one in asked), name
+    assert set(budget.READ) < set(budget.GOALS[budget.WITHIN])
+    assert set(budget.GOALS[budget.WITHIN]) == set(budget.GOALS[budget.BEYOND])

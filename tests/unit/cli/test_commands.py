@@ -58,6 +58,19 @@ def test_a_shell_completes_commands_and_options(typed: str, found: set[str]) -> 
     assert set(done.stdout.split()) == found
 
 
+def test_a_shell_completes_options_of_the_server_and_starts_none() -> None:
+    words = {"COMP_WORDS": "anabranch-server --appendf", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from anabranch.cli.main import server_main; server_main()"],
+        env=os.environ | words | {"_ANABRANCH_SERVER_COMPLETE": "bash_complete"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert set(done.stdout.split()) == {"plain,--appendfilename", "plain,--appendfsync"}
+
+
 @pytest.mark.parametrize("name", ["serve", "config"])
 def test_the_whole_help_describes_every_directive(name: str) -> None:
     result = run(name, "--help-all")

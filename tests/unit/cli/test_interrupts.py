@@ -23,7 +23,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["click", "anabranch.cli.serve", "anabranch.server.app"])
+@pytest.mark.parametrize("module", ["anabranch.cli.starting", "anabranch.server.app"])
 def test_ctrl_c_in_the_imports_of_a_start_ends_it_without_a_word(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PRESS.format(module=module)],

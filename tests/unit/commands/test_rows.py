@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from anabranch.commands.stream import write
-from anabranch.commands.table.rows import rows
-from anabranch.engine.spec import KeySpec
+from anabranch.commands.table.rows import Deferred, rows
+from anabranch.engine.spec import Command, KeySpec
 
+_PACKAGE = "anabranch.commands.stream"
 _ROW = """
 xlen 2 write.xlen 5.0.0 readonly fast
     key [OPTION
@@ -19,8 +20,12 @@ xlen 2 write.xlen 5.0.0 readonly fast
 """
 
 
+def _rows(text: str) -> list[Command]:
+    return rows("stream", _PACKAGE, text, is_hot=True)
+
+
 def test_a_block_is_a_command_and_lines_without_a_label_go_on() -> None:
-    (xlen,) = rows("stream", [write], _ROW)
+    (xlen,) = _rows(_ROW)
     assert (xlen.name, xlen.function, xlen.arity, xlen.since) == ("xlen", write.xlen, 2, "5.0.0")
     assert xlen.flag_words == ["readonly", "fast"]
     assert xlen.syntax == "key [OPTION value]"
@@ -46,20 +51,20 @@ def test_a_block_is_a_command_and_lines_without_a_label_go_on() -> None:
 def test_places_of_keys(text: str, spec: KeySpec | None) -> None:
     if spec is None:
         with pytest.raises(ValueError, match="place and flags of a key"):
-            rows("stream", [write], f"{_ROW}    keys: {text}")
+            _rows(f"{_ROW}    keys: {text}")
     else:
-        (command,) = rows("stream", [write], f"{_ROW}    keys: {text}")
+        (command,) = _rows(f"{_ROW}    keys: {text}")
         assert command.keys == (spec,)
 
 
 def test_several_keys_are_separated_by_semicolons() -> None:
-    (command,) = rows("stream", [write], f"{_ROW}    keys: RO; @2 OW update")
+    (command,) = _rows(f"{_ROW}    keys: RO; @2 OW update")
     assert command.keys == (KeySpec("RO"), KeySpec("OW update", begin=2))
 
 
 def test_a_container_has_sub_commands_and_help_but_no_category_of_its_family() -> None:
     text = "xgroup -2 - 5.0.0\n    does: Manages.\n    help: 5.0.0 stream"
-    (xgroup,) = rows("stream", [write], f"{text}\n{_ROW.strip().replace('xlen', 'xgroup|len', 1)}")
+    (xgroup,) = _rows(f"{text}\n{_ROW.strip().replace('xlen', 'xgroup|len', 1)}")
     assert xgroup.categories == {"slow"}
     assert list(xgroup.subcommands) == [b"len", b"help"]
     assert xgroup.subcommands[b"len"].full_name == "xgroup|len"
@@ -78,5 +83,11 @@ def test_a_container_has_sub_commands_and_help_but_no_category_of_its_family() -
     ],
 )
 def test_a_row_that_says_something_else_is_refused(text: str) -> None:
-    with pytest.raises((ValueError, KeyError, AttributeError)):
-        rows("stream", [write], text)
+    with pytest.raises((ValueError, KeyError, ImportError, AttributeError)):
+        _rows(text)
+
+
+def test_a_module_that_is_not_hot_is_imported_by_the_first_call() -> None:
+    (xlen,) = rows("stream", _PACKAGE, _ROW)
+    assert isinstance(xlen.function, Deferred)
+    assert xlen.function.load() is write.xlen

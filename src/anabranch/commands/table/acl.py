@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.acl import acl
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "server",
-    [acl],
+    "anabranch.commands.acl",
     """
 acl -2 - 6.0.0
     does: Commands about users and their rules.

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.connection import connection
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "cluster",
-    [connection],
+    "anabranch.commands.connection",
     """
 readonly 1 connection.no_cluster 3.0.0 loading stale fast
     does: Cluster only: refused by this server.
@@ -100,4 +99,5 @@ cluster|slots 2 connection.no_cluster 3.0.0 stale
 cluster|syncslots -3 connection.no_cluster 8.4.0 admin stale no_async_loading
     does: Cluster only: refused by this server.
 """,
+    is_hot=True,
 )

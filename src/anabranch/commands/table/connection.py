@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.connection import client, client_kill, connection
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "connection",
-    [client, client_kill, connection],
+    "anabranch.commands.connection",
     """
 ping -1 connection.ping 1.0.0 fast
     [message]
@@ -93,4 +92,5 @@ client|unblock -3 client.unblock 5.0.0 admin noscript loading stale
 client|unpause 2 client.unpause 6.2.0 admin noscript loading stale
     does: Ends CLIENT PAUSE.
 """,
+    is_hot=True,
 )

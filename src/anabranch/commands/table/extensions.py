@@ -4,34 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.extensions import (
-    bulk,
-    policies,
-    producer_info,
-    redriving,
-    regional_info,
-    regional_read,
-    regions,
-    renewing,
-    sealing,
-    verifying,
-)
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "stream",
-    [
-        bulk,
-        policies,
-        producer_info,
-        redriving,
-        regional_info,
-        regional_read,
-        regions,
-        renewing,
-        sealing,
-        verifying,
-    ],
+    "anabranch.commands.extensions",
     """
 ab.offsets -3 bulk.offsets 0.1.0 readonly blocking
     [BLOCK milliseconds AFTER total] [FROM vector LIMIT entries] STREAMS key [key ...]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.generic import databases, dump, expiry, keys
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "generic",
-    [databases, dump, expiry, keys],
+    "anabranch.commands.generic",
     """
 del -2 keys.delete 1.0.0 write
     key [key ...]

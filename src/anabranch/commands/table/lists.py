@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.list import lists, moves
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "list",
-    [lists, moves],
+    "anabranch.commands.list",
     """
 lpush -3 lists.lpush 1.0.0 write denyoom fast
     key element [element ...]

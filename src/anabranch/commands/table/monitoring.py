@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.server import catalogue, info, latency, memory, slowlog
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "server",
-    [catalogue, info, latency, memory, slowlog],
+    "anabranch.commands.server",
     """
 info -1 info.info 1.0.0 loading stale
     [section [section ...]]

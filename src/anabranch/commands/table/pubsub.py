@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.pubsub import pubsub
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "pubsub",
-    [pubsub],
+    "anabranch.commands.pubsub",
     """
 subscribe -2 pubsub.subscribe 2.0.0 pubsub denyoom noscript loading stale
     channel [channel ...]
@@ -69,4 +68,5 @@ pubsub|shardnumsub -2 pubsub.shard_numsub 7.0.0 pubsub loading stale
     does: Counts the listeners of shard channels.
     cost: O(N), N being the channels looked at.
 """,
+    is_hot=True,
 )

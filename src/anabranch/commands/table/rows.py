@@ -2,8 +2,12 @@
 
 A block is one command. Its first line has the name (of a sub-command with its container:
 ``xgroup|create``), the arity, the function as ``module.name`` (``-`` for a container), the version
-of Redis that brought it, and the flags. Indented lines follow: first the syntax of the arguments,
-then lines with a label, in any order and each at most once, but for ``history``::
+of Redis that brought it, and the flags. The module is one of the package of the family. Most are
+imported when a function of theirs is called for the first time, which takes some milliseconds: an
+idle server does without them, and starts sooner.
+
+Indented lines follow: first the syntax of the arguments, then lines with a label, in any order and
+each at most once, but for ``history``::
 
     xgroup|setid -5 group.set_id 5.0.0 write
         key group <id | $> [ENTRIESREAD entries-read]
@@ -35,7 +39,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Final
 
 from anabranch.engine.help import help_row
@@ -47,6 +51,26 @@ _KEYS: Final = re.compile(
     r"(?:@(?:(?P<word>[A-Z]+)\+)?(?P<begin>\d+)(?P<counted>#)?(?:\.\.(?P<last>-\d+))?"
     r"(?:/(?P<step>\d+))?(?:%(?P<limit>\d+))? )?(?P<flags>[\w ]+?)(?: \((?P<notes>.*)\))?"
 )
+
+
+class Deferred:
+    """A function of a module that is imported by the first call."""
+
+    __slots__ = ("_found", "_module", "_name")
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+        self._found: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        """What the function returns for these arguments."""
+        return (self._found or self.load())(*args)
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself. Raises ``ImportError`` or ``AttributeError`` for a wrong row."""
+        found: Callable[..., Any] = getattr(import_module(self._module), self._name)
+        self._found = found
+        return found
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -125,16 +149,18 @@ def _command(
     )
 
 
-def rows(group: str, modules: Sequence[ModuleType], text: str) -> list[Command]:
-    """Make the commands of a family from their rows; ``modules`` have the functions.
+def rows(group: str, package: str, text: str, *, is_hot: bool = False) -> list[Command]:
+    """Make the commands of a family from their rows; the modules of ``package`` have the functions.
 
-    Raises ``ValueError``, ``KeyError`` or ``AttributeError`` for a row that says something else.
+    Those of a family that ``is_hot`` are imported now, and called without a detour. Raises
+    ``ValueError`` or ``KeyError`` for a row that says something else, and then ``ImportError`` or
+    ``AttributeError`` for a function that does not exist.
     """
-    places = {module.__name__.rpartition(".")[2]: module for module in modules}
 
     def function_of(name: str) -> Any:
         module, _, attribute = name.partition(".")
-        return getattr(places[module], attribute)
+        found = Deferred(f"{package}.{module}", attribute)
+        return found.load() if is_hot else found
 
     blocks = list(_blocks(text))
     names = {head.split()[0] for head, _ in blocks}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.scripting import evaluation, functions, scripts
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "scripting",
-    [evaluation, functions, scripts],
+    "anabranch.commands.scripting",
     """
 eval -3 evaluation.evaluate 2.6.0 noscript stale skip_monitor no_mandatory_keys movablekeys
     script numkeys [key [key ...]] [arg [arg ...]]

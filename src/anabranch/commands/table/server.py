@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.server import administration, config, debug, saving
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "server",
-    [administration, config, debug, saving],
+    "anabranch.commands.server",
     """
 time 1 administration.time 2.6.0 loading stale fast
     does: Returns the server's time in seconds and microseconds.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.set import sets
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "set",
-    [sets],
+    "anabranch.commands.set",
     """
 sadd -3 sets.sadd 1.0.0 write denyoom fast
     key member [member ...]

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.stream import (
-    add,
-    group,
-    info,
-    pending,
-    pending_list,
-    producer,
-    read,
-    readgroup,
-    write,
-)
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "stream",
-    [add, group, info, pending, pending_list, producer, read, readgroup, write],
+    "anabranch.commands.stream",
     """
 xadd -5 add.xadd 5.0.0 write denyoom fast
     key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<IDMPAUTO pid | IDMP pid iid>]
@@ -179,4 +168,5 @@ xidmp|cfgget -3 producer.xidmp_cfgget 8.6.0 readonly fast
     does: Shows how long and how many idempotent IDs a stream remembers.
     keys: @2 RO access
 """,
+    is_hot=True,
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.commands.string import numbers, strings
 from anabranch.commands.table.rows import rows
 
 COMMANDS: Final = rows(
     "string",
-    [numbers, strings],
+    "anabranch.commands.string",
     """
 set -3 strings.set_string 1.0.0 write denyoom
     key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds
@@ -104,4 +103,5 @@ incrbyfloat 3 numbers.incrbyfloat 2.6.0 write denyoom fast
     does: Adds to the decimal number in a string.
     keys: RW access update
 """,
+    is_hot=True,
 )

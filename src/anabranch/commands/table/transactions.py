@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.commands.table.rows import rows
-from anabranch.commands.transactions import transaction
 
 COMMANDS: Final = rows(
     "transactions",
-    [transaction],
+    "anabranch.commands.transactions",
     """
 multi 1 transaction.multi 1.2.0 noscript loading stale fast allow_busy
     does: Begins a transaction: later commands are queued.
@@ -28,4 +27,5 @@ unwatch 1 transaction.unwatch 2.2.0 noscript loading stale fast allow_busy
     does: Takes back all WATCHes of the connection.
     cost: O(N), N being the watched keys.
 """,
+    is_hot=True,
 )

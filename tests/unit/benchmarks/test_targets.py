@@ -1,0 +1,17 @@
+"""Each goal is one of a row that a complete run measures."""
+
+from __future__ import annotations
+
+from benchmarks.versus_redis import memory, old_entries, targets
+from benchmarks.versus_redis.workloads import catalogue, durable_catalogue
+
+
+def test_every_target_names_a_row() -> None:
+    rows = [*catalogue(), *durable_catalogue("everysec"), *durable_catalogue("always")]
+    rows += [one for form in old_entries.FORMS for one in old_entries.old_entries_catalogue(form)]
+    names = {one.name for one in rows} | {targets.RESTART}
+    for shape in memory.shapes():
+        names |= {form.format(shape.name) for form in (targets.HIGHEST, targets.RESIDENT)}
+    asked = [target.workload for target in targets.TARGETS]
+    assert [name for name in asked if name not in names] == []
+    assert len(set(asked)) == len(asked)
