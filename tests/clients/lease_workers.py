@@ -34,12 +34,13 @@ def say(line: str) -> None:
 
 def handle(task: str, name: str) -> None:
     """What a worker does with a task; it does nothing else meanwhile."""
+    begun = PLACE / task
+    is_first = not begun.exists()
+    begun.touch()  # before the test knows: it may kill this worker at once
     say(f"began {task} {name}")
     if task == "poison":
         os._exit(1)
-    begun = PLACE / task
-    if task in ("die", "slow") and not begun.exists():
-        begun.touch()
+    if task in ("die", "slow") and is_first:
         while not (task == "slow" and (PLACE / "release").exists()):
             time.sleep(0.02)
 

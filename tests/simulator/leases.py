@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -446,7 +447,7 @@ class LeaseRun:
 
     def _drawn_rules(self, mode: str) -> GroupRules:
         chance = self.chance
-        return GroupRules(
+        rules = GroupRules(
             mode,
             chance.choice([0, 200, 1000] if mode == "connection" else [200, 500, 1000]),
             deliveries=chance.choice([0, 0, 1, 2, 3]),
@@ -456,6 +457,8 @@ class LeaseRun:
             keeps=chance.random() < 0.5,
             creates=chance.random() < 0.3,
         )
+        # Before there is a group, limits hold.
+        return replace(rules, creates=rules.creates and not rules.keeps)
 
     def say(self, site: Site, text: str) -> None:
         """A line of what happens."""

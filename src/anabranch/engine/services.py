@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from anabranch.engine.acl.rules import AclRegistry
     from anabranch.engine.channels import Channels
-    from anabranch.engine.context import Context
     from anabranch.engine.dispatch import Dispatcher
     from anabranch.engine.host import Host
     from anabranch.engine.keyspace_events import KeyspaceEvents
@@ -89,8 +88,8 @@ class Services(Struct):
     """Which connections hold pending entries, where policies ask for that."""
     holdings: Holdings
     """What is held beside keys and values."""
-    redrives: dict[tuple[int, bytes], Callable[[Context], bool]] = field(default_factory=dict)
-    """By database and key: gives back what a rate allows until now; returns whether more is left.
-    """
+    redrives: dict[tuple[int, bytes], Callable[..., bool]] = field(default_factory=dict)
+    """By database and key: gives back what a rate allows until now, with a context; returns whether
+    more is left."""
     active_expire: bool = True
     """Whether keys past their deadline are looked for (DEBUG SET-ACTIVE-EXPIRE)."""

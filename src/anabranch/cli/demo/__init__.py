@@ -23,6 +23,7 @@ from anabranch.cli.demo.steps import Begin, CutOff, Diverge, WriteEverywhere
 from anabranch.cli.demo.story import Story, StoryStep
 from anabranch.cli.demo.traffic import Traffic
 from anabranch.cli.demo.whole import Archive, Heal, KillAndReturn, NothingLost
+from anabranch.cli.demo.workers import DyingWorker
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.cli.numbers import FiniteRange
 
@@ -144,6 +145,7 @@ def _steps(cluster: DemoCluster, traffic: Traffic, *, with_spark: bool) -> list[
     return [
         Begin(cluster, traffic),
         WriteEverywhere(cluster, traffic),
+        DyingWorker(cluster, other),
         CutOff(cluster, alone),
         Diverge(cluster, traffic, alone),
         failed_over,

@@ -1,0 +1,85 @@
+"""A step with a policy: a worker that dies, and one that only takes long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import redis
+
+from anabranch.cli.cluster_files import Member
+from anabranch.cli.demo.cluster import DemoCluster, connect
+from anabranch.cli.demo.story import DemoClaim, StoryStep
+
+TASKS: Final = "tasks"
+WORKERS: Final = "packers"
+LEASE: Final = "connection:200ms"
+BLOCK_MS: Final = 10_000
+
+
+class DyingWorker(StoryStep):
+    """The server hands out what a dead worker had, and nothing that a living one works on."""
+
+    title = "A worker dies, another one only takes long"
+
+    def __init__(self, cluster: DemoCluster, member: Member) -> None:
+        self._cluster, self._member = cluster, member
+        self.text = (
+            f"A group in {member.name} has the policy 'lease {LEASE}': what a worker took is its "
+            "own as long as its connection is open. Two workers take a task each. The first one "
+            "dies; the second one goes on working, and a third one waits for work."
+        )
+        self._left: list[str] = []
+        self._taken: list[str] = []
+        self._claimed: list[str] = []
+        self._waited_ms = 0.0
+        self._acknowledged = 0
+
+    def act(self) -> None:
+        """Take two tasks, die, and read on."""
+        do, member = self._cluster.do, self._member
+        do(member, "XGROUP", "CREATE", TASKS, WORKERS, "0", "MKSTREAM")
+        self._cluster.until(self._has_policy, "every region knows of policies")
+        for name in ("first", "second"):
+            do(member, "XADD", TASKS, "*", "task", name)
+        dying, slow, third = (connect(member, BLOCK_MS / 500) for _ in range(3))
+        with slow, third:
+            self._left = _read(dying, "w1")
+            (long_task,) = _read(slow, "w2")
+            dying.close()
+            began = time.monotonic()
+            self._taken = _read(third, "w3", block=BLOCK_MS)
+            self._waited_ms = (time.monotonic() - began) * 1000
+            reply: Any = third.xautoclaim(TASKS, WORKERS, "w3", min_idle_time=1, justid=True)
+            self._claimed = [each for each in reply if each not in self._taken]
+            self._acknowledged = int(slow.xack(TASKS, WORKERS, long_task))
+
+    def _has_policy(self) -> bool:
+        try:
+            self._cluster.do(self._member, "AB.POLICY", "SET", TASKS, "lease", LEASE)
+        except redis.ResponseError:  # it has not heard of another region yet
+            return False
+        return True
+
+    def shown_by(self) -> Sequence[str]:
+        """Who has what."""
+        return [f"redis-cli -p {self._member.port} XPENDING {TASKS} {WORKERS} - + 10"]
+
+    def claims(self) -> Iterable[DemoClaim]:
+        """What became of both tasks."""
+        yield DemoClaim(
+            "the task of the worker that died is given to the one that waits",
+            self._taken == self._left != [],
+            f"after {self._waited_ms:.0f} ms, by a plain XREADGROUP",
+        )
+        yield DemoClaim(
+            "the task that only takes long stays with its worker, whatever is claimed",
+            not self._claimed and self._acknowledged == 1,
+        )
+
+
+def _read(client: redis.Redis, consumer: str, block: int | None = None) -> list[str]:
+    """The IDs that a worker is given."""
+    reply: Any = client.xreadgroup(WORKERS, consumer, {TASKS: ">"}, count=1, block=block)
+    return [entry_id for _, entries in reply or [] for entry_id, _ in entries]
