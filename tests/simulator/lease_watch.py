@@ -267,17 +267,14 @@ class Watch:
         self._free_ms[entry_id] = now_ms
         self._nacked.add(entry_id)
 
-    def counts_for(self, connection: object, entry_id: bytes, now_ms: int) -> bool:
-        """Whether an XACK or XNACK of an entry counts; if so the connection uses its name."""
+    def counts_for(self, connection: object, entry_id: bytes) -> bool:
+        """Whether an XACK or XNACK of an entry counts, as far as this region knows."""
         known = self.given.get(entry_id)
         if known is None:
             return entry_id not in self.everywhere.over
         names = self.users.get(connection, set())
         former = self._former.get(entry_id)
-        if former not in (None, known.name) and known.name not in names and former in names:
-            return False
-        self.used(connection, known.name, now_ms)
-        return True
+        return former in (None, known.name) or known.name in names or former not in names
 
     def acknowledged(self, entry_id: bytes) -> None:
         """XACK has counted."""

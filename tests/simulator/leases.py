@@ -206,7 +206,10 @@ class Site:
                 watch.handed(words[3], found, self.overs, now_ms, counts=False)
             case b"XACK" | b"XNACK":
                 found = [words[-1]]
-                due = watch.counts_for(connection, words[-1], now_ms)
+                due = watch.counts_for(connection, words[-1])
+                known = watch.given.get(words[-1])
+                if reply and known is not None:  # it uses the name of who has the entry
+                    watch.used(connection, known.name, now_ms)
                 if due and not reply and watch.rules.deliveries:
                     assert self.process is not None
                     watch.look_at_dead(self.process)  # it may have died a moment ago
