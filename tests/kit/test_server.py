@@ -39,6 +39,55 @@ def test_clients_connect_by_tcp_and_by_a_unix_socket() -> None:
         assert server.url == f"redis://127.0.0.1:{server.port}"
 
 
+def taken(client: redis.Redis, consumer: str) -> list[str]:
+    """What a plain read gives."""
+    reply: object = client.xreadgroup("g", consumer, {"s": ">"}, count=1)
+    assert isinstance(reply, list)
+    return [entry_id for _, entries in reply for entry_id, _ in entries]
+
+
+def test_a_killed_worker_loses_its_entries_and_one_that_takes_long_keeps_them() -> None:
+    with (
+        Server() as server,
+        client_of(server) as ann,
+        client_of(server) as bob,
+        client_of(server) as eve,
+    ):
+        server.clock.freeze()
+        server.execute("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+        assert server.kill_worker("s", "g", "ann") == 0
+        server.execute("AB.POLICY", "SET", "s", "lease", "connection:10s")
+        for number in (1, 2):
+            server.execute("XADD", "s", f"{number}-0", "f", "v")
+        assert (taken(ann, "ann"), taken(bob, "bob")) == (["1-0"], ["2-0"])
+        server.clock.advance(3600)
+        assert taken(eve, "eve") == []
+        assert server.kill_worker("s", "g", "ann") == 1
+        server.clock.advance(9)
+        assert taken(eve, "eve") == []
+        server.clock.advance(2)
+        assert taken(eve, "eve") == ["1-0"]
+        assert bob.xack("s", "g", "2-0") == 1
+        assert server.kill_worker("s", "g", "ann") == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "late_s"),
+    [("lease time:1m", 61), ("lease heartbeat:1h", 3601), ("max-age 1d", 86_401)],
+)
+def test_its_clock_moves_policies(policy: str, late_s: int) -> None:
+    with Server() as server, client_of(server) as ann, client_of(server) as bob:
+        server.clock.freeze()
+        server.execute("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+        server.execute("AB.POLICY", "SET", "s", *policy.split(), "exact", "yes")
+        server.execute("XADD", "s", "*", "f", "v")
+        assert len(taken(ann, "ann")) == 1
+        server.clock.advance(late_s - 2)
+        assert (taken(bob, "bob"), bob.xlen("s")) == ([], 1)
+        server.clock.advance(2)
+        assert (len(taken(bob, "bob")), bob.xlen("s")) == ((0, 0) if "age" in policy else (1, 1))
+
+
 @pytest.mark.parametrize("end", ["stop", "crash"])
 def test_a_server_that_has_ended_holds_no_pending_entries(end: str) -> None:
     """A test suite makes hundreds of servers in its process."""

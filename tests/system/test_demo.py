@@ -109,11 +109,12 @@ def test_the_story_is_told_and_every_claim_of_it_holds() -> None:
     assert "Traceback" not in rest
     told, _, _ = text.partition("\nThe regions and their traffic go on.")
     lines = told.strip().splitlines()
-    assert re.match(r"all 28 claims hold, 1 skipped, in \d+ s$", lines[-1]), text
+    assert re.match(r"all 30 claims hold, 1 skipped, in \d+ s$", lines[-1]), text
     claims = [line.strip() for line in lines if re.match(r"  (ok|FAILED|skipped): ", line)]
-    assert len(claims) == len(set(claims)) == 29, "each claim is printed once"
+    assert len(claims) == len(set(claims)) == 31, "each claim is printed once"
     assert not any(line.startswith("FAILED") for line in claims)
     for sentence in (
+        "the task of the worker that died is given to the one that waits",
         "the first status after it shows every link of eu as cut (cut, cut)",
         "all regions have the same digest",
         "each order is there once, everywhere (3 orders, 6 were taken)",
@@ -127,8 +128,8 @@ def test_the_story_is_told_and_every_claim_of_it_holds() -> None:
         assert any(line.startswith("ok") and sentence in line for line in claims), sentence
     (lacks,) = re.findall(r"lack entries of each other \((\d+) missing at eu, (\d+) at us\)", text)
     assert min(map(int, lacks)) >= 10
-    steps = re.findall(r"^(\d+)/10  ", text, re.MULTILINE)
-    assert steps == [str(number) for number in range(1, 11)]
+    steps = re.findall(r"^(\d+)/11  ", text, re.MULTILINE)
+    assert steps == [str(number) for number in range(1, 12)]
     assert len(re.findall(r"^  \$ (?:redis-cli -p|anabranch) ", text, re.MULTILINE)) >= 9
     assert nothing_is_left(text)
 

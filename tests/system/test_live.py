@@ -377,3 +377,29 @@ def test_a_dumb_terminal_gets_plain_lines(alone: Server) -> None:
     words = [*PROGRAM, "top", "--count", "1", "-p", str(alone.port)]
     with Terminal(words, TERM="dumb") as terminal:
         terminal.expect("commands/s")
+
+
+def test_policies_and_what_they_have_done_are_shown() -> None:
+    with Server() as server, client_of(server) as client:
+        assert run(server, "policies").stdout.splitlines()[-1].startswith("since the start: 0 rel")
+        assert json.loads(run(server, "top", "--count", "1", "--json").stdout)["policies"] == ""
+        client.execute_command("AB.POLICY", "SET", "s", "dead-letter", "dead", "lease", "time:5m")
+        client.execute_command(
+            "AB.POLICY", "SET", "PATTERN", "t*", "GROUP", "g", "max-deliveries", "3"
+        )
+        client.xadd("s", {"f": "v"}, id="1-0")
+        client.xgroup_create("s", "g", "0")
+        client.xreadgroup("g", "c", {"s": ">"})
+        client.execute_command("XNACK", "s", "g", "FATAL", "IDS", 1, "1-0")
+        lines = run(server, "policies").stdout.splitlines()
+        assert [line.split() for line in lines[1:3]] == [
+            ["s", "key", "all", "dead-letter", "dead,", "lease", "time:5m"],
+            ["t*", "pattern", "g", "max-deliveries", "3"],
+        ]
+        found = facts(server, "policies", "t*")
+        assert [rule["name"] for rule in found["policies"]] == ["t*"]
+        assert found["done"]["dead_lettered"] == 1
+        assert (
+            "policies: 0 released, 0 redelivered, 1 dead-lettered"
+            in run(server, "top", "--count", "1").stdout
+        )

@@ -20,6 +20,7 @@ _SUBCOMMANDS = {
     "top": "Show regions and the busiest streams, live.",
     "tail": "Follow entries of all regions; none are left out.",
     "groups": "Show consumer groups: lag, pending entries, age of the oldest.",
+    "policies": "Show the policies of keys and patterns, and what they have done.",
     "pending": "Show, release or move pending entries of a group.",
     "load": "Make traffic of a given shape and measure it.",
     "region": "Salvage the data that only a removed region had.",
@@ -38,6 +39,7 @@ _MODULES = {
     "top": "live.top",
     "tail": "live.tail",
     "groups": "live.groups",
+    "policies": "live.policies",
     "pending": "live.pending",
     "load": "live.load",
 }

@@ -13,6 +13,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending_list import Consumer
+from anabranch.stream.groups.policy import Policed
 from anabranch.stream.groups.progress import Creation
 
 
@@ -97,7 +98,8 @@ def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
     group.discard_consumer(effect.consumer, stream.logs)
-    _make_room(keyspace, effect.db, effect.key, group)
+    if group.policed is not None:
+        _make_room(keyspace, effect.db, effect.key, group.policed)
     keyspace.databases[effect.db].review(effect.key)  # a blocked reader makes it again
 
 
@@ -133,14 +135,15 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
     if owner is None:
         keyspace.databases[effect.db].signal(effect.key)
     else:
-        _make_room(keyspace, effect.db, effect.key, group)
+        if group.policed is not None:
+            _make_room(keyspace, effect.db, effect.key, group.policed)
         if effect.now_ms:
             _see(owner, effect.now_ms, effect.active)
 
 
-def _make_room(keyspace: Keyspace, db: int, key: bytes, group: Group) -> None:
+def _make_room(keyspace: Keyspace, db: int, key: bytes, policed: Policed) -> None:
     """Less may be pending than before: readers may wait for that by a policy."""
-    if group.policed is not None and group.policed.policy.room.most:
+    if policed.policy.room.most:
         keyspace.databases[db].signal(key)
 
 
@@ -156,7 +159,8 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     group.pending.acknowledge(effect.ids)
     if effect.dots:
         group.drop_dots(effect.dots)
-    _make_room(keyspace, effect.db, effect.key, group)
+    if group.policed is not None:
+        _make_room(keyspace, effect.db, effect.key, group.policed)
 
 
 def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
@@ -171,7 +175,8 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
             effect.greatest,
             ours=region_of(replica.replica_id) == replica.region,
         )
-        _make_room(keyspace, effect.db, effect.key, group)
+        if group.policed is not None:
+            _make_room(keyspace, effect.db, effect.key, group.policed)
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from anabranch.engine.acl.rules import AclRegistry
 from anabranch.engine.channels import Channels
@@ -85,5 +86,8 @@ class Services(Struct):
     """Which connections hold pending entries, where policies ask for that."""
     holdings: Holdings
     """What is held beside keys and values."""
+    redrives: dict[tuple[int, bytes], Callable[..., bool]] = field(default_factory=dict)
+    """By database and key: gives back what a rate allows until now, with a context; returns whether
+    more is left."""
     active_expire: bool = True
     """Whether keys past their deadline are looked for (DEBUG SET-ACTIVE-EXPIRE)."""

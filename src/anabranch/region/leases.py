@@ -43,6 +43,7 @@ class Leasing:
         """Do what is due, a slice now and the rest later."""
         region = self._region
         is_due = region.leases.deadlines.first_due(now_ms) is not None
+        is_due = is_due or bool(region.context.server.redrives)
         is_due = is_due or any(each.policies.bound for each in region.keyspace.databases)
         if is_due and self._go_on():
             region.scheduler.schedule(self._go_on)
@@ -77,6 +78,11 @@ class Leasing:
             self._look(place, now_ms)
             if is_over():
                 return True
+        context, redrives = self._region.context, self._region.context.server.redrives
+        for (db, key), go_on in list(redrives.items()):
+            context.db = self._region.keyspace.databases[db]
+            if not go_on(context):
+                redrives.pop((db, key), None)
         return False
 
     def _expect(self, database: Database, key: bytes, now_ms: int) -> None:

@@ -15,6 +15,7 @@ import hiredis
 
 from anabranch.config.load import load
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
+from anabranch.engine.leases import LeasePlace
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.scripting import new_machine
@@ -86,6 +87,23 @@ def arm(live: LiveServer, command: str, error: str, times: int) -> None:
         raise CommandError(error)
 
     entry.function = fail
+
+
+def kill_worker(live: LiveServer, key: Word, group: Word, consumer: Word) -> int:
+    """Break the connections that hold a consumer; see ``Server.kill_worker``."""
+    name = LeasePlace(0, _bytes(key), _bytes(group), True, _bytes(consumer))
+    region = live.region
+    sessions = {
+        session_id
+        for place, hold in region.leases.holds.items()
+        if place._replace(db=0) == name
+        for session_id in hold.sessions
+    }
+    for session_id in sessions:
+        connection = region.sessions[session_id].connection
+        if connection is not None:
+            connection.cut_off()
+    return len(sessions)
 
 
 def free_port(*, with_gossip: bool = False) -> int:

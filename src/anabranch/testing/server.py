@@ -256,6 +256,17 @@ class Server(Startable):
 
         self.call(lambda live: arm(live, command, error, times))
 
+    def kill_worker(self, key: Word, group: Word, consumer: Word) -> int:
+        """Break the connections of a worker, as when its process dies; returns how many there were.
+
+        Those are meant that have used the name of the consumer on a group with a ``lease`` or a
+        ``consumer-ttl``: of other groups the server does not know whose connections are whose. A
+        client that is still there sees a lost connection.
+        """
+        from anabranch.testing.living import kill_worker  # noqa: PLC0415 - see there
+
+        return int(self.call(lambda live: kill_worker(live, key, group, consumer)))
+
     def _write_again(self) -> None:
         with suppress(RuntimeError):  # it is not running
             self.call(lambda live: live.node.durability.try_again())

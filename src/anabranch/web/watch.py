@@ -146,6 +146,7 @@ def _group(stream: Stream, name: bytes, group: Group) -> dict[str, Any]:
         "lag": sum(group.progress.exact_lag(stream.logs).values()),
         "pending": group.pending.count,
         "consumers": len(group.consumers),
+        "policies": {} if group.policed is None else group.policed.policy.texts,
     }
 
 

@@ -290,6 +290,62 @@ def test_some_are_chosen_by_ids_count_and_reason() -> None:
     assert "policy_redriven:4" in w.run("INFO policies")
 
 
+def with_dead_letters(count: int) -> Workers:
+    w = Workers("", count=count)
+    w.run("AB.POLICY SET s dead-letter dead max-deliveries 1")
+    w.run("XREADGROUP GROUP g ann STREAMS s >")
+    ids = " ".join(f"{number}-0" for number in range(1, count + 1))
+    w.run(f"XNACK s g FAIL IDS {count} {ids}")
+    return w
+
+
+def test_a_rate_gives_the_rest_back_in_the_course_of_time() -> None:
+    w = with_dead_letters(30)
+    assert redrive(w, "RATE 10/s") == (1, [], 29)
+    for left in (24, 19, 14, 9, 4):
+        w.advance(500)
+        assert len(letters(w)) == left
+    w.run("XREADGROUP GROUP g bob STREAMS s >", "XNACK s g FATAL IDS 1 1-0")
+    w.advance(5000)
+    assert len(letters(w)) == 1, "what fails again meanwhile stays"
+    assert w.region.context.server.redrives == {}
+    assert "policy_redriven:30" in w.run("INFO policies")
+
+
+def test_a_rate_ends_with_its_count_or_with_a_rate_of_nothing() -> None:
+    w = with_dead_letters(30)
+    assert redrive(w, "COUNT 3 RATE 100/s") == (1, [], 29)
+    w.advance(1000)
+    assert len(letters(w)) == 27
+    redrive(w, "REASON nack RATE 60/m")
+    w.advance(2000)
+    assert len(letters(w)) == 24
+    assert redrive(w, "RATE 0/s") == (0, [], 24)
+    w.advance(5000)
+    assert len(letters(w)) == 24
+
+
+def test_what_a_rate_gives_back_needs_the_permissions_of_who_asked() -> None:
+    w = with_dead_letters(5)
+    w.run("ACL SETUSER ann on nopass ~dead ~s +@all -xnack")
+    ann = w.connect()
+    w.run("AUTH ann x", session=ann)
+    w.run("AB.REDRIVE dead RATE 100/s", session=ann)
+    w.advance(1000)
+    assert len(letters(w)) == 5
+
+
+def test_a_rate_ends_with_the_dead_letter_stream_and_works_in_its_database() -> None:
+    w = with_dead_letters(5)
+    w.run("AB.REDRIVE dead RATE 2/s", "SELECT 1")
+    w.advance(500)
+    w.run("SELECT 0")
+    assert len(letters(w)) == 3
+    w.run("DEL dead")
+    w.advance(500)
+    assert w.region.context.server.redrives == {}
+
+
 def test_who_redrives_needs_the_streams_too(w: Workers) -> None:
     fail(w, 2)
     w.run("ACL SETUSER ann on nopass ~dead +@all")
@@ -309,6 +365,8 @@ def test_who_redrives_needs_the_streams_too(w: Workers) -> None:
         ("AB.REDRIVE s IDS 2 1-0", "ERR number of IDs doesn't match numids"),
         ("AB.REDRIVE s IDS 1 x", "ERR Invalid stream ID"),
         ("AB.REDRIVE s FAST", "ERR syntax error"),
+        ("AB.REDRIVE s RATE", "ERR syntax error"),
+        ("AB.REDRIVE s RATE 10", "ERR RATE must be a number and a unit: 10/s, 100/m or 500/h"),
     ],
 )
 def test_mistakes(w: Workers, line: str, error: str) -> None:

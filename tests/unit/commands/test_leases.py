@@ -407,3 +407,13 @@ def test_values_have_their_usual_form(w: Workers) -> None:
         by_name = {row["policy"]: row["value"] for row in rows}
         assert by_name["lease"] == shown
         assert by_name["redeliver"] == ("claim" if given == "none" else "first")
+
+
+def test_a_renewal_may_shorten_the_time_of_all_entries() -> None:
+    w = Workers("time:1h")
+    w.read(w.session, "ann")
+    w.run("AB.RENEW s g ann 500ms")
+    w.passes(400)
+    assert set(w.owners().values()) == {"ann"}
+    w.passes(200)
+    assert set(w.owners().values()) == {""}

@@ -15,6 +15,7 @@ from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.cluster import STREAM, DemoCluster, names
 from anabranch.cli.demo.story import DemoClaim, Late, Scene, Skipped, StoryStep
 from anabranch.cli.demo.traffic import Order, Traffic, order_of, some
+from anabranch.cli.demo.workers import dying_worker
 
 ENTRIES_MIN: Final = 10
 """A step waits until there are so many entries to show."""
@@ -31,6 +32,7 @@ def steps(cluster: DemoCluster, traffic: Traffic, *, with_spark: bool) -> list[S
     return [
         _begin(cluster, traffic),
         _write_everywhere(cluster, traffic),
+        dying_worker(cluster, other),
         _cut_off(cluster, alone),
         _diverge(cluster, traffic, alone),
         failed_over.tell(),

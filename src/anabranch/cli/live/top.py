@@ -19,6 +19,7 @@ from rich.text import Text
 
 from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.cli.live.groups import groups_of
+from anabranch.cli.live.policies import done_since_the_start
 from anabranch.cli.live.shared import (
     Regions,
     age,
@@ -79,6 +80,8 @@ class _Look:
     peers: list[dict[str, Any]] = field(default_factory=list)
     streams: list[dict[str, Any]] = field(default_factory=list)
     looked_at: str = ""
+    policies: str = ""
+    """What policies have done, if any is set."""
     colours: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
@@ -88,6 +91,7 @@ class _Look:
             "memory": self.memory,
             "clients": self.clients,
             "commands_per_second": self.commands_per_s,
+            "policies": self.policies,
             "peers": self.peers,
             "streams": self.streams,
         }
@@ -97,6 +101,7 @@ class _Look:
         return (
             f"{self.server}: {self.commands_per_s:,} commands/s, {self.clients} clients, "
             f"{self.memory} in use, {self.looked_at}"
+            + (f"; policies: {self.policies}" if self.policies else "")
         )
 
     def lines(self) -> list[str]:
@@ -182,6 +187,7 @@ def _looks(client: Any, limit: int) -> Iterator[_Look]:
             int(info["connected_clients"]),
             int(info["instantaneous_ops_per_sec"]),
             looked_at=f"{len(keys):,} streams{' of more' if has_more else ''}",
+            policies=done_since_the_start(info) if info.get("policy_settings") else "",
             colours=colours,
         )
         if regions.names:

@@ -2,11 +2,13 @@
 
 If the entry is still in its stream, it becomes released in that group, with a delivery count of 0;
 no other group gets it. Otherwise it is added again, once, under an idempotent ID. The copy is
-removed. All effects of a command are in one turn of the log.
+removed. All effects of a command are in one turn of the log. With a RATE the command gives back the
+first ones, and the server goes on with what was there (:class:`Redrive`), until it stops.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -17,15 +19,19 @@ from anabranch.engine.leases import LeasePlace
 from anabranch.engine.releasing import add_once, without_id
 from anabranch.errors import CommandError
 from anabranch.resp.values import Map
-from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
+from anabranch.stream.entry_id import InvalidId, parse, text
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
+    from anabranch.engine.acl.users import User
     from anabranch.engine.context import Context
 
 COUNT_DEFAULT: Final = 100
 COUNT_MAX: Final = 1000
 """Dead letters that one command gives back: some milliseconds."""
+
+_RATE: Final = re.compile(rb"(0|[1-9][0-9]{0,5})/([SMH])")
+_UNIT_MS: Final = {b"S": 1000, b"M": 60_000, b"H": 3_600_000}
 
 _LOOKED_AT: Final = 10
 """Entries looked at for each one that may be given back."""
@@ -45,6 +51,8 @@ class _RedriveOptions:
         self.count = COUNT_DEFAULT
         self.reason: bytes | None = None
         self.is_dry = False
+        self.rate: tuple[int, int] | None = None
+        """So many in so many ms; (0, ...) stops what goes on."""
         at = 2
         while at < len(args):
             at = self._read(args, at)
@@ -58,6 +66,12 @@ class _RedriveOptions:
         if word == b"REASON" and more:
             self.reason = args[at + 1].lower()
             return at + 2
+        if word == b"RATE" and more:
+            match = _RATE.fullmatch(args[at + 1].upper())
+            if match is None:
+                raise CommandError("ERR RATE must be a number and a unit: 10/s, 100/m or 500/h")
+            self.rate = int(match[1]), _UNIT_MS[match[2]]
+            return at + 2
         number = integer_or_none(args[at + 1]) if more else None
         if word not in (b"COUNT", b"IDS") or number is None:
             raise CommandError(texts.SYNTAX)
@@ -66,7 +80,7 @@ class _RedriveOptions:
         self.count = number
         if word == b"COUNT":
             return at + 2
-        self.ids = list(dict.fromkeys(id_list(args[at + 2 : at + 2 + number])))
+        self.ids = sorted(set(id_list(args[at + 2 : at + 2 + number])))
         if more - 1 < number:
             raise CommandError("ERR number of IDs doesn't match numids")
         return at + 2 + number
@@ -105,47 +119,95 @@ def _word(body: bytes, at: int) -> tuple[bytes, int]:
 
 
 def redrive(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.REDRIVE key [IDS numids id ... | COUNT n] [REASON r] [DRYRUN]: done, skipped, left."""
+    """AB.REDRIVE key [IDS numids id ... | COUNT n] [REASON r] [RATE n/s] [DRYRUN]."""
     options = _RedriveOptions(args)
     stream = ctx.stream(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
-    done: list[int] = []
-    skipped: list[list[bytes | str]] = []
-    for letter in list(_letters(stream, options)):
-        if len(done) == options.count:
-            break
-        if options.reason is not None and letter.values.get(b"ab-reason") != options.reason:
-            continue
-        problem = _give_back(ctx, args[1], letter, is_dry=options.is_dry)
-        if problem:
-            skipped.append([text(letter.entry_id), problem])
-        else:
-            done.append(letter.entry_id)
-    if done and not options.is_dry:
-        effect = kinds.Remove(
-            ctx.db.index, args[1], done, counted=True, dereferenced=False, trimmed=False
-        )
-        ctx.emit(effect)
-        ctx.changes += len(done)
-        ctx.stats.policy_redriven += len(done)
-    left = stream.length - (len(done) if options.is_dry else 0)
-    return ctx.reply(Map([("done", len(done)), ("skipped", skipped), ("left", left)]))
+    redrives, place = ctx.server.redrives, (ctx.db.index, args[1])
+    run = _Redrive(ctx, args[1], stream, options)
+    if options.rate is not None and not options.is_dry:
+        redrives.pop(place, None)
+        run.total = options.count if b"COUNT" in map(bytes.upper, args[2:]) else stream.length
+        if options.rate[0] and run.go_on(ctx):
+            redrives[place] = run.go_on
+    else:
+        run.give_back(ctx, stream, options.count)
+    left = stream.length - (run.done if options.is_dry else 0)
+    return ctx.reply(Map([("done", run.done), ("skipped", run.skipped), ("left", left)]))
 
 
-def _letters(stream: Stream, options: _RedriveOptions) -> Iterator[_Letter]:
-    """The entries to look at, the oldest first, or those that were asked for."""
+class _Redrive:
+    """Gives dead letters back, of those that were there at its begin, the oldest first."""
+
+    def __init__(self, ctx: Context, key: bytes, stream: Stream, options: _RedriveOptions) -> None:
+        self.done = 0
+        self.skipped: list[list[bytes | str]] = []
+        """Dead letters that stay, and why."""
+        self.total = options.count
+        """So many are given back, with a rate in the course of time."""
+        self._key = key
+        self._options = options
+        self._user = ctx.session.user
+        self._began_ms = ctx.now_ms
+        self._after = 0  # up to this ID all were looked at
+        self._last = stream.last_id
+
+    def go_on(self, ctx: Context) -> bool:
+        """Give back what the rate allows until now; returns whether more is left."""
+        value = ctx.db.values.get(self._key)
+        if type(value) is not Stream or self._options.rate is None:
+            return False
+        del self.skipped[:]
+        count, unit_ms = self._options.rate
+        due = 1 + (ctx.now_ms - self._began_ms) * count // unit_ms
+        most = min(due, self.total) - self.done
+        return most <= 0 or self.give_back(ctx, value, min(most, COUNT_DEFAULT))
+
+    def give_back(self, ctx: Context, stream: Stream, most: int) -> bool:
+        """Give back so many; returns whether there may be more."""
+        options = self._options
+        done: list[int] = []
+        is_left = False
+        for letter in list(_letters(stream, options, self._after, self._last)):
+            if len(done) == most:
+                is_left = True
+                break
+            self._after = max(self._after, letter.entry_id)
+            if options.reason is not None and letter.values.get(b"ab-reason") != options.reason:
+                continue
+            problem = _give_back(ctx, self._key, letter, self._user, is_dry=options.is_dry)
+            if problem:
+                self.skipped.append([text(letter.entry_id), problem])
+            else:
+                done.append(letter.entry_id)
+        self.done += len(done)
+        if done and not options.is_dry:
+            ctx.emit(
+                kinds.Remove(
+                    ctx.db.index, self._key, done, counted=True, dereferenced=False, trimmed=False
+                )
+            )
+            ctx.changes += len(done)
+            ctx.stats.policy_redriven += len(done)
+        return is_left and self.done < self.total
+
+
+def _letters(stream: Stream, options: _RedriveOptions, after: int, last: int) -> Iterator[_Letter]:
+    """The entries to look at behind an ID, the oldest first, or those that were asked for."""
     if options.ids is not None:
         for entry_id in options.ids:
-            for fragment in stream.fragments(entry_id):
+            for fragment in stream.fragments(entry_id) if entry_id > after else ():
                 yield _Letter(entry_id, bytes(fragment))
         return
-    for block, low, high in stream.spans(0, MAX_ID, options.count * _LOOKED_AT):
+    for block, low, high in stream.spans(after + 1, last, options.count * _LOOKED_AT):
         for index in range(low, high):
             yield _Letter(block.ids[index], bytes(block.fragment(index)))
 
 
-def _give_back(ctx: Context, key: bytes, letter: _Letter, *, is_dry: bool) -> str:
+def _give_back(
+    ctx: Context, key: bytes, letter: _Letter, user: User | None, *, is_dry: bool
+) -> str:
     """Give one entry back; the reason if that is not possible."""
     if not letter.is_sound:
         return "no dead letter: the fields ab-origin to ab-attempts are not its first ones"
@@ -154,7 +216,8 @@ def _give_back(ctx: Context, key: bytes, letter: _Letter, *, is_dry: bool) -> st
         entry_id = parse(letter.values[b"ab-id"])
     except InvalidId:
         return "ab-id is no entry ID"
-    if not _may_write(ctx, origin, name, letter.values[b"ab-id"]):
+    words = [b"XNACK", origin, name, b"FAIL", b"IDS", b"1", letter.values[b"ab-id"], b"FORCE"]
+    if not _may_write(ctx, user, words):
         return "no permission to release entries of the stream"
     value = ctx.lookup(origin)
     group = value.groups.get(name) if type(value) is Stream else None
@@ -178,9 +241,8 @@ def _give_back(ctx: Context, key: bytes, letter: _Letter, *, is_dry: bool) -> st
     return "" if is_added else "the entry cannot be added to the stream at present"
 
 
-def _may_write(ctx: Context, key: bytes, name: bytes, entry_id: bytes) -> bool:
+def _may_write(ctx: Context, user: User | None, words: list[bytes]) -> bool:
     """Whether the user could do it by XNACK."""
-    words = [b"XNACK", key, name, b"FAIL", b"IDS", b"1", entry_id, b"FORCE"]
-    entry, user = ctx.server.dispatcher.find(words), ctx.session.user
+    entry = ctx.server.dispatcher.find(words)
     assert entry is not None
     return user is None or user.judge(entry.command, words) is None

@@ -9,6 +9,7 @@ from anabranch.config.policies import duration_ms
 from anabranch.effects import kinds
 from anabranch.engine.arguments import id_list
 from anabranch.engine.holding import use_name
+from anabranch.engine.leases import LeasePlace
 from anabranch.errors import CommandError
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.groups.policy import TIME
@@ -47,6 +48,8 @@ def renew(ctx: Context, args: list[bytes]) -> bytes:
     policed = group.policed
     if policed is not None and policed.policy.lease.mode == TIME:
         at_ms += ahead_ms - policed.policy.lease.ms
+        place = LeasePlace(ctx.db.index, key, name, False)
+        ctx.server.leases.look(place, ctx.now_ms + ahead_ms)
     rows = [
         (each.entry_id, group.pending.region_of(each), max(at_ms, 0), each.delivery_count)
         for each in entries

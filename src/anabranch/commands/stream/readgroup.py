@@ -274,11 +274,27 @@ def _claim(
     most: int,
 ) -> list[bytes]:
     """Released entries in NACK order, then entries idle for long enough, the oldest first."""
+    _, stream, group, _ = plan
+    candidates = _claimable(stream, group, ctx.now_ms, request.claim_ms or 0)
+    chunks, rows = _taken(ctx, plan, request, budget, most, candidates)
+    _assign(ctx, plan, request, rows)
+    return chunks
+
+
+def _taken(
+    ctx: Context,
+    plan: _Plan,
+    request: ReadRequest,
+    budget: ReplyBudget | None,
+    most: int,
+    candidates: Iterable[PendingEntry],
+) -> tuple[list[bytes], list[_Row]]:
+    """What of these pending entries the reader gets; what failed too often is given up."""
     key, stream, group, _ = plan
     chunks: list[bytes] = []
     rows: list[_Row] = []
     too_often: list[PendingEntry] = []
-    for entry in _claimable(stream, group, ctx.now_ms, request.claim_ms or 0):
+    for entry in candidates:
         if len(chunks) == most or (budget is not None and budget.exhausted):
             break
         found = stream.find_pending(group, entry)
@@ -288,38 +304,27 @@ def _claim(
             too_often.append(entry)
             continue
         region, block, index = found
-        chunk = _with_delivery(
-            block.fragment(index), max(ctx.now_ms - entry.delivery_ms, 0), entry.delivery_count
-        )
+        chunk = block.fragment(index)
+        if request.claim_ms is not None:
+            idle_ms = max(ctx.now_ms - entry.delivery_ms, 0)
+            chunk = _with_delivery(chunk, idle_ms, entry.delivery_count)
         count = min(entry.delivery_count + 1, MAX_DELIVERIES)
         rows.append((entry.entry_id, region, ctx.now_ms, count))
         if budget is not None:
             budget.spend(len(chunk))
         chunks.append(chunk)
-    if rows:
-        assert request.group is not None
-        ctx.emit(
-            kinds.Assign(
-                ctx.db.index,
-                key,
-                request.group,
-                request.consumer,
-                rows,
-                ctx.now_ms,
-                active=True,
-            )
-        )
     if too_often:
-        _give_up(ctx, key, request, group, too_often)
-    return chunks
+        assert request.group is not None
+        give_up(ctx, Whose(ctx.db.index, key, request.group, group), too_often, CLAIM)
+    return chunks, rows
 
 
-def _give_up(
-    ctx: Context, key: bytes, request: ReadRequest, group: Group, entries: list[PendingEntry]
-) -> None:
-    """Entries were to be handed out, and were delivered as often as a policy allows."""
-    assert request.group is not None
-    give_up(ctx, Whose(ctx.db.index, key, request.group, group), entries, CLAIM)
+def _assign(ctx: Context, plan: _Plan, request: ReadRequest, rows: list[_Row]) -> None:
+    """The consumer has these entries from now on."""
+    if rows:
+        name, consumer = request.group, request.consumer
+        assert name is not None
+        ctx.emit(kinds.Assign(ctx.db.index, plan[0], name, consumer, rows, ctx.now_ms, active=True))
 
 
 def _claimable(
@@ -423,36 +428,17 @@ def _redeliver(
     if most > 0 and stream.has_for(group):
         new = sum(high - low for _, (_, low, high) in stream.spans_for(group, most))
         most = policed.share(most, new)
-    chunks: list[bytes] = []
-    rows: list[_Row] = []
-    too_often: list[PendingEntry] = []
-    for entry in _redeliverable(stream, group, policed, ctx.now_ms) if most else ():
-        found = stream.find_pending(group, entry)
-        if found is None:
-            continue  # a ghost stays pending
-        if gives_up(group, entry):
-            too_often.append(entry)
-            continue
-        region, block, index = found
-        chunk = block.fragment(index)
-        count = min(entry.delivery_count + 1, MAX_DELIVERIES)
-        rows.append((entry.entry_id, region, ctx.now_ms, count))
-        if budget is not None:
-            budget.spend(len(chunk))
-        chunks.append(chunk)
-        if len(chunks) == most or (budget is not None and budget.exhausted):
-            break
-    if too_often:
-        _give_up(ctx, key, request, group, too_often)
-    name = request.group
-    if not rows or name is None:
-        return chunks
+    if not most:
+        return []
+    candidates = _redeliverable(stream, group, policed, ctx.now_ms)
+    chunks, rows = _taken(ctx, plan, request, budget, most, candidates)
     ctx.stats.policy_redelivered += len(rows)
-    if request.noack:
-        ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, [row[0] for row in rows]))
+    if rows and request.noack:
+        assert request.group is not None
+        ids = [row[0] for row in rows]
+        ctx.emit(kinds.Acknowledge(ctx.db.index, key, request.group, ids))
     else:
-        consumer = request.consumer
-        ctx.emit(kinds.Assign(ctx.db.index, key, name, consumer, rows, ctx.now_ms, active=True))
+        _assign(ctx, plan, request, rows)
     return chunks
 
 

@@ -106,7 +106,7 @@ ab.policy|list -2 policies.policy_list 0.1.0 readonly admin
     cost: O(N log N), N being the keys and patterns that have policies.
     acl: stream
 ab.redrive -2 redriving.redrive 0.1.0 write denyoom admin
-    key [IDS numids id [id ...] | COUNT count] [REASON reason] [DRYRUN]
+    key [IDS numids id [id ...] | COUNT count] [REASON reason] [RATE rate] [DRYRUN]
     does: Gives dead letters back to the group that gave them up.
     cost: O(N), N being the entries looked at.
     keys: RW delete
