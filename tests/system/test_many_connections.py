@@ -60,7 +60,7 @@ def connected(port: int, count: int) -> Iterator[list[socket.socket]]:
         yield [
             stack.enter_context(
                 socket.create_connection(
-                    ("127.0.0.1", port), 10, (f"127.0.0.{1 + index // PER_ADDRESS}", 0)
+                    ("127.0.0.1", port), 60, (f"127.0.0.{1 + index // PER_ADDRESS}", 0)
                 )
             )
             for index in range(count)
@@ -168,7 +168,7 @@ def served(
     """What the commands answer, what the waiting get, and how long that took."""
     started = time.perf_counter()
     added = client.pipeline(commands)
-    received = replies(sockets, 10)
+    received = replies(sockets, 60)
     return (added, received), time.perf_counter() - started
 
 

@@ -206,7 +206,7 @@ def test_a_region_without_authorities_does_not_start(tmp_path: Path, authority: 
         ],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 1

@@ -370,11 +370,11 @@ def test_events_are_published(cluster: World) -> None:
     eu, _ = cluster.clients
     with eu.pubsub(ignore_subscribe_messages=True) as listener:
         listener.subscribe("__region__")
-        listener.get_message(timeout=5)
+        listener.get_message(timeout=60)
         cluster.servers[1].crash()
-        message = listener.get_message(timeout=10)
+        message = listener.get_message(timeout=60)
         while message is None or not message["data"].startswith("unreachable "):
-            message = listener.get_message(timeout=10)
+            message = listener.get_message(timeout=60)
         assert "region=2 name=us" in message["data"]
 
 
@@ -390,7 +390,7 @@ def available(cluster: World) -> tuple[World, int]:
 
 
 def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers=headers)
         response = connection.getresponse()
@@ -490,7 +490,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             ],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=False,
         )
         assert done.returncode == 1
