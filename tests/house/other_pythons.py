@@ -1,7 +1,8 @@
 """The core of the tests on the other Pythons of this machine: ``make test-pythons``.
 
 Debian's own Python, and any 3.11 or newer that is installed beside the one at hand, in PATH or by
-pyenv. Each gets an environment of its own in ``build/pythons``. With ``--list`` it only says which.
+pyenv. Each gets an environment of its own in ``build/pythons``. With ``--list`` it only says which,
+with ``--prepare`` it only makes their environments.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -55,21 +57,28 @@ def pythons() -> dict[str, Path]:
     return found
 
 
-def tried(version: str, path: Path) -> bool:
-    """Whether the tests pass there."""
+def prepared(version: str, path: Path) -> bool:
+    """Make its environment; whether that succeeds."""
     directory = REPOSITORY / "build" / "pythons" / version
     python = directory / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     steps = [
         [*pip, "--upgrade", "pip"],
         [*pip, "--build-constraint", "constraints.txt", "--editable", ".", "--group", "quick"],
-        [python, "-m", "pytest", "-q", *(f"tests/{each}" for each in TESTS), *sys.argv[1:]],
     ]
     if not python.exists():
         steps.insert(0, [path, "-m", "venv", directory])
+    return all(subprocess.run(step, cwd=REPOSITORY, check=False).returncode == 0 for step in steps)
+
+
+def tried(version: str, path: Path) -> bool:
+    """Whether the tests pass there."""
+    python = REPOSITORY / "build" / "pythons" / version / "bin" / "python"
     sys.stdout.write(f"== Python {version} ({path})\n")
     sys.stdout.flush()
-    return all(subprocess.run(step, cwd=REPOSITORY, check=False).returncode == 0 for step in steps)
+    tests = [f"tests/{each}" for each in TESTS]
+    command = [python, "-m", "pytest", "-q", *tests, *sys.argv[1:]]
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode == 0
 
 
 def main() -> int:
@@ -78,7 +87,11 @@ def main() -> int:
     if sys.argv[1:] == ["--list"]:
         sys.stdout.writelines(f"{version} {path}\n" for version, path in found.items())
         return 0
-    failed = [version for version, path in found.items() if not tried(version, path)]
+    with ThreadPoolExecutor(len(found) or 1) as threads:
+        ready = dict(zip(found, threads.map(prepared, found, found.values()), strict=True))
+    if sys.argv[1:] == ["--prepare"]:
+        return 0 if all(ready.values()) else 1
+    failed = [name for name, path in found.items() if not ready[name] or not tried(name, path)]
     sys.stdout.write(f"other Pythons: {', '.join(found) or 'none'}; failed: {failed or 'none'}\n")
     return 1 if failed else 0
 
