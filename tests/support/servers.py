@@ -20,6 +20,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import ClassVar, Self
 
+import anabranch
 from anabranch.testing import Server
 from tests.support.inspection import number, wait_until
 from tests.support.wire import RespClient
@@ -240,8 +241,8 @@ class AnabranchServer(ServerProcess):
     """Our server, started from the sources of this repository."""
 
     name = "anabranch"
-    core: ClassVar[Path] = SOURCES
-    """Where the modules are: the sources, or the compiled core (`compiled_form`)."""
+    core: ClassVar[Path] = Path(anabranch.__file__).resolve().parents[1]
+    """Where the modules are: as here, or the compiled core (`compiled_form`)."""
 
     def __init__(self, directory: Path | None = None, extra: Sequence[str] = ()) -> None:
         """`extra`: further arguments of `anabranch serve`."""
