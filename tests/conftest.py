@@ -12,13 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.servers import (
-    SOURCES,
-    AnabranchServer,
-    RedisServer,
-    compiled_core,
-    redis_server_path,
-)
+from tests.support.servers import AnabranchServer, RedisServer, redis_server_path
 
 STARTS_SPARK = ("test_cluster.py", "test_connect.py", "test_java.py")
 """In tests/spark, those that do without the session that the others there share."""
@@ -120,14 +114,6 @@ def second_redis_server() -> Iterator[RedisServer]:
     require_redis()
     with RedisServer() as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def compiled_form() -> Iterator[None]:
-    """Servers of the module run the compiled core that `make compile` built, if there is one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AnabranchServer, "core", compiled_core() or SOURCES)
-        yield
 
 
 @pytest.fixture(scope="session")

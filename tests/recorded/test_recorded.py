@@ -29,10 +29,7 @@ TOO_EARLY = "lost | reply missing"
 """The signature where a reply came that was recorded to come later. If a machine holds the player
 up, the time for it has passed: such cases alone are replayed again."""
 
-pytestmark = [
-    pytest.mark.timeout(REPLAY_SECONDS + 30),
-    pytest.mark.usefixtures("compiled_form"),  # a server that is slow answers too late
-]
+pytestmark = pytest.mark.timeout(REPLAY_SECONDS + 30)
 
 
 def recorded_files() -> list[str]:

@@ -7,7 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.servers import kill_servers_in_directories
+from tests.support.servers import (
+    SOURCES,
+    AnabranchServer,
+    compiled_core,
+    kill_servers_in_directories,
+)
+
+
+@pytest.fixture(scope="module")
+def compiled_form() -> Iterator[None]:
+    """Servers of the module run the compiled core that `make compile` built, if there is one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AnabranchServer, "core", compiled_core() or SOURCES)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -31,10 +31,7 @@ SEED = int(os.environ.get("ANABRANCH_HOSTILE_SEED", "20"))
 CANARY_SECONDS = 2.0  # of the CPU of the server, which answers in milliseconds
 GROWTH_BYTES = 64 << 20
 
-pytestmark = [
-    pytest.mark.skipif(not has_proc(), reason="looks at the process under /proc"),
-    pytest.mark.usefixtures("compiled_form"),
-]
+pytestmark = pytest.mark.skipif(not has_proc(), reason="looks at the process under /proc")
 
 
 @contextmanager
