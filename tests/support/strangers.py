@@ -31,8 +31,8 @@ Stranger = Callable[[random.Random, Ports], socket.socket]
 
 
 def _to(port: int, *sent: bytes) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", port), 60)
-    sock.settimeout(60)
+    sock = socket.create_connection(("127.0.0.1", port), 5)
+    sock.settimeout(5)
     with suppress(OSError):  # it may have been closed already
         for each in sent:
             sock.sendall(each)
@@ -109,7 +109,7 @@ def tls(rng: random.Random, ports: Ports) -> socket.socket:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    raw = socket.create_connection(("127.0.0.1", ports.tls), 60)
+    raw = socket.create_connection(("127.0.0.1", ports.tls), 5)
     try:
         secure = context.wrap_socket(raw)
         secure.sendall(_login(encode_command(["MULTI"])) + b"*3\r\n$3\r\nSET\r\n$100000\r\n")

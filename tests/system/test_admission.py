@@ -146,7 +146,7 @@ def test_clients_that_fill_every_place_leave_the_server_its_own(server: NarrowSe
         assert client.call("XADD", "s", "*", "f", "v")[0] == "$"
         assert client.call("SAVE") == ("+", b"OK")
         assert availability(server).startswith(b"HTTP/1.1 200 ")
-        with server.client() as late, suppress(ConnectionLost, OSError):
+        with server.client(timeout=10) as late, suppress(ConnectionLost, OSError):
             assert late.call("PING") == ("-", b"ERR max number of clients reached")
         assert open_files(server) < FILES - 20
     wait_until(lambda: open_files(server) < 60, "their descriptors are free")

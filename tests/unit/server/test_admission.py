@@ -141,7 +141,7 @@ def test_every_way_to_end_gives_the_place_back(
         half.sendall(b"GET /")
         left.append(half)
         for sock in left[1:]:  # of these the server gets tired
-            sock.settimeout(60)
+            sock.settimeout(5)
             with suppress(OSError):
                 assert sock.recv(1) == b""
             sock.close()
