@@ -236,7 +236,7 @@ def test_load_measures_and_finds_no_duplicates(cluster: Cluster) -> None:
     told = facts(
         cluster.eu,
         *("load", "loaded", "--seconds", "0.5", "--rate", "200", "--producers", "2"),
-        *("--retries", "50", "--consumers", "1"),
+        *("--retries", "100", "--consumers", "1"),
     )
     with client_of(cluster.eu) as eu:
         assert told["sent"] == eu.xlen("loaded") > 0
