@@ -2,7 +2,8 @@
 
 Debian's own Python, and any 3.11 or newer that is installed beside the one at hand, in PATH or by
 pyenv. Each gets an environment of its own in ``build/pythons``. With ``--list`` it only says which,
-with ``--prepare`` it only makes their environments.
+with ``--prepare`` it only makes their environments, beside each other; one that fails is made once
+more by the run that needs it.
 """
 
 from __future__ import annotations
@@ -93,15 +94,17 @@ def main() -> int:
     if sys.argv[1:] == ["--list"]:
         sys.stdout.writelines(f"{version} {path}\n" for version, path in found.items())
         return 0
-    with ThreadPoolExecutor(len(found) or 1) as threads:
-        ready = dict(zip(found, threads.map(prepared, found, found.values()), strict=True))
     if sys.argv[1:] == ["--prepare"]:
-        return 0 if all(ready.values()) else 1
+        with ThreadPoolExecutor(len(found) or 1) as threads:
+            ready = threads.map(prepared, found, found.values())
+        missing = [name for name, is_ready in zip(found, ready, strict=True) if not is_ready]
+        sys.stdout.write(f"other Pythons: {', '.join(found)}; not ready: {missing or 'none'}\n")
+        return 0
     outermost = {choice(found, key=order) for choice in (min, max) if found}
     failed = [
         name
         for name, path in found.items()
-        if not ready[name] or not tried(name, path, is_outermost=name in outermost)
+        if not prepared(name, path) or not tried(name, path, is_outermost=name in outermost)
     ]
     sys.stdout.write(f"other Pythons: {', '.join(found) or 'none'}; failed: {failed or 'none'}\n")
     return 1 if failed else 0
