@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 BUFFER_BYTES = 1 << 20
-REPLY_TIMEOUT_S = 60.0
+REPLY_TIMEOUT_S = 240.0
 _PING, _PONG = b"PING\r\n", b"+PONG\r\n"
 
 

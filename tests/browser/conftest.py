@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.browser.visitor import TOKEN, Visit, Visitor, World, pictures_directory
+from tests.browser.visitor import (
+    PATIENCE_MS,
+    TOKEN,
+    Visit,
+    Visitor,
+    World,
+    pictures_directory,
+)
 from tests.support.servers import kill_servers_in_directories
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -34,7 +41,9 @@ def browser() -> Iterator[Any]:
         pytest.skip("chromium is not installed: THE PAGE IS NOT TRIED")
     with sync_api.sync_playwright() as playwright:
         made = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu"],
+            timeout=2 * PATIENCE_MS,
         )
         yield made
         made.close()

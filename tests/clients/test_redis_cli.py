@@ -17,7 +17,7 @@ from tests.support.servers import AnabranchServer
 from tests.support.terminal import Terminal
 from tests.support.wire import encode_command
 
-SECONDS = 20
+SECONDS = 60
 PROMPT = "> $"
 Run = Callable[..., str]
 

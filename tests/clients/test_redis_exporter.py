@@ -102,7 +102,7 @@ def test_it_shows_streams_groups_and_keys(server: AnabranchServer, metrics_url: 
         client.call("XGROUP", "CREATE", "s1", "g", "0")
         client.call("XREADGROUP", "GROUP", "g", "c", "COUNT", "2", "STREAMS", "s1", ">")
         client.call("SET", "k1", "12")
-    with urllib.request.urlopen(metrics_url, timeout=20) as page:
+    with urllib.request.urlopen(metrics_url, timeout=60) as page:
         lines = page.read().decode().splitlines()
     shown = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert shown["redis_up"] == "1"

@@ -165,12 +165,12 @@ def test_a_blocked_read_is_served_by_another_connection(
         reading = threads.submit(reader.xread, {"s": "$", "t": "$"}, block=0)
         blocked(client)
         added = client.xadd("t", {"news": "yes"})
-        assert streams(reading.result(10)) == {"t": [(added, {"news": "yes"})]}
+        assert streams(reading.result(60)) == {"t": [(added, {"news": "yes"})]}
         client.xgroup_create("s", "g", "$", mkstream=True)
         working = threads.submit(reader.xreadgroup, "g", "c", {"s": ">"}, block=0)
         blocked(client)
         client.xadd("s", {"task": "1"}, id="5-5")
-        assert streams(working.result(10)) == {"s": [("5-5", {"task": "1"})]}
+        assert streams(working.result(60)) == {"s": [("5-5", {"task": "1"})]}
 
 
 def test_a_blocked_read_ends_with_nothing(client: Client) -> None:
@@ -231,7 +231,7 @@ def test_a_pool_shared_by_threads(
     start = threading.Barrier(8)
 
     def produce(worker: int) -> list[str]:
-        start.wait(10)
+        start.wait(60)
         return [shared.xadd("s", {"worker": worker, "n": n}) for n in range(50)]
 
     with ThreadPoolExecutor(8) as threads:
@@ -262,19 +262,19 @@ def test_publish_and_subscribe(client: Client) -> None:
     with client.pubsub() as listener:
         listener.subscribe("news")
         listener.psubscribe("new*")
-        confirmed = [listener.get_message(timeout=5) for _ in range(2)]
+        confirmed = [listener.get_message(timeout=60) for _ in range(2)]
         assert [(one["type"], one["data"]) for one in confirmed] == [
             ("subscribe", 1),
             ("psubscribe", 2),
         ]
         assert client.publish("news", "hello") == 2
-        heard = [listener.get_message(timeout=5) for _ in range(2)]
+        heard = [listener.get_message(timeout=60) for _ in range(2)]
         assert [(one["type"], one["channel"], one["data"]) for one in heard] == [
             ("message", "news", "hello"),
             ("pmessage", "news", "hello"),
         ]
         listener.punsubscribe("new*")
-        assert listener.get_message(timeout=5)["data"] == 1
+        assert listener.get_message(timeout=60)["data"] == 1
         assert client.publish("news", "again") == 1
 
 
@@ -283,9 +283,9 @@ def test_keyspace_events(client: Client) -> None:
     try:
         with client.pubsub() as listener:
             listener.subscribe("__keyevent@3__:xadd")
-            assert listener.get_message(timeout=5)["type"] == "subscribe"
+            assert listener.get_message(timeout=60)["type"] == "subscribe"
             client.xadd("s", {"a": "b"})
-            assert listener.get_message(timeout=5)["data"] == "s"
+            assert listener.get_message(timeout=60)["data"] == "s"
     finally:
         client.config_set("notify-keyspace-events", "")
 

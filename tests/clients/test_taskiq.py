@@ -19,6 +19,7 @@ required("taskiq_redis")
 
 SECONDS = 60
 TASKS = 3
+IDLE_MS = 2000  # as in taskiq_application.py, which only a process with its variables can import
 ASK = f"""
 import asyncio, sys
 from tests.clients.taskiq_application import broker, double
@@ -82,6 +83,13 @@ def worker(start: Start, **more: str) -> subprocess.Popen[str]:
     )
 
 
+def idle_ms(server: AnabranchServer) -> int:
+    """For how long the task that began last has been in hand."""
+    with server.client() as client:
+        pending = client.call("XPENDING", "taskiq", "taskiq", "-", "+", TASKS)[1]
+    return min(int(row[1][2][1]) for row in pending)
+
+
 @pytest.mark.timeout(3 * SECONDS)
 def test_what_a_killed_worker_left_is_done_by_another(
     server: AnabranchServer, start: Start, notes: Path
@@ -91,6 +99,7 @@ def test_what_a_killed_worker_left_is_done_by_another(
     wait_until(lambda: len(list(notes.iterdir())) == TASKS, "all tasks began", SECONDS)
     os.killpg(doomed.pid, signal.SIGKILL)
     doomed.wait()
+    wait_until(lambda: idle_ms(server) > IDLE_MS, "the tasks are taken for left behind")
     worker(start)
     # This broker looks for what others left behind after it got something new.
     later = start("-c", ASK, "9")

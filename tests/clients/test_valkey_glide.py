@@ -25,7 +25,7 @@ async def connected(server: AnabranchServer, resp: str) -> AsyncIterator[Any]:
         glide.GlideClientConfiguration(
             [glide.NodeAddress("127.0.0.1", server.port)],
             protocol=getattr(glide.ProtocolVersion, resp),
-            request_timeout=20_000,
+            request_timeout=60_000,
         )
     )
     yield client

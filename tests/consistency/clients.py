@@ -311,6 +311,8 @@ class Run:
 
     def _look(self, consumers: Iterable[Consumer]) -> None:
         for consumer in consumers:
+            consumer.caller.close()
+            consumer.caller = Caller(self.cluster.servers, timeout=60)  # nothing is away any more
             for after in ("0", ">"):
                 while consumer.read(after):
                     pass

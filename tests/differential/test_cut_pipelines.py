@@ -32,7 +32,7 @@ PIPELINE = (
 
 def answered(port: int, data: bytes) -> bytes:
     """All bytes that come for these, if nothing follows them."""
-    with socket.create_connection(("127.0.0.1", port), 10) as sock:
+    with socket.create_connection(("127.0.0.1", port), 60) as sock:
         sock.sendall(data)
         sock.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: sock.recv(1 << 16), b""))

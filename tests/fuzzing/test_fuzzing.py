@@ -29,7 +29,9 @@ def test_whatever_regions_send_is_refused_or_applied_as_a_whole(
 
 
 @pytest.mark.parametrize(
-    ("seed", "case"), [(31, 49_040)], ids=["first IDs of blocks that do not ascend"]
+    ("seed", "case"),
+    [(31, 49_040), (1, 816)],
+    ids=["first IDs of blocks that do not ascend", "fragments that end before they begin"],
 )
 def test_full_syncs_that_once_broke_a_promise(seed: int, case: int) -> None:
     came = Outcomes()

@@ -58,7 +58,7 @@ class Reader:
                 commands = ""
                 continue
             if line.startswith("anabranch cluster up"):
-                first = free_port()
+                first = first_of_free_ports(len(CLUSTER))
                 self.ports |= {shown: first + number for number, shown in enumerate(CLUSTER)}
                 line += f" --port {CLUSTER[0]} --http-port 0"
             if not line.startswith(PREPARATION):
@@ -123,6 +123,15 @@ class Reader:
             if server.poll() is None:
                 server.send_signal(signal.SIGKILL)
             server.wait(READY_SECONDS)
+
+
+def first_of_free_ports(count: int) -> int:
+    """The first of so many free ports in a row."""
+    ports = [free_port()]
+    while len(ports) < count:
+        port = free_port()
+        ports = [*ports, port] if port == ports[-1] + 1 else [port]
+    return ports[0]
 
 
 def same(text: str) -> str:

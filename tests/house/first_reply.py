@@ -38,14 +38,14 @@ def megabytes(log: str) -> float:
 
 def first_reply(port: int) -> bytes:
     """What the server answers to PING."""
-    with socket.create_connection(("127.0.0.1", port), 10) as client:
+    with socket.create_connection(("127.0.0.1", port), 60) as client:
         client.sendall(b"PING\r\n")
         return client.recv(100)
 
 
 def form(port: int) -> str:
     """Whether the server says that it runs compiled or interpreted."""
-    with socket.create_connection(("127.0.0.1", port), 10) as client:
+    with socket.create_connection(("127.0.0.1", port), 60) as client:
         client.sendall(b"INFO server\r\nQUIT\r\n")
         with client.makefile("rb") as replies:
             text = replies.read()

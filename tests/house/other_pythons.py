@@ -1,7 +1,9 @@
 """The core of the tests on the other Pythons of this machine: ``make test-pythons``.
 
 Debian's own Python, and any 3.11 or newer that is installed beside the one at hand, in PATH or by
-pyenv. Each gets an environment of its own in ``build/pythons``. With ``--list`` it only says which.
+pyenv. Each gets an environment of its own in ``build/pythons``. With ``--list`` it only says which,
+with ``--prepare`` it only makes their environments, beside each other; one that fails is made once
+more by the run that needs it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -17,10 +20,10 @@ OLDEST = (3, 11)
 NEWEST = (3, 14)
 """Newer ones are not tried: libraries have no wheels for what is under way."""
 
-TESTS = (
-    *("unit/effects", "unit/replication", "unit/resp", "unit/server"),
-    *("kit", "system/test_serve.py", "house/test_pins.py"),
-)
+TESTS = ("unit/server", "kit", "system/test_serve.py", "house/test_pins.py")
+OUTERMOST_TESTS = ("unit/effects", "unit/replication", "unit/resp")
+"""Of the oldest and the newest alone: what works there works between them."""
+
 _NAME = (
     "import platform, sys; print(platform.python_implementation(), "
     "'.'.join(map(str, sys.version_info[:3])))"
@@ -55,21 +58,34 @@ def pythons() -> dict[str, Path]:
     return found
 
 
-def tried(version: str, path: Path) -> bool:
-    """Whether the tests pass there."""
+def prepared(version: str, path: Path) -> bool:
+    """Make its environment; whether that succeeds."""
     directory = REPOSITORY / "build" / "pythons" / version
     python = directory / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     steps = [
         [*pip, "--upgrade", "pip"],
         [*pip, "--build-constraint", "constraints.txt", "--editable", ".", "--group", "quick"],
-        [python, "-m", "pytest", "-q", *(f"tests/{each}" for each in TESTS), *sys.argv[1:]],
     ]
     if not python.exists():
         steps.insert(0, [path, "-m", "venv", directory])
+    return all(subprocess.run(step, cwd=REPOSITORY, check=False).returncode == 0 for step in steps)
+
+
+def order(version: str) -> tuple[int, ...]:
+    """By which versions are sorted."""
+    return tuple(map(int, version.split(".")))
+
+
+def tried(version: str, path: Path, *, is_outermost: bool) -> bool:
+    """Whether the tests pass there."""
+    python = REPOSITORY / "build" / "pythons" / version / "bin" / "python"
     sys.stdout.write(f"== Python {version} ({path})\n")
     sys.stdout.flush()
-    return all(subprocess.run(step, cwd=REPOSITORY, check=False).returncode == 0 for step in steps)
+    names = [*(OUTERMOST_TESTS if is_outermost else ()), *TESTS]
+    tests = [f"tests/{name}" for name in names]
+    command = [python, "-m", "pytest", "-q", *tests, *sys.argv[1:]]
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode == 0
 
 
 def main() -> int:
@@ -78,7 +94,18 @@ def main() -> int:
     if sys.argv[1:] == ["--list"]:
         sys.stdout.writelines(f"{version} {path}\n" for version, path in found.items())
         return 0
-    failed = [version for version, path in found.items() if not tried(version, path)]
+    if sys.argv[1:] == ["--prepare"]:
+        with ThreadPoolExecutor(len(found) or 1) as threads:
+            ready = threads.map(prepared, found, found.values())
+        missing = [name for name, is_ready in zip(found, ready, strict=True) if not is_ready]
+        sys.stdout.write(f"other Pythons: {', '.join(found)}; not ready: {missing or 'none'}\n")
+        return 0
+    outermost = {choice(found, key=order) for choice in (min, max) if found}
+    failed = [
+        name
+        for name, path in found.items()
+        if not prepared(name, path) or not tried(name, path, is_outermost=name in outermost)
+    ]
     sys.stdout.write(f"other Pythons: {', '.join(found) or 'none'}; failed: {failed or 'none'}\n")
     return 1 if failed else 0
 

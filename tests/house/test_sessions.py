@@ -74,7 +74,7 @@ def ask(server: Server, command: str) -> list[str]:
         input=f"{command}\n",
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,
     )
     return done.stdout.rstrip("\n").split("\n")
 

@@ -169,7 +169,7 @@ def test_a_blocked_reader_times_out_when_the_clock_says_so() -> None:
         server.clock.advance(3599)
         assert server.statistics()["blocked_clients"] == 1
         server.clock.advance(1)
-        reader.join(10)
+        reader.join(60)
         assert answers == [[]]
 
 
@@ -220,7 +220,7 @@ def test_flush_ends_what_a_test_has_set_up() -> None:
             "the write is held back",
         )
         server.flush()
-        writer.join(10)
+        writer.join(60)
         assert not writer.is_alive()
         assert server.dump() == {}
         assert abs(time.time() - int(server.execute("TIME")[0])) < 3600
@@ -308,7 +308,7 @@ def test_a_full_disk_refuses_writes_and_a_free_one_takes_them() -> None:
                 other.xadd("t", {"f": "v"})
             assert writer.is_alive()
             server.disk.free()
-            writer.join(10)
+            writer.join(60)
             assert not writer.is_alive()
             assert other.xlen("s") == 2
 

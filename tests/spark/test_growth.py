@@ -31,7 +31,7 @@ def test_streams_that_grow_are_told_while_they_do(server: ServerProcess) -> None
         for count, reached in ((5, 5), (2, 7)):
             fill(server, "t", count)
             with heard:
-                assert heard.wait_for(lambda wanted=reached: wanted in seen, 30)
+                assert heard.wait_for(lambda wanted=reached: wanted in seen, 60)
     assert seen == sorted(set(seen))
 
 

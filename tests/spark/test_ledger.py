@@ -274,14 +274,14 @@ def test_a_server_killed_in_mid_batch_keeps_what_it_confirmed(tmp_path: Path) ->
     with ReturningServer(tmp_path, extra) as server:
         killer = threading.Thread(target=kill_at, args=(server, [200, 900, 1500]))
         killer.start()
-        with options_connect(server.port, 10) as client:
+        with options_connect(server.port, 60) as client:
             target = ledger(client, rows_max=10)
             for at in range(0, 2000, 25):
                 target.append(b"s", numbers(at, at + 25))
             target.finish()
         killer.join()
         assert server.starts == 4
-        with options_connect(server.port, 10) as client:
+        with options_connect(server.port, 60) as client:
             assert values(client) == names(0, 2000)
 
 

@@ -25,7 +25,7 @@ from tests.support.wire import encode_command
 
 __all__ = ["Client", "World", "turns", "until"]
 
-SECONDS = 5.0
+SECONDS = 60.0
 
 
 class Client:

@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 def ask(port: int, path: str, method: str = "GET", body: object = None, **headers: str) -> Answer:
     """One request on a connection of its own; names of headers with ``_`` for ``-``."""
-    with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         sent = None if body is None else json.dumps(body)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, sent, named)

@@ -32,7 +32,7 @@ def processes_that_name(directory: Path) -> list[str]:
     return found
 
 
-def wait_until(it_is_so: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+def wait_until(it_is_so: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Ask again until it is so."""
     deadline = time.monotonic() + seconds
     while not it_is_so():

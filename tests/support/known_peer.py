@@ -19,7 +19,7 @@ from tests.support.replication_world import World
 from tests.support.servers import free_port
 
 TICK_S = 0.05
-ENTER_S = 30.0
+ENTER_S = 60.0
 SENT_AT_ONCE = 200
 
 

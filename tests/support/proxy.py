@@ -119,7 +119,7 @@ class Proxy:
             self.set(*ends, FAIR)
 
     def _do(self, work: object) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(60)  # type: ignore[arg-type]
 
     # -- in the loop --------------------------------------------------------------------------
 

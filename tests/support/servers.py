@@ -20,6 +20,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import ClassVar, Self
 
+import anabranch
 from anabranch.testing import Server
 from tests.support.inspection import number, wait_until
 from tests.support.wire import RespClient
@@ -27,8 +28,8 @@ from tests.support.wire import RespClient
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = REPOSITORY / "src"
 COMPILED = REPOSITORY / "build" / "compiled"
-READY_SECONDS = 60.0
-STOP_SECONDS = 20.0
+READY_SECONDS = 120.0
+STOP_SECONDS = 60.0
 PORTS = range(10_100, 16_300)
 """For servers; a gossip port that is not set is 10,000 above."""
 _RETRY_SECONDS = 0.02  # between two attempts to connect; a death ends the wait at once
@@ -161,7 +162,7 @@ class ServerProcess:
         """The last lines of the log, for messages."""
         return "\n".join(self.log_text().splitlines()[-lines:])
 
-    def client(self, resp: int = 2, timeout: float = 10.0) -> RespClient:
+    def client(self, resp: int = 2, timeout: float = 60.0) -> RespClient:
         """A new connection."""
         return RespClient(self.port, resp=resp, timeout=timeout)
 
@@ -240,8 +241,8 @@ class AnabranchServer(ServerProcess):
     """Our server, started from the sources of this repository."""
 
     name = "anabranch"
-    core: ClassVar[Path] = SOURCES
-    """Where the modules are: the sources, or the compiled core (`compiled_form`)."""
+    core: ClassVar[Path] = Path(anabranch.__file__).resolve().parents[1]
+    """Where the modules are: as here, or the compiled core (`compiled_form`)."""
 
     def __init__(self, directory: Path | None = None, extra: Sequence[str] = ()) -> None:
         """`extra`: further arguments of `anabranch serve`."""
@@ -281,7 +282,7 @@ class KitServer(Server):
     log need `AnabranchServer`; so do those of the fast path, as the kit watches every command.
     """
 
-    def client(self, resp: int = 2, timeout: float = 10.0) -> RespClient:
+    def client(self, resp: int = 2, timeout: float = 60.0) -> RespClient:
         """A new connection."""
         return RespClient(self.port, resp=resp, timeout=timeout)
 

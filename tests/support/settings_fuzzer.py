@@ -260,7 +260,7 @@ def run(seed: int, count: int) -> dict[str, int]:
     for number in range(seed, seed + count):
         rng = random.Random(number)
         case = CASES[number % len(CASES)]
-        started = time.monotonic()
+        started = time.process_time()
         try:
             case(rng)
         except Refused:
@@ -269,7 +269,9 @@ def run(seed: int, count: int) -> dict[str, int]:
             raise AssertionError(f"{case.__name__}, seed {number}: {failure!r}") from failure
         else:
             accepted[case.__name__] += 1
-        assert time.monotonic() - started < 5, f"{case.__name__}, seed {number}: it takes for ever"
+        assert time.process_time() - started < 5, (
+            f"{case.__name__}, seed {number}: it takes for ever"
+        )
     return accepted
 
 

@@ -29,7 +29,9 @@ class StormFailed(AssertionError):
 class Storm:
     """A crowd of hostile clients in one thread."""
 
-    def __init__(self, port: int, unix_path: Path | None, *, width: int = 48, patience: float = 20):
+    def __init__(
+        self, port: int, unix_path: Path | None, *, width: int = 48, patience: float = 120
+    ):
         """`width` connections at once, half of them over the Unix socket if there is one."""
         self.port = port
         self.unix_path = unix_path

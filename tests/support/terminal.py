@@ -77,7 +77,7 @@ class Terminal:
         """Control-C, whatever the program made of its keyboard."""
         self.process.send_signal(signal.SIGINT)
 
-    def expect(self, wanted: str, seconds: float = 10.0) -> re.Match[str]:
+    def expect(self, wanted: str, seconds: float = 60.0) -> re.Match[str]:
         """Wait until a regular expression matches what came after the last match."""
         deadline = time.monotonic() + seconds
         while True:
@@ -89,7 +89,7 @@ class Terminal:
             assert left > 0, f"no {wanted!r} in {self.text[self.at :]!r}"
             self._read(left)
 
-    def end(self, seconds: float = 10.0) -> int:
+    def end(self, seconds: float = 60.0) -> int:
         """Wait for the program to end by itself; its exit code."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:

@@ -122,7 +122,7 @@ class RespClient:
     """One connection, synchronous, every wait bounded by `timeout` seconds."""
 
     def __init__(
-        self, port: int, host: str = "127.0.0.1", *, resp: int = 2, timeout: float = 10.0
+        self, port: int, host: str = "127.0.0.1", *, resp: int = 2, timeout: float = 60.0
     ) -> None:
         """Connect; with resp=3 also say HELLO 3."""
         self.timeout = timeout

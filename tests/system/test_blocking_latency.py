@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import hiredis
 import pytest
@@ -16,13 +18,26 @@ from tests.support.servers import AnabranchServer
 from tests.support.wire import Argument, ConnectionLost, RespClient, encode_command
 
 LATE_SECONDS = 0.150  # how much later than its bound a timeout may end
-PROMPT_SECONDS = 0.050  # median from XADD to the reply of a reader, on a busy machine
-CANARY_SECONDS = 1.0
+PROMPT_SECONDS = 0.050  # median from XADD to the reply of a reader
+TRIES = 40
+"""A busy machine may keep whoever measures waiting: what is in time once is not late by itself."""
+CANARY_SECONDS = 1.0  # of the CPU of the server
 
 
 def blocked(client: RespClient, count: int = 1) -> None:
     """Wait until so many clients are blocked."""
     wait_until(lambda: number(client, "blocked_clients") == count, f"{count} blocked")
+
+
+def check_late(measured: Callable[[], float], limit: float = LATE_SECONDS) -> None:
+    """Fail if what is measured, in seconds, is early once, or late each time."""
+    late = float("inf")
+    for _ in range(TRIES):
+        late = min(late, seen := measured())
+        assert seen >= 0
+        if late < limit:
+            return
+    raise AssertionError(f"{late:.3f} s late in the best of {TRIES} tries")
 
 
 # -- being served ---------------------------------------------------------------------------------
@@ -40,8 +55,8 @@ def blocked(client: RespClient, count: int = 1) -> None:
 def test_a_blocked_reader_is_served_promptly(
     anabranch_server: AnabranchServer, read: tuple[Argument, ...], resp: int
 ) -> None:
-    waits = []
-    with anabranch_server.client() as writer, anabranch_server.client(resp=resp) as reader:
+    def median(writer: RespClient, reader: RespClient) -> float:
+        waits = []
         writer.call("FLUSHALL")
         writer.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
         for index in range(50):
@@ -56,7 +71,10 @@ def test_a_blocked_reader_is_served_promptly(
             assert name == ("$", b"s")
             field = ("*", [("$", b"f"), ("$", str(index).encode())])
             assert entries == ("*", [("*", [added, field])])
-    assert statistics.median(waits) < PROMPT_SECONDS
+        return statistics.median(waits)
+
+    with anabranch_server.client() as writer, anabranch_server.client(resp=resp) as reader:
+        check_late(partial(median, writer, reader), PROMPT_SECONDS)
 
 
 def test_what_was_sent_behind_a_blocked_command_follows_in_order(
@@ -87,10 +105,14 @@ def test_a_timeout_ends_on_time(anabranch_server: AnabranchServer, bound: float)
         client.call("FLUSHALL")
         client.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
         read = ("XREADGROUP", "GROUP", "g", "c", "BLOCK", int(bound * 1000), "STREAMS", "s", ">")
-        for request in (read, ("BLPOP", "none", bound)):
+
+        def late(*request: Argument) -> float:
             started = time.monotonic()
             assert client.call(*request) == ("*", None)
-            assert bound <= time.monotonic() - started < bound + LATE_SECONDS
+            return time.monotonic() - started - bound
+
+        for request in (read, ("BLPOP", "none", bound)):
+            check_late(partial(late, *request))
 
 
 def test_a_timeout_ends_on_time_although_the_reader_was_woken_in_vain(
@@ -101,35 +123,49 @@ def test_a_timeout_ends_on_time_although_the_reader_was_woken_in_vain(
         client.call("FLUSHALL")
         client.call("XADD", "s", "1-1", "f", "v")
         client.call("XGROUP", "CREATE", "s", "g", "$")
-        started = time.monotonic()
-        reader.send("XREADGROUP", "GROUP", "g", "c", "BLOCK", 600, "STREAMS", "s", ">")
-        blocked(client)
-        woken = 0
-        while number(client, "blocked_clients"):
-            # Added and gone before anybody can look: the reader must keep its first deadline.
-            transaction = [("MULTI",), ("XADD", "s", "*", "f", "v"), ("XTRIM", "s", "MAXLEN", 0)]
-            replies = client.pipeline([*transaction, ("EXEC",)])
-            assert replies[-1][0] == "*", replies
-            woken += 1
-        assert reader.read_reply() == ("*", None)
-        assert bound <= time.monotonic() - started < bound + LATE_SECONDS
-        assert woken > 3
+
+        def late() -> float:
+            started = time.monotonic()
+            reader.send("XREADGROUP", "GROUP", "g", "c", "BLOCK", 600, "STREAMS", "s", ">")
+            woken = 0
+            while number(client, "blocked_clients") or time.monotonic() - started < bound / 2:
+                # Added and gone before anybody can look: the reader must keep its first deadline.
+                replies = client.pipeline(
+                    [
+                        *(("MULTI",), ("XADD", "s", "*", "f", "v")),
+                        *(("XTRIM", "s", "MAXLEN", 0), ("EXEC",)),
+                    ]
+                )
+                assert replies[-1][0] == "*", replies
+                woken += 1
+            assert reader.read_reply() == ("*", None)
+            return time.monotonic() - started - bound if woken > 3 else float("inf")
+
+        check_late(late)
 
 
 def test_many_timeouts_end_on_time_together() -> None:
     with AnabranchServer() as server, server.client() as client, ExitStack() as stack:
         readers = [stack.enter_context(server.client()) for _ in range(200)]
-        started = []
-        for index, reader in enumerate(readers):
-            started.append(time.monotonic())
-            reader.send("XREAD", "BLOCK", 400 + index, "STREAMS", "s", "$")
-        blocked(client, len(readers))
-        for index, reader in enumerate(readers):
-            assert reader.read_reply() == ("*", None)
-            waited = time.monotonic() - started[index]
-            # Read in turn, so the first may have been here for a while when we look.
-            assert waited >= (400 + index) / 1000
-        assert time.monotonic() - started[-1] < 0.6 + LATE_SECONDS
+
+        def late() -> float:
+            started = []
+            for index, reader in enumerate(readers):
+                started.append(time.monotonic())
+                reader.send("XREAD", "BLOCK", 400 + index, "STREAMS", "s", "$")
+            together = 0
+            while together < len(readers) and time.monotonic() - started[0] < 0.4:
+                together = number(client, "blocked_clients")
+            for index, reader in enumerate(readers):
+                assert reader.read_reply() == ("*", None)
+                waited = time.monotonic() - started[index]
+                # Read in turn, so the first may have been here for a while when we look.
+                assert waited >= (400 + index) / 1000
+            assert number(client, "blocked_clients") == 0
+            waited = time.monotonic() - started[-1] - (400 + index) / 1000
+            return waited if together == len(readers) else float("inf")
+
+        check_late(late)
 
 
 def test_a_reader_that_hangs_up_is_forgotten(anabranch_server: AnabranchServer) -> None:
@@ -175,13 +211,13 @@ def test_a_client_that_does_not_read_its_replies_is_not_read_from() -> None:
     request = encode_command(("ECHO", b"x" * size))
     with AnabranchServer() as server, server.client() as client:
         before = rss_bytes(server)
-        with Canary(server.port) as canary, server.client() as lazy:
+        with Canary(server) as canary, server.client() as lazy:
             lazy.socket.settimeout(0.3)
             sent = sent_until_refused(lazy.socket, request)
             assert sent < SENT_BYTES_MAX, "the server took all of it"
             assert rss_bytes(server) - before < 32 << 20
             assert number(client, "connected_clients") == 3
-            lazy.timeout = 20.0
+            lazy.timeout = 60.0
             whole, part = divmod(sent, len(request))
             for _ in range(whole):
                 assert lazy.read_reply() == ("$", b"x" * size)
@@ -200,11 +236,11 @@ def test_one_burst_of_large_reads_is_worked_off_as_it_is_read() -> None:
     with AnabranchServer() as server, server.client() as client:
         client.call("XADD", "s", "1-1", "f", b"x" * size)
         before = rss_bytes(server)
-        with Canary(server.port) as canary, server.client() as lazy:
+        with Canary(server) as canary, server.client() as lazy:
             lazy.send_raw(encode_command(["XRANGE", "s", "-", "+"]) * count)
             lazy.send_raw(encode_command(["PING"]))
             wait_until(lambda: number(client, "total_net_output_bytes") > 4 * size, "replies")
-            lazy.timeout = 30.0
+            lazy.timeout = 60.0
             reader = hiredis.Reader()
             replies = 0
             while replies <= count:
@@ -229,7 +265,7 @@ def test_a_subscriber_that_does_not_read_is_closed_at_its_limit() -> None:
             before = rss_bytes(server)
             message = b"x" * 100_000
             heard = 0
-            with Canary(server.port) as canary:
+            with Canary(server) as canary:
                 for _ in range(2000):
                     kind, receivers = client.call("PUBLISH", "news", message)
                     assert kind == ":"
@@ -256,6 +292,6 @@ def test_a_subscriber_above_its_soft_limit_is_closed_after_a_while() -> None:
             started = time.monotonic()
             client.pipeline([("PUBLISH", "news", b"x" * 100_000)] * 150)
             assert number(client, "pubsub_clients") == 1
-            wait_until(lambda: number(client, "pubsub_clients") == 0, "closed", 30.0)
+            wait_until(lambda: number(client, "pubsub_clients") == 0, "closed")
             assert time.monotonic() - started > 2.9
         assert not mistakes(server)

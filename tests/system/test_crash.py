@@ -34,7 +34,7 @@ from tests.support.wire import (
 ROUNDS = int(os.environ.get("ANABRANCH_CRASH_ROUNDS", "0"))
 SEED = int(os.environ.get("ANABRANCH_CRASH_SEED", "1"))
 WRITERS = 4
-SECONDS = 20.0
+SECONDS = 60.0
 
 SETTINGS = {
     "stream-node-max-entries": "4",

@@ -122,7 +122,7 @@ def test_frames_keep_nobody_waiting(tmp_path: Path) -> None:
 
         def strange_frames() -> Sighting:
             canary.look()
-            with socket.create_connection(("127.0.0.1", port), 10) as stranger, suppress(OSError):
+            with socket.create_connection(("127.0.0.1", port), 60) as stranger, suppress(OSError):
                 stranger.sendall(UNKNOWN_FRAME * 200_000)
             return canary.look()
 

@@ -15,7 +15,7 @@ from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import encode_command
 
 READ_BYTES = 1 << 16
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def started(work: Callable[..., None], *arguments: object) -> threading.Thread:

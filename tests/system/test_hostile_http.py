@@ -88,7 +88,7 @@ def test_a_very_deep_body_is_a_bad_request(port: int) -> None:
 
 def sent(port: int, body: bytes) -> Answer:
     """What comes back for a command with this body, as it is sent."""
-    with socket.create_connection(("127.0.0.1", port), 20) as client:
+    with socket.create_connection(("127.0.0.1", port), 60) as client:
         client.sendall(POST + body)
         response = HTTPResponse(client)
         response.begin()
@@ -97,7 +97,7 @@ def sent(port: int, body: bytes) -> Answer:
 
 def test_a_body_that_breaks_off_is_no_internal_error(port: int) -> None:
     assert sent(port, b"zz\r\n").status == 400
-    with socket.create_connection(("127.0.0.1", port), 20) as client:
+    with socket.create_connection(("127.0.0.1", port), 60) as client:
         client.sendall(POST + b"5\r\nhe")
     # The next request is answered when the server has seen that the client is gone.
     assert ask(port, "/healthz").status == 200

@@ -118,7 +118,7 @@ def scraped(port: int, password: str) -> bytes:
         f"http://127.0.0.1:{port}/metrics",
         headers={"Host": f"eu:{port}", "Authorization": f"Basic {proof}"},
     )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         found: bytes = answer.read()
         return found
 
@@ -293,7 +293,7 @@ def test_probes_ask_for_paths_that_the_server_answers() -> None:
     port = free_port()
     with AnabranchServer(extra=["--http-port", str(port)]):
         for each in paths:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{each}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{each}", timeout=60) as answer:
                 assert answer.status == 200
                 assert answer.read().strip() == b"ok"
 

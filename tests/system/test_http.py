@@ -36,10 +36,10 @@ def test_a_server_that_works_is_healthy_and_ready(port: int) -> None:
 
 
 def test_it_listens_on_this_machine_alone(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), 5):
+    with socket.create_connection(("127.0.0.1", port), 60):
         pass
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection((_other_address(), port), 5).close()
+        socket.create_connection((_other_address(), port), 60).close()
 
 
 def _other_address() -> str:

@@ -723,7 +723,7 @@ def test_a_target_that_goes_away_meanwhile(theirs: RedisServer, tmp_path: Path) 
         target.process = None
         os.write(write, data[len(data) - 100 :])
         os.close(write)
-        out, err = importing.communicate(timeout=30)
+        out, err = importing.communicate(timeout=60)
     assert importing.returncode == 1
     assert "Traceback" not in err
     if "500 keys imported" in out:  # the answers to the first batch had come
@@ -853,7 +853,7 @@ def test_an_interrupted_export_leaves_nothing(ours: AnabranchServer, tmp_path: P
     while not any(path.stat().st_size for path in tmp_path.iterdir()):
         assert time.monotonic() < deadline
     exporting.send_signal(signal.SIGINT)
-    _, complaint = exporting.communicate(timeout=20)
+    _, complaint = exporting.communicate(timeout=60)
     assert exporting.returncode == 1
     assert b"Traceback" not in complaint
     assert os.listdir(tmp_path) == []

@@ -87,7 +87,7 @@ def test_a_signal_while_loading_ends_in_order(killed: AnabranchServer, number: i
     with RespClient(server.port) as client:
         assert client.call("PING")[0] == "-"
         server.process.send_signal(number)
-        assert server.process.wait(20) == 0, server.log_tail()
+        assert server.process.wait(60) == 0, server.log_tail()
     assert READY not in server.log_path.read_bytes()
     server = restarted(killed)
     try:

@@ -98,12 +98,12 @@ def figures_of_another_region_move_with_the_link(pair: Pair) -> None:
     pair.eu.execute_command("AB.LINK", "us", "PAUSE")
     for _ in range(5):
         pair.eu.xadd("s", {"f": "v"})
-    wait_until(lambda: pair.value("peer_state", peer="us") == 2, "unreachable", seconds=30)
+    wait_until(lambda: pair.value("peer_state", peer="us") == 2, "unreachable")
     assert pair.value("peer_lag_effects", peer="us") >= 5
     assert pair.value("peer_lag_bytes", peer="us") > 0
     assert pair.value("peer_lag_seconds", peer="us") > 0
     pair.eu.execute_command("AB.LINK", "us", "RESUME")
-    wait_until(lambda: pair.value("peer_state", peer="us") == 0, "in sync again", seconds=30)
+    wait_until(lambda: pair.value("peer_state", peer="us") == 0, "in sync again")
     wait_until(lambda: pair.value("peer_lag_effects", peer="us") == 0, "it has all")
     assert pair.value("peer_sent_bytes_total", peer="us") > sent
     assert pair.value("peer_received_bytes_uncompressed_total", peer="us") > 0
@@ -113,7 +113,7 @@ def deletions_are_remembered_and_forgotten(pair: Pair) -> None:
     forgotten = pair.value("tombstones_collected_total")
     pair.eu.xadd("gone", {"f": "v"})
     pair.eu.delete("gone")
-    wait_until(lambda: pair.value("tombstones_collected_total") > forgotten, "it is", seconds=30)
+    wait_until(lambda: pair.value("tombstones_collected_total") > forgotten, "it is")
 
 
 def expressions() -> list[str]:

@@ -89,7 +89,7 @@ def test_a_region_that_was_removed_joins_again_under_its_number(regions: Regions
         for n in range(50):
             (eu, ap)[n % 2].xadd(f"s{n % 5}", {"n": n})
         ap.xgroup_create("s1", "g", "0")
-        ap.wait(2, 10_000)
+        ap.wait(2, 60_000)
         eu.execute_command("AB.REGION", "REMOVE", "ap")
         wait_until(regions.sees(1, "removed", 1), "the others know")
         regions.servers[2].kill()
@@ -114,7 +114,7 @@ def test_a_damaged_log_stops_one_region_which_gets_all_back(regions: Regions, ha
     with regions.client(2) as ap:
         for n in range(200):
             ap.xadd("s", {"n": n, "filler": "x" * 100})
-        ap.wait(2, 10_000)
+        ap.wait(2, 60_000)
         position = int(ap.info("persistence")["oplog_position"])
     data = regions.servers[2].directory / "data"
     storage = Directory(data / "appendonlydir")

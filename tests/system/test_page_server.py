@@ -40,7 +40,7 @@ class Site:
 
     @contextmanager
     def events(self, query: str = "", **headers: str) -> Iterator[HTTPResponse]:
-        with closing(HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request("GET", f"/events{query}", headers=headers)
             yield connection.getresponse()
 
@@ -321,7 +321,7 @@ def test_the_feed_tells_how_far_other_regions_are() -> None:
         eu.config_set("http-port", port)
         eu.xadd("s", {"n": "0"})
         cluster.cut("eu", "us")
-        with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             connection.request("GET", "/events?key=s")
             feed = connection.getresponse()
             next_event(feed, "entries")

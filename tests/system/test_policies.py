@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,30 @@ def workers(server: AnabranchServer) -> Iterator[dict[str, Worker]]:
         for each in started.values():
             if each.process.poll() is None:
                 each.kill()
+
+
+@contextlib.contextmanager
+def killing(server: AnabranchServer, steps: int) -> Iterator[Callable[[], None]]:
+    """What is given is called at each step; after so many the server is killed beside the rest."""
+    left = iter(range(steps))
+    may_go = threading.Event()
+
+    def kill() -> None:
+        may_go.wait()
+        server.kill()
+
+    def step() -> None:
+        if next(left, None) is None:
+            may_go.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with contextlib.suppress(redis.ConnectionError):
+            yield step
+    finally:
+        may_go.set()
+        killer.join()
 
 
 @pytest.fixture
@@ -223,13 +247,11 @@ def test_there_is_one_copy_of_each_dead_letter_however_often_the_server_is_kille
         ids = [r.xadd("jobs:1", {"n": n}) for n in range(300)]
     rng = random.Random(5)
     for _ in range(6):
-        stop = threading.Timer(rng.uniform(0.05, 0.3), server.kill)
-        stop.start()
-        with client_of(server) as r, contextlib.suppress(redis.ConnectionError):
+        with client_of(server) as r, killing(server, rng.randint(10, 70)) as step:
             while some := taken(r, "c", count=7):
                 for entry_id in some:
+                    step()
                     r.xnack("jobs:1", "g", "FAIL", entry_id)
-        stop.join()
         server.start()
     with client_of(server) as r:
         left = [row["message_id"] for row in pending(r)]

@@ -74,7 +74,7 @@ class Prometheus:
 
     def ask(self, path: str) -> Any:
         """The data of an answer; an error of Prometheus is raised."""
-        with closing(HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request("GET", f"/api/v1/{path}")
             answer = json.loads(connection.getresponse().read())
         assert answer["status"] == "success", answer
@@ -126,7 +126,7 @@ def panels() -> Iterator[tuple[str, str]]:
 
 def test_prometheus_evaluates_dashboard_and_alerts(both: tuple[Prometheus, Pair]) -> None:
     prometheus, pair = both
-    wait_until(prometheus.has_begun, "it has scraped", seconds=60)
+    wait_until(prometheus.has_begun, "it has scraped", seconds=120)
     wait_until(
         lambda: not [title for title, asked in panels() if not prometheus.query(asked)],
         "every panel has data",
@@ -157,7 +157,7 @@ def test_prometheus_evaluates_dashboard_and_alerts(both: tuple[Prometheus, Pair]
         "AnabranchMemoryNearLimit": "is nearly at maxmemory",
         "AnabranchGroupLag": "Group late of s lags by",
     }
-    wait_until(lambda: set(prometheus.alerts()) >= set(expected), "alerts begin", seconds=60)
+    wait_until(lambda: set(prometheus.alerts()) >= set(expected), "alerts begin", seconds=120)
     began = prometheus.alerts()
     for name, text in expected.items():
         summaries = [alert["annotations"]["summary"] for alert in began[name]]
@@ -165,7 +165,7 @@ def test_prometheus_evaluates_dashboard_and_alerts(both: tuple[Prometheus, Pair]
     assert all(not rule.get("lastError") for rule in rules(prometheus))
     # What is down is told by Prometheus itself.
     pair.eu.config_set("http-port", 0)
-    wait_until(lambda: "AnabranchDown" in prometheus.alerts(), "it is down", seconds=60)
+    wait_until(lambda: "AnabranchDown" in prometheus.alerts(), "it is down", seconds=120)
 
 
 def rules(prometheus: Prometheus) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def test_nobody_anywhere_is_told_of_what_a_full_disk_did_not_take(
         _, hard = resource.prlimit(eu.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(eu.process.pid, resource.RLIMIT_FSIZE, (20_000, hard))
         value = random.Random(1).randbytes(700)
-        impatient = redis.Redis(port=eu.port, socket_timeout=1.0, retry=None)
+        impatient = redis.Redis(port=eu.port, socket_timeout=4.0, retry=None)
         count = 0
         while True:
             try:

@@ -45,7 +45,7 @@ def test_a_disk_that_lost_an_entry_is_found_out_and_mended(tmp_path: Path) -> No
         for key in ("a", "b"):
             for _ in range(3):
                 eu.xadd(key, {"f": "v"})
-        eu.wait(1, 10_000)
+        eu.wait(1, 60_000)
         assert eu.execute_command("AB.VERIFY", "us", "a", "b") == ["equal", "equal"]
         servers[1].stop()
         lose_entry(servers[1].directory / "data" / "appendonlydir", b"a")

@@ -50,7 +50,7 @@ class Partition:
 
     def part(self) -> None:
         self.shared = self.ap.xadd("s", {"by": "ap", "n": 0})
-        self.ap.wait(2, 10_000)
+        self.ap.wait(2, 60_000)
         for other in ("eu", "us"):
             self.ap.execute_command("AB.LINK", other, "PAUSE")
         for client in (self.eu, self.us):

@@ -23,7 +23,7 @@ SCENARIOS: Final = read_scenarios(
     (Path(__file__).parents[1] / "active_active" / "scenarios.txt").read_text("utf-8")
 )
 
-SETTLE_S: Final = 30.0
+SETTLE_S: Final = 60.0
 
 
 class ProcessCluster:
@@ -34,7 +34,7 @@ class ProcessCluster:
     def __init__(self, processes: RegionProcesses) -> None:
         self.processes = processes
         self.clients = {
-            server.region: redis.Redis(port=server.fixed_port, socket_timeout=20, protocol=2)
+            server.region: redis.Redis(port=server.fixed_port, socket_timeout=60, protocol=2)
             for server in processes.servers
         }
         for client in self.clients.values():

@@ -85,9 +85,9 @@ def test_a_stranger_is_shown_no_proof_and_told_to_go(tmp_path: Path) -> None:
     words = ("--region-id", "1", "--cluster-create", "yes", "--gossip-port", str(port))
     with (
         server_in(tmp_path, *words, *SECRET),
-        socket.create_connection(("127.0.0.1", port), 10) as link,
+        socket.create_connection(("127.0.0.1", port), 60) as link,
     ):
-        link.settimeout(10)
+        link.settimeout(60)
         hello = frames.Hello(
             1, 2, "", 2, "us", 0, "run", 1, frames.MODULUS, "us", 2, -1, bytes(32),
             has_secret=True,

@@ -66,7 +66,7 @@ def test_the_availability_api_is_switched_while_the_server_runs(pair: Pair) -> N
     port = free_port()
 
     def status() -> int:
-        with closing(HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             connection.request("GET", "/v1/bdbs/1/availability")
             return connection.getresponse().status
 
@@ -93,8 +93,8 @@ def test_a_region_is_found_at_another_address(pair: Pair) -> None:
     pair.eu.config_set("gossip-bind", "127.0.3.1", "gossip-announce", "127.0.3.1")
     port = pair.ports[0] + GOSSIP_PORT_ABOVE
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=10)
-    with socket.create_connection(("127.0.3.1", port), timeout=10):
+        socket.create_connection(("127.0.0.1", port), timeout=60)
+    with socket.create_connection(("127.0.3.1", port), timeout=60):
         pass
     assert pair.in_sync(), "connections stay"
     assert pair.peer()["connects"] == 1

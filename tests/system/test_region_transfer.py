@@ -31,7 +31,7 @@ STREAMS = 40
 FOR_REDIS_7 = ("--rdb-version", 10)
 FILES = sorted((REPOSITORY / "tests/unit/rdb/fixtures/files").glob("*-1.json.gz"))
 """Written by Redis 7.0.15 and by builds of October 2024 and June 2026."""
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def theirs(redis_server: RedisServer) -> RedisServer:
 
 @cache
 def connected(port: int) -> redis.Redis:
-    client = redis.Redis(port=port, protocol=2, socket_timeout=30)
+    client = redis.Redis(port=port, protocol=2, socket_timeout=60)
     client.response_callbacks.clear()
     return client
 

@@ -16,7 +16,7 @@ from tests.support.servers import AnabranchServer, server_in
 from tests.support.wings import WINGS
 from tests.support.wire import RespClient
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 HISTORY = """
 XADD s 1-1 f one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import redis
 from anabranch.testing import Cluster
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, server_in
-from tests.system.test_policies import client_of, set_policy, taken
+from tests.system.test_policies import client_of, killing, set_policy, taken
 
 
 @pytest.fixture
@@ -88,15 +87,13 @@ def test_a_killed_server_keeps_what_is_not_acknowledged_and_no_more(
         set_policy(r, "jobs:1", "max-length", "20", "exact", "yes", "keep", "unacked")
     rng = random.Random(7)
     for _ in range(5):
-        stop = threading.Timer(rng.uniform(0.2, 0.6), server.kill)
-        stop.start()
-        with client_of(server) as r, contextlib.suppress(redis.ConnectionError):
+        with client_of(server) as r, killing(server, rng.randint(3, 9)) as step:
             while True:
+                step()
                 added += [r.xadd("jobs:1", {"n": n}) for n in range(10)]
                 for entry_id in [*taken(r, "c", count=12), *_some_pending(r, rng)]:
                     acknowledged.add(entry_id)  # before: the server may die between both
                     r.xack("jobs:1", "g", entry_id)
-        stop.join()
         server.start()
     with client_of(server) as r:
         left = [entry_id for entry_id, _ in entries_of(r)]

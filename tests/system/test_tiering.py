@@ -196,7 +196,7 @@ def test_a_block_that_cannot_be_read_ends_the_process_and_the_next_one_has_it(
         os.truncate(file, 1000)
         with pytest.raises(redis.exceptions.ConnectionError):
             check(client, 0, ENTRIES)
-    assert server.process.wait(20) == 1
+    assert server.process.wait(60) == 1
     assert "tiering.block_lost" in server.log_text()
     server.start()
     with redis.Redis(port=server.port) as client:

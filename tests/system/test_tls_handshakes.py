@@ -28,7 +28,7 @@ class TlsServer(AnabranchServer):
 
     def answers(self) -> bool:
         """Whether a sound client is served over TLS."""
-        sock = socket.create_connection(("127.0.0.1", self.tls_port), 10)
+        sock = socket.create_connection(("127.0.0.1", self.tls_port), 60)
         with sock, _context().wrap_socket(sock) as tls:
             tls.sendall(b"PING\r\n")
             return tls.recv(100) == b"+PONG\r\n"
@@ -53,7 +53,7 @@ def flights(port: int) -> list[bytes]:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = _context().wrap_bio(incoming, outgoing)
     found = []
-    with socket.create_connection(("127.0.0.1", port), 10) as sock:
+    with socket.create_connection(("127.0.0.1", port), 60) as sock:
         for step in (tls.do_handshake, lambda: tls.write(b"PING\r\n")):
             while True:
                 try:
@@ -72,7 +72,7 @@ def test_they_stop_at_each_byte(server: TlsServer) -> None:
         hello = flights(server.tls_port)[0]
         before = open_files(server)
         for end in range(len(hello)):
-            with socket.create_connection(("127.0.0.1", server.tls_port), 10) as sock:
+            with socket.create_connection(("127.0.0.1", server.tls_port), 60) as sock:
                 sock.sendall(hello[:end])
                 if end % 2:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -83,7 +83,7 @@ def test_they_stop_at_each_byte(server: TlsServer) -> None:
 
 
 def test_they_come_a_byte_at_a_time_while_others_are_served(server: TlsServer) -> None:
-    slow = socket.create_connection(("127.0.0.1", server.tls_port), 10)
+    slow = socket.create_connection(("127.0.0.1", server.tls_port), 60)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = _context().wrap_bio(incoming, outgoing)
 
@@ -121,7 +121,7 @@ def test_they_are_damaged(server: TlsServer) -> None:
             damaged = bytearray(sent)
             for _ in range(rng.randint(1, 4)):
                 damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-            sock = socket.create_connection(("127.0.0.1", server.tls_port), 10)
+            sock = socket.create_connection(("127.0.0.1", server.tls_port), 60)
             with sock, suppress(OSError):
                 sock.sendall(damaged)
                 sock.shutdown(socket.SHUT_WR)

@@ -28,7 +28,7 @@ def test_regions_restart_one_by_one_while_a_producer_writes() -> None:
                 for region in regions:
                     words = ("orders", "IDMP", "shop", str(number), "*", "n", str(number))
                     try:
-                        with redis.Redis(port=region.port, socket_timeout=10) as client:
+                        with redis.Redis(port=region.port, socket_timeout=60) as client:
                             client.execute_command("XADD", *words)
                     except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError):
                         continue

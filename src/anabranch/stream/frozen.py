@@ -381,6 +381,9 @@ def _block_of(fields: list[Any]) -> Block:
     block.positions = positions
     _restore_numbers(block, numbers)
     if is_open:
+        # Machine code has no slice of a negative length.
+        if any(size < 0 for size in block.sizes(0, block.count)):
+            raise ValueError("fragments that end before they begin")
         block.reopen()
     return block
 

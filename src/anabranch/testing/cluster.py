@@ -158,7 +158,7 @@ class Cluster(Startable):
 
     # -- converging ---------------------------------------------------------------------------
 
-    def settle(self, seconds: float = 10.0) -> None:
+    def settle(self, seconds: float = 30.0) -> None:
         """Wait until every region has applied the effects of all others.
 
         Raises `NotConvergedError` with the differences if that takes longer.

@@ -117,17 +117,17 @@ def answering(answers: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
         try:
             yield listener.getsockname()[1], heard
         finally:
-            thread.join(10)
+            thread.join(60)
 
 
 def test_a_server_that_does_not_speak_tls_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anabranch.cli.address.CONNECT_SECONDS_MAX", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = of_options(port=silent.getsockname()[1], tls=True, timeout=20.0)
+        address = of_options(port=silent.getsockname()[1], tls=True, timeout=600.0)
         begun = time.monotonic()
         with pytest.raises(TimeoutError):
             address.open()
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60
 
 
 def test_it_authenticates() -> None:

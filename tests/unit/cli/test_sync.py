@@ -51,9 +51,9 @@ def master(answer: Callable[[Send], None], refuses_options: bool = False) -> Ite
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield Address(port=listener.getsockname()[1], timeout=10)
+            yield Address(port=listener.getsockname()[1], timeout=60)
         finally:
-            thread.join(10)
+            thread.join(60)
 
 
 def keys_of(address: Address) -> list[bytes]:

@@ -70,7 +70,7 @@ class FakeReplicator:
         """So many frames have come."""
         while len(self.received) < count:
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 10)
+            await asyncio.wait_for(self.news.wait(), 60)
 
 
 class Ends:
@@ -103,7 +103,7 @@ class Ends:
 @pytest.fixture
 async def ends() -> AsyncIterator[Ends]:
     ends = Ends()
-    await asyncio.wait_for(ends.connect(), 10)
+    await asyncio.wait_for(ends.connect(), 60)
     yield ends
     ends.one.shut_down()
     ends.other.shut_down()
@@ -124,7 +124,7 @@ async def test_nothing_passes_a_paused_link_either_way_until_it_is_released(ends
     ends.reply(3)
     ends.one.dial("127.0.0.1", ends.port)
     # Nobody finds a way around by another connection.
-    await asyncio.wait_for(ends.here.failed.wait(), 10)
+    await asyncio.wait_for(ends.here.failed.wait(), 60)
     (link,) = ends.one.links.values()
     while not link._buffer:  # noqa: ASYNC110 - nobody tells of what is not read
         await asyncio.sleep(0)
@@ -206,10 +206,10 @@ async def test_moving_elsewhere_leaves_connections_alone(ends: Ends) -> None:
     ends.send(1)
     await ends.there.until(1)
     ends.one.dial("127.0.0.1", ends.port)
-    await asyncio.wait_for(ends.here.failed.wait(), 10)
+    await asyncio.wait_for(ends.here.failed.wait(), 60)
     ends.here.news.clear()
     ends.one.dial("127.0.0.1", port)
-    await asyncio.wait_for(ends.here.news.wait(), 10)
+    await asyncio.wait_for(ends.here.news.wait(), 60)
     assert len(ends.here.links) == 2
 
 
@@ -217,11 +217,11 @@ async def test_moving_twice_at_once_leaves_nothing_behind(ends: Ends) -> None:
     for _ in range(3):
         ends.other.move("127.0.0.1", ends.port)
     assert len(ends.other._acceptor.sockets) == 1
-    with socket.create_connection(("127.0.0.1", ends.port), timeout=10):
+    with socket.create_connection(("127.0.0.1", ends.port), timeout=60):
         pass
     ends.other.shut_down()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", ends.port), timeout=10)
+        socket.create_connection(("127.0.0.1", ends.port), timeout=60)
 
 
 async def test_a_region_leaves_its_place_at_the_door_once_it_has_greeted(ends: Ends) -> None:
@@ -231,7 +231,7 @@ async def test_a_region_leaves_its_place_at_the_door_once_it_has_greeted(ends: E
     await ends.there.until(1)
     assert (held[ConnectionKind.STRANGER], held[ConnectionKind.PEER]) == (0, 1)
     ends.one.shut_down()
-    await asyncio.wait_for(ends.there.ended.wait(), 10)
+    await asyncio.wait_for(ends.there.ended.wait(), 60)
     assert not +held
 
 
@@ -244,8 +244,8 @@ async def test_what_a_closed_link_held_is_freed_at_once(ends: Ends) -> None:
         # The beginning of a frame that never ends.
         ends.one.send(ends.here.links[0], b"\x60\x00\x00\x00\x07" + b"x" * 50)
         ends.one.close(ends.here.links[0])
-        await asyncio.wait_for(ends.there.ended.wait(), 10)
-        async with asyncio.timeout(10):
+        await asyncio.wait_for(ends.there.ended.wait(), 60)
+        async with asyncio.timeout(60):
             while any(each() for each in left):  # noqa: ASYNC110 - nobody tells of that
                 await asyncio.sleep(0)
     finally:
@@ -254,7 +254,7 @@ async def test_what_a_closed_link_held_is_freed_at_once(ends: Ends) -> None:
 
 async def test_a_frame_that_is_too_long_ends_the_link_and_is_named(ends: Ends) -> None:
     ends.one.send(ends.here.links[0], (101).to_bytes(4, "little") + bytes(101))
-    await asyncio.wait_for(ends.there.ended.wait(), 10)
+    await asyncio.wait_for(ends.there.ended.wait(), 60)
     assert ends.there.refused == [101]
     assert not ends.there.received
 
@@ -279,4 +279,4 @@ async def test_a_peer_that_does_not_read_is_disconnected(
     frame = (1_000_001).to_bytes(4, "little") + bytes(1_000_001)
     for _ in range(30):  # without a pause in which anything could be sent
         ends.one.send(ends.here.links[0], frame)
-    await asyncio.wait_for(ends.here.ended.wait(), 10)
+    await asyncio.wait_for(ends.here.ended.wait(), 60)

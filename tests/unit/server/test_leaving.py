@@ -31,7 +31,7 @@ from tests.support.servers import free_port
 from tests.support.wings import WINGS
 from tests.support.wire import encode_command
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -45,7 +45,7 @@ def test_accepted_connections_are_probed_as_their_listener_says() -> None:
             settings.tcp_keepalive = seconds
             listeners.keep_alive_changed()
             _, writer = await asyncio.open_connection("127.0.0.1", settings.port)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 seen.append(await found.get())
             writer.close()
         listeners.close()

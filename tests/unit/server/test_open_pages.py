@@ -30,7 +30,7 @@ def port() -> Iterator[int]:
 
 def opened(port: int) -> socket.socket:
     """An open page: its feed has begun."""
-    page = socket.create_connection(("127.0.0.1", port), 10)
+    page = socket.create_connection(("127.0.0.1", port), 60)
     page.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     seen = b""
     while b"event: status" not in seen:
@@ -78,7 +78,7 @@ def test_probes_are_answered_when_an_address_has_no_place_left(port: int) -> Non
         for _ in range(FEEDS):
             stack.enter_context(opened(port))
         for _ in range(16 - FEEDS):  # connections that a browser keeps
-            kept = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            kept = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60))
             kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert kept.recv(100).startswith(b"HTTP/1.1 200 ")
             kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")

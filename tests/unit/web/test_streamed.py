@@ -40,9 +40,9 @@ async def test_what_a_closed_page_held_is_freed_without_the_collector() -> None:
         page = Page()
         answer = Streamed(lambda gone: messages(page, gone), media_type="text/event-stream")
         task = asyncio.ensure_future(answer({"type": "http", "method": "GET"}, receive, send))
-        await asyncio.wait_for(seen.wait(), 30)
+        await asyncio.wait_for(seen.wait(), 60)
         left.set()
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 60)
         return ref(page)
 
     gc.collect()

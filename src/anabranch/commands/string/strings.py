@@ -252,7 +252,7 @@ def getrange(ctx: Context, args: list[bytes]) -> bytes:
         return bulk(b"")
     first = max(0, start + size if start < 0 else start)
     last = max(0, stop + size if stop < 0 else stop)
-    return bulk(data[first : last + 1])
+    return bulk(data[first : last + 1] if first <= last else b"")  # machine code slices no less
 
 
 def setrange(ctx: Context, args: list[bytes]) -> bytes:
