@@ -48,12 +48,14 @@ class Debian:
         self.began = time.monotonic()
 
     def make(self, suite: str) -> None:
-        """Make the file system, with the clone in it."""
+        """Make the file system, unless it is there already, with a new clone in it."""
         words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}"]
-        subprocess.run([*words, suite, str(self.root)], check=True)
+        if not self.root.exists():
+            subprocess.run([*words, suite, str(self.root)], check=True)
         for name in ("etc/resolv.conf", "etc/ssl/certs/ca-certificates.crt"):
             shutil.copyfile(Path("/", name), self.root / name)
         clone = self.root / CLONE.lstrip("/")
+        shutil.rmtree(clone, ignore_errors=True)
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", REPOSITORY, clone], check=True)
 
     @contextmanager
@@ -124,7 +126,7 @@ def hour(debian: Debian) -> None:
     debian.step("  its size in MB", f"{size} .venv/lib/python3*/site-packages")
     compiler = "gcc libc6-dev python3-dev"
     assert f"apt-get install {compiler}" in readme
-    debian.step("a C compiler", f"apt-get install -qq {compiler}; rm -rf .venv")
+    debian.step("a C compiler", f"apt-get update -qq; apt-get install -qq {compiler}; rm -rf .venv")
     debian.step("make run", run, ready=ready)
     debian.step("  its form", ".venv/bin/anabranch version", expected="compiled")
     debian.step("  its size in MB", f"{size} .venv/lib/python3*/site-packages")
@@ -151,7 +153,7 @@ def main() -> None:
     """Make the Debian, and spend the hour in it."""
     parser = argparse.ArgumentParser(prog="python -m tests.guides.hour", description=__doc__)
     parser.add_argument("--suite", default="bookworm")
-    parser.add_argument("--into", type=Path, help="an empty directory that is kept")
+    parser.add_argument("--into", type=Path, help="a directory that is kept, and used again")
     given = parser.parse_args()
     if os.geteuid() or shutil.which("mmdebstrap") is None:
         sys.exit("run this as root, with mmdebstrap: apt-get install mmdebstrap")
