@@ -239,21 +239,27 @@ BY_HAND = (
     ("channels-redis 4.3.0, pubsub", "PyPI", "a message to a group", "yes", "yes"),
     ("python-socketio 5.18.1", "PyPI", "`AsyncRedisManager`: emit", "yes", "yes"),
     ("@socket.io/redis-streams-adapter 0.3.1", "npm", "emit over a stream", "yes", "yes"),
-    ("django-redis 7.0.0", "PyPI", "cache, counters, delete by pattern", "yes", "strings"),
-    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "strings; it hides the errors"),
-    ("connect-redis 9.0.0", "npm", "sessions", "yes", "strings"),
-    ("rate-limiter-flexible 11.4.0", "npm", "`RateLimiterRedis`", "yes", "strings"),
-    ("redlock 4.2.0", "npm", "lock and unlock", "yes", "strings"),
-    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "strings"),
-    ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "lists"),
-    ("redis-semaphore 5.8.0", "npm", "`Semaphore`", "ZREMRANGEBYSCORE", "the same"),
-    ("BullMQ 6.7.0", "npm", "adding a job", "HGET", "the same"),
-    ("Bull 4.16.5 (n8n)", "npm", "adding a job", "HMSET", "the same"),
-    ("bee-queue 2.0.0", "npm", "adding a job", "HEXISTS", "the same"),
-    ("dramatiq 2.2.1", "PyPI", "sending a message", "ZADD", "the same"),
-    ("huey 3.5.4", "PyPI", "the task is queued; carrying it out", "HMGET", "lists"),
-    ("saq 0.26.4", "PyPI", "adding a job", "ZSCORE", "the same"),
-    ("streaq 7.2.0", "PyPI", "the task is queued; its worker", "ZREMRANGEBYSCORE", "strings"),
+    ("django-redis 7.0.0", "PyPI", "cache, counters, delete by pattern", "yes", "no: strings"),
+    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "no: strings; it hides the errors"),
+    ("connect-redis 9.0.0", "npm", "sessions", "yes", "no: strings"),
+    ("rate-limiter-flexible 11.4.0", "npm", "`RateLimiterRedis`", "yes", "no: strings"),
+    ("redlock 4.2.0", "npm", "lock and unlock", "yes", "no: strings"),
+    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "no: strings"),
+    ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "no: lists"),
+    ("redis-semaphore 5.8.0", "npm", "`Semaphore`", "no: ZREMRANGEBYSCORE", "no"),
+    ("BullMQ 6.7.0", "npm", "adding a job", "no: HGET", "no"),
+    ("Bull 4.16.5 (n8n)", "npm", "adding a job", "no: HMSET", "no"),
+    ("bee-queue 2.0.0", "npm", "adding a job", "no: HEXISTS", "no"),
+    ("dramatiq 2.2.1", "PyPI", "sending a message", "no: ZADD", "no"),
+    ("huey 3.5.4", "PyPI", "the task is queued; carrying it out", "no: HMGET", "no: lists"),
+    ("saq 0.26.4", "PyPI", "adding a job", "no: ZSCORE", "no"),
+    (
+        "streaq 7.2.0",
+        "PyPI",
+        "the task is queued; its worker",
+        "no: ZREMRANGEBYSCORE",
+        "no: strings",
+    ),
     (
         "channels-redis 4.3.0, core",
         "PyPI",
@@ -261,7 +267,7 @@ BY_HAND = (
         "ZREMRANGEBYSCORE",
         "the same",
     ),
-    ("kombu 5.7.0", "PyPI", "taking a message from a queue", "ZADD", "sets"),
+    ("kombu 5.7.0", "PyPI", "taking a message from a queue", "no: ZADD", "no: sets"),
 )
 
 
@@ -342,8 +348,8 @@ def _page() -> Iterator[str]:
         yield f"| {library} | {needs} | {seen} |\n"
     yield (
         "\n## Tried by hand\n\n"
-        "Once, in November 2026, without a test here. Where one does not work, the table has the "
-        "command that it lacks, or the type that a region does not keep.\n\n"
+        "Once, in November 2026, without a test here. A *no* has the command that is missing, or "
+        "the type that a region does not keep.\n\n"
         "| Package | From | What was tried | On a server | On a region |\n|---|---|---|---|---|\n"
     )
     for row in BY_HAND:
