@@ -27,7 +27,7 @@ from tests.support.servers import REPOSITORY, free_port
 
 PACKAGES = "python3 python3-venv git make ca-certificates redis-tools redis-server curl openssl"
 """What the pages take for granted; no C compiler yet."""
-CLONE = "/root/anabranch"
+CLONE = "/opt/anabranch"
 STEP_SECONDS = 3600
 HANDED_ON = ("_CERT", "_CA_", "SSL_", "CA_BUNDLE", "PROXY", "proxy", "PIP_DEFAULT_TIMEOUT")
 """Parts of the names of variables by which this machine reaches its registries."""
@@ -117,7 +117,7 @@ def hour(debian: Debian) -> None:
     readme = pages()["README.md"]
     (example,) = (each.body for each in fences(readme, "python") if "xgroup_create" in each.body)
     (shown,) = (each.body for each in fences(readme, "text"))
-    (debian.root / "root" / "example.py").write_text(example.replace("6379", at.split()[1]))
+    (debian.root / "opt" / "example.py").write_text(example.replace("6379", at.split()[1]))
     run = f"make run ARGS='{at}'"
     ready = "Ready to accept connections"
     debian.step("Python", "python3 --version", expected="Python 3.")

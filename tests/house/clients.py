@@ -264,8 +264,8 @@ BY_HAND = (
         "channels-redis 4.3.0, core",
         "PyPI",
         "a message to a channel",
-        "ZREMRANGEBYSCORE",
-        "the same",
+        "no: ZREMRANGEBYSCORE",
+        "no",
     ),
     ("kombu 5.7.0", "PyPI", "taking a message from a queue", "no: ZADD", "no: sets"),
 )
