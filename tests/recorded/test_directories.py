@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.testing import Server
+from anabranch.testing import Clock, Server
 from tests.recorded.directories import KEPT, answers
 
 FOLDERS = sorted(path.parent for path in KEPT.glob("*/answers.json"))
@@ -23,15 +23,16 @@ def test_a_directory_of_an_earlier_version_is_opened(
 ) -> None:
     kind = "region" if settings else "alone"
     expected = json.loads((folder / "answers.json").read_text("utf-8"))[kind]
+    (lamp,) = (
+        each for each, fields in expected["XREVRANGE orders + - COUNT 4"] if "lamp" in fields
+    )
+    clock = Clock()
+    clock.set(int(lamp.partition("-")[0]) + 1000)  # idempotent IDs are kept for 100 s
+    clock.freeze()
     copy = shutil.copytree(folder / kind, tmp_path / kind)
     for line in ("XADD orders * item ink", "SAVE"):  # opened as it was, with a log, with a snapshot
-        with Server(persist=copy, **settings) as server:
+        with Server(persist=copy, clock=clock, **settings) as server:
             assert answers(server) == expected
-            (lamp,) = (
-                entry
-                for entry, fields in expected["XREVRANGE orders + - COUNT 4"]
-                if "lamp" in fields
-            )
             again = server.execute(*"XADD orders IDMP shop order-1 * item lamp".split())
             assert again.decode() == lamp, "a message that is sent again is recognised"
             added = server.execute(*"XADD orders * item ink".split()).decode()
