@@ -52,6 +52,7 @@ class Debian:
         words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}"]
         if not self.root.exists():
             subprocess.run([*words, suite, str(self.root)], check=True)
+        (self.root / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
         for name in ("etc/resolv.conf", "etc/ssl/certs/ca-certificates.crt"):
             shutil.copyfile(Path("/", name), self.root / name)
         clone = self.root / CLONE.lstrip("/")
@@ -115,28 +116,30 @@ def hour(debian: Debian) -> None:
     at = f"--port {free_port()}"
     size = "du -sm --exclude=pip --exclude=setuptools --exclude=pkg_resources"
     readme = pages()["README.md"]
+    compiler = "gcc libc6-dev python3-dev"
+    assert f"apt-get install {compiler}" in readme
     (example,) = (each.body for each in fences(readme, "python") if "xgroup_create" in each.body)
     (shown,) = (each.body for each in fences(readme, "text"))
     (debian.root / "opt" / "example.py").write_text(example.replace("6379", at.split()[1]))
     run = f"make run ARGS='{at}'"
     ready = "Ready to accept connections"
+    debian.step("no compiler", f"apt-get purge -qq {compiler} || true")
     debian.step("Python", "python3 --version", expected="Python 3.")
     debian.step("make run without a C compiler", run, ready=ready)
     debian.step("  its form", ".venv/bin/anabranch version", expected="interpreted")
     debian.step("  its size in MB", f"{size} .venv/lib/python3*/site-packages")
-    compiler = "gcc libc6-dev python3-dev"
-    assert f"apt-get install {compiler}" in readme
     debian.step("a C compiler", f"apt-get update -qq; apt-get install -qq {compiler}; rm -rf .venv")
     debian.step("make run", run, ready=ready)
     debian.step("  its form", ".venv/bin/anabranch version", expected="compiled")
     debian.step("  its size in MB", f"{size} .venv/lib/python3*/site-packages")
     debian.step("make run again", run, ready=ready)
-    alone = f".venv/bin/anabranch serve {at} --save '' --appendonly no >/dev/null & server=$!; "
-    answers = (
-        f"until redis-cli -p {at.split()[1]} PING 2>/dev/null | grep -q PONG; do sleep 0.1; done; "
+    port = at.split()[1]
+    lines = (
+        f".venv/bin/anabranch serve {at} --appendonly no >/dev/null 2>&1 & trap 'kill %1' EXIT",
+        f"until redis-cli -p {port} PING 2>/dev/null | grep -q PONG; do sleep 0.1; done",
+        ".venv/bin/python ../example.py",
     )
-    example_line = ".venv/bin/python ../example.py; kill $server; wait"
-    debian.step("the README in Python", alone + answers + example_line, expected=shown)
+    debian.step("the README in Python", "\n".join(lines), expected=shown)
     debian.step("make demo", "make demo ARGS='--pace 0'", expected="claims hold")
     environment = "python3 -m venv venv && . venv/bin/activate"
     debian.step("quickstart: pip install .", f"{environment} && pip install --quiet .")
