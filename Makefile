@@ -56,7 +56,7 @@ UNBURDEN = if command -v strip >/dev/null; then \
 # what it compiles in its cache takes seconds (hatch_build.py).
 $(RUNNING): $(SOURCES)
 	$(call environment,$(INSTALLED))
-	@echo "installing the server in $(INSTALLED); the first time some 55 MB and a minute"
+	@echo "installing the server in $(INSTALLED); the first time some 60 MB and a minute"
 	$(INSTALLED)/bin/python $(INSTALL) .
 	@$(UNBURDEN)
 	@touch $@
