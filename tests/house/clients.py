@@ -25,6 +25,8 @@ class Client:
     files: str
     """In tests/clients: modules without `test_`, or the source of a program in another language."""
     tried: str
+    region: str
+    """What of it works on a region of several."""
     notes: str = ""
 
 
@@ -36,6 +38,7 @@ CLIENTS = (
         "redis-py, sync and asyncio, RESP2 and RESP3: groups, blocking reads, transactions, "
         "pipelines, pools, messages, failover among regions; and the tests that redis-py itself "
         "has of streams, `Lock` and scripts",
+        "streams, groups, messages, transactions, failover; not `Lock`",
         "its tests are in its source archive, which is downloaded from PyPI; locks and scripts "
         "need `anabranch[lua]`",
     ),
@@ -44,6 +47,7 @@ CLIENTS = (
         "python",
         "coredis",
         "groups, its `GroupConsumer`, pipelines, scripts",
+        "groups, `GroupConsumer`",
         "RESP3 only",
     ),
     Client(
@@ -51,6 +55,7 @@ CLIENTS = (
         "python",
         "valkey_glide",
         "RESP2 and RESP3: groups, blocking reads, transactions, scripts",
+        "groups, blocking reads",
         "its core is in Rust",
     ),
     Client(
@@ -59,6 +64,7 @@ CLIENTS = (
         "taskiq",
         "the stream broker and the result back end with worker processes; a worker that is killed "
         "with `kill -9` leaves tasks, another worker does them",
+        "the broker; its results and its lock for left tasks are strings",
         "needs `anabranch[lua]`; this broker looks for such tasks after it got a new one",
     ),
     Client(
@@ -67,12 +73,14 @@ CLIENTS = (
         "faststream",
         "subscribers with and without a group, batches, entries of a dead consumer by "
         "`min_idle_time` (XAUTOCLAIM) and `claim_min_idle_time` (XREADGROUP CLAIM)",
+        "yes",
     ),
     Client(
         "walrus",
         "python",
         "walrus",
         "streams, groups, time series, locks, rate limits, counters, cache, lists, sets",
+        "streams and groups",
         "scripts need `anabranch[lua]`; `Hash`, `ZSet`, `BitField` and what is made of them do not "
         "work",
     ),
@@ -81,6 +89,7 @@ CLIENTS = (
         "python",
         "script_users",
         "its `Redlock` on three servers",
+        "no: strings",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -88,6 +97,7 @@ CLIENTS = (
         "python",
         "script_users",
         "three strategies of rate limits, by several processes at once",
+        "no: strings",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -95,19 +105,31 @@ CLIENTS = (
         "python",
         "broadcaster",
         "the back end `redis-stream://`",
+        "yes",
     ),
     Client(
         "aiocache",
         "python",
         "aiocache",
         "`RedisCache` with `RedLock` and `OptimisticLock`",
+        "no: strings",
         "needs `anabranch[lua]`",
+    ),
+    Client(
+        "celery",
+        "python",
+        "celery",
+        "with another broker: results, groups, chords",
+        "no: strings",
+        'chords need `result_backend_transport_options = {"result_chord_ordered": False}` and '
+        "`anabranch[lua]`; as a broker: below",
     ),
     Client(
         "pytest-redis",
         "python",
         "pytest_redis",
         "`--redis-exec=anabranch-server`, its fixtures `redisdb` and `redisdb_async`",
+        "it starts servers of its own",
         "for new suites see [testing your application](testing-your-application.md)",
     ),
     Client(
@@ -115,24 +137,28 @@ CLIENTS = (
         "node",
         "node/ioredis.mjs",
         "RESP2 and RESP3: groups, blocking reads, transactions, pipelines, messages",
+        "streams, groups, messages",
     ),
     Client(
         "redis",
         "node",
         "node/node_redis.mjs",
         "node-redis, RESP2 and RESP3: groups, blocking reads, transactions, messages",
+        "streams, groups, messages",
     ),
     Client(
         "redigo",
         "Debian 12: 1.8.3",
         "go/redigo.go",
         "Go: groups, blocking reads, transactions, pipelines, scripts, messages, time-outs",
+        "streams, groups, messages",
     ),
     Client(
         "phpredis",
         "Debian 12: 5.3.7",
         "php/phpredis.php",
         "PHP: ranges, groups, transactions, pipelines, scripts, sessions with locks",
+        "streams, groups, messages; not sessions",
         "scripts and locks of sessions need `anabranch[lua]`",
     ),
     Client(
@@ -140,6 +166,7 @@ CLIENTS = (
         "Debian 12: 4.8.0",
         "ruby/redis_rb.rb",
         "Ruby: ranges, groups, blocking reads, transactions, pipelines, scripts, messages",
+        "streams, groups, messages",
     ),
     Client(
         "redis-cli",
@@ -147,6 +174,7 @@ CLIENTS = (
         "redis_cli",
         "RESP2 and RESP3: commands, scripts, terminal with hints, `--stat`, `--bigkeys`, "
         "`--memkeys`, `--latency`, `--pipe`, `--scan`, MONITOR, messages",
+        "yes, with streams",
         "`--rdb` ends with an error that names `anabranch export`; `--hotkeys` needs LFU, which "
         "is not here",
     ),
@@ -156,6 +184,7 @@ CLIENTS = (
         "redis_benchmark",
         "its tests of strings, lists and sets, pipelined and in RESP3; XADD as a command of "
         "the user",
+        "XADD; its tests of other types end with the reason",
         "`-t hset`, `zadd` and `zpopmin` end with the reason",
     ),
     Client(
@@ -163,6 +192,7 @@ CLIENTS = (
         "Debian 12: 1.45.0",
         "redis_exporter",
         "the program, in Go with redigo: streams, groups, keys, commands, memory",
+        "not tried",
         "its requests are compared with a Redis in `tests/system/test_exporter.py`",
     ),
     Client(
@@ -171,6 +201,7 @@ CLIENTS = (
         "redis_insight",
         "connection, overview, browser of keys, views of a stream and its groups, profiler, slow "
         "log, replayed and compared with a Redis",
+        "not tried",
         "the program itself is not started",
     ),
 )
@@ -189,7 +220,7 @@ BROKEN = (
         "test_arq_cannot_enqueue_a_job",
     ),
     (
-        "celery",
+        "celery, kombu",
         "sorted sets",
         "the worker ends with `unknown command 'ZRANGE'`; sending a task works",
         "test_a_worker_of_celery_ends_with_the_reason",
@@ -201,6 +232,45 @@ BROKEN = (
         "that this is a stream server",
         "test_redis_py_names_the_command",
     ),
+)
+
+BY_HAND = (
+    # Package, where it is from, what was tried, on a server, on a region.
+    ("channels-redis 4.3.0, pubsub", "PyPI", "a message to a group", "yes", "yes"),
+    ("python-socketio 5.18.1", "PyPI", "`AsyncRedisManager`: emit", "yes", "yes"),
+    ("@socket.io/redis-streams-adapter 0.3.1", "npm", "emit over a stream", "yes", "yes"),
+    ("Redis 2.000 for Perl", "Debian 12", "adding, ranges, groups", "yes", "yes"),
+    ("Predis 1.1.10 for PHP", "Debian 12", "XADD, pipelines, transactions", "yes", "streams"),
+    ("redis-sentinel 7.0.15", "Debian 12", "watching: up or down", "yes", "yes"),
+    ("django-redis 7.0.0", "PyPI", "cache, counters, delete by pattern", "yes", "no: strings"),
+    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "no: strings; it hides the errors"),
+    ("connect-redis 9.0.0", "npm", "sessions", "yes", "no: strings"),
+    ("rate-limiter-flexible 11.4.0", "npm", "`RateLimiterRedis`", "yes", "no: strings"),
+    ("redlock 4.2.0", "npm", "lock and unlock", "yes", "no: strings"),
+    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "no: strings"),
+    ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "no: lists"),
+    ("redis-semaphore 5.8.0", "npm", "`Semaphore`", "no: ZREMRANGEBYSCORE", "no"),
+    ("BullMQ 6.7.0", "npm", "adding a job", "no: HGET", "no"),
+    ("Bull 4.16.5 (n8n)", "npm", "adding a job", "no: HMSET", "no"),
+    ("bee-queue 2.0.0", "npm", "adding a job", "no: HEXISTS", "no"),
+    ("dramatiq 2.2.1", "PyPI", "sending a message", "no: ZADD", "no"),
+    ("huey 3.5.4", "PyPI", "the task is queued; carrying it out", "no: HMGET", "no: lists"),
+    ("saq 0.26.4", "PyPI", "adding a job", "no: ZSCORE", "no"),
+    (
+        "streaq 7.2.0",
+        "PyPI",
+        "the task is queued; its worker",
+        "no: ZREMRANGEBYSCORE",
+        "no: strings",
+    ),
+    (
+        "channels-redis 4.3.0, core",
+        "PyPI",
+        "a message to a channel",
+        "no: ZREMRANGEBYSCORE",
+        "no",
+    ),
+    ("kombu 5.7.0", "PyPI", "taking a message from a queue", "no: ZADD", "no: sets"),
 )
 
 
@@ -259,21 +329,34 @@ def _page() -> Iterator[str]:
         "test functions, or the checks of a program in another language; many run with several "
         "parameters.\n\n"
         "## What works\n\n"
-        "| Package | Version | What is tried | Tests | Notes |\n|---|---|---|---|---|\n"
+        "| Package | Version | What is tried | On a region | Tests | Notes |\n"
+        "|---|---|---|---|---|---|\n"
     )
     for client in CLIENTS:
         yield (
             f"| {_title(client)} | {version_of(client)} | {client.tried} "
-            f"| {count_tests(client)} | {client.notes} |\n"
+            f"| {client.region} | {count_tests(client)} | {client.notes} |\n"
         )
     yield (
-        "\nThe core of valkey-glide is in Rust, redis-cli and redis-benchmark are in C. No client "
+        "\n*On a region*: a region has streams, and messages of PUBLISH, and refuses other types "
+        "with `ERR Active-Active keeps streams only`. A client that chooses whole IDs itself needs "
+        "`xadd-id-uniqueness-mode liberal` there. The column was found by running all tests "
+        "against a region; `tests/clients/test_on_a_region.py` runs some of them in CI.\n\n"
+        "The core of valkey-glide is in Rust, redis-cli and redis-benchmark are in C. No client "
         "for Java or .NET is tried: their registries cannot be reached where CI runs.\n\n"
         "## What does not work\n\n"
         "| Library | Needs | What its user sees |\n|---|---|---|\n"
     )
     for library, needs, seen, _ in BROKEN:
         yield f"| {library} | {needs} | {seen} |\n"
+    yield (
+        "\n## Tried by hand\n\n"
+        "Once, in November 2026, without a test here. A *no* has the command that is missing, or "
+        "the type that a region does not keep.\n\n"
+        "| Package | From | What was tried | On a server | On a region |\n|---|---|---|---|---|\n"
+    )
+    for row in BY_HAND:
+        yield f"| {' | '.join(row)} |\n"
     yield (
         "\nAll commands of Redis that are missing: [commands.md](commands.md#not-here). "
         "Replies that differ from those of Redis: [compatibility.md](compatibility.md).\n"

@@ -10,7 +10,13 @@ import pytest
 from tests.house.clients import BROKEN, CLIENT_TESTS, CLIENTS, Client, count_tests
 from tests.support.servers import REPOSITORY
 
-NOT_ONE_CLIENT = {"leases", "node_clients", "debian_clients", "what_does_not_work"}
+NOT_ONE_CLIENT = {
+    "leases",
+    "node_clients",
+    "debian_clients",
+    "on_a_region",
+    "what_does_not_work",
+}
 PROGRAMS = ("*.mjs", "*.go", "*.php", "*.rb")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.house import site
@@ -48,6 +49,18 @@ def test_the_site_loads_nothing_from_elsewhere_and_needs_no_plugin() -> None:
     assert whole["plugins"] == ["search"]
     for style in whole["extra_css"]:
         assert Path(style) in site.files()
+
+
+@pytest.mark.parametrize("words", ["upgrade", "backup", "high availability", "exactly once"])
+def test_what_people_search_for_is_a_heading(words: str) -> None:
+    headings = [
+        line.lower()
+        for name, text in pages().items()
+        if name.startswith("docs/")
+        for line in text.splitlines()
+        if line.startswith("#")
+    ]
+    assert any(words in each for each in headings)
 
 
 def test_collected_pages_keep_their_paths(tmp_path: Path) -> None:

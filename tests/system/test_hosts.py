@@ -160,6 +160,25 @@ def variables(path: Path) -> dict[str, str]:
     }
 
 
+def refused_by_kubernetes(each: dict[str, Any]) -> list[str]:
+    """Where an object of Kubernetes itself breaks the schema of its kind."""
+    rules = json.loads((SCHEMAS / "kubernetes.json").read_text("utf-8"))
+    rules["$ref"] = f"#/$defs/{each['kind']}"
+    return [error.json_path for error in jsonschema.Draft202012Validator(rules).iter_errors(each)]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*MANIFESTS, DOCKER / "kubernetes" / "extras" / "disruption.yaml"],
+    ids=lambda path: path.stem,
+)
+def test_manifests_follow_the_schemas_of_kubernetes(path: Path) -> None:
+    for each in objects(path):
+        assert refused_by_kubernetes(each) == []
+        each["spec"]["selectors"] = each["spec"].pop("selector")
+        assert "$.spec" in refused_by_kubernetes(each), "an unknown field is found"
+
+
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
 def test_manifests_name_directives_and_ports_of_the_server(path: Path) -> None:
     loaded = load([], variables(path))

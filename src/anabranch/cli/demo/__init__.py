@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import click
-from rich.console import Console
 
 from anabranch.cli.cluster_files import HOW_TO_INSTALL, ClusterFailed, can_serve
 from anabranch.cli.demo.cluster import NAMES, DemoCluster
@@ -22,6 +21,7 @@ from anabranch.cli.demo.story import Story
 from anabranch.cli.demo.traffic import Traffic
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
 from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.terminal import is_terminal, say, styled
 
 LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
 """The delay that is added to a link, in one direction."""
@@ -90,7 +90,6 @@ def command(
     if page and not can_serve():
         raise click.UsageError(f"--page needs the extra 'web': {HOW_TO_INSTALL}")
     end_as_ctrl_c()
-    console = Console()
     try:
         with_page = can_serve() if page is None else page
         cluster = DemoCluster(count, latency, with_page=with_page, port=port)
@@ -98,23 +97,23 @@ def command(
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     traffic = Traffic(cluster, rate)
-    story = Story(console, _waiting(console, interactive=way["interactive"], pace=way["pace"]))
+    story = Story(_waiting(interactive=way["interactive"], pace=way["pace"]))
     began = time.monotonic()
     try:
-        _say(console, f"starting {count} regions in {cluster.directory} ...")
+        say(f"starting {count} regions in {cluster.directory} ...")
         cluster.start()
-        _welcome(console, cluster, is_asked=page is not False)
+        _welcome(cluster, is_asked=page is not False)
         story.tell(steps(cluster, traffic, with_spark=not way["no_spark"]))
         story.report(time.monotonic() - began)
         if way["keep"]:
-            _go_on(console, cluster, traffic)
+            _go_on(cluster, traffic)
         elif story.held:
-            _say(console, HOW_TO_KEEP)
+            say(HOW_TO_KEEP)
     except ClusterFailed as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        _say(console, "\ninterrupted: stopping all regions")
+        say("\ninterrupted: stopping all regions")
         raise SystemExit(INTERRUPTED) from None
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -124,16 +123,12 @@ def command(
     raise SystemExit(0 if story.held else 1)
 
 
-def _say(console: Console, line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _waiting(console: Console, *, interactive: bool, pace: float) -> Callable[[], None]:
+def _waiting(*, interactive: bool, pace: float) -> Callable[[], None]:
     def wait() -> None:
         if not interactive:
             time.sleep(pace)
             return
-        console.print("  [dim]Enter goes on, Ctrl-C stops everything[/]", end=" ")
+        print(styled("  Enter goes on, Ctrl-C stops everything", dim=True), end=" ", flush=True)
         with open(0, "rb", buffering=0, closefd=False) as keyboard:  # select sees what is unread
             while not select.select([keyboard], [], [], LOOK_S)[0]:
                 pass  # Python sees a Ctrl-C that came just before a call only after the call
@@ -144,18 +139,18 @@ def _waiting(console: Console, *, interactive: bool, pace: float) -> Callable[[]
     return wait
 
 
-def _welcome(console: Console, cluster: DemoCluster, *, is_asked: bool) -> None:
+def _welcome(cluster: DemoCluster, *, is_asked: bool) -> None:
     for member in cluster.members:
-        _say(console, f"  region {member.name}: redis-cli -p {member.port}")
-    _say(console, f"  links: anabranch cluster status --dir {cluster.directory}")
+        say(f"  region {member.name}: redis-cli -p {member.port}")
+    say(f"  links: anabranch cluster status --dir {cluster.directory}")
     if is_asked and not can_serve():
-        _say(console, f"  a page with pictures would be there with: {HOW_TO_INSTALL}")
+        say(f"  a page with pictures would be there with: {HOW_TO_INSTALL}")
     address = cluster.members[0].page
     if not (is_asked and address and _answers(address)):
         return
-    _say(console, f"  the page, as seen from {cluster.members[0].name}: {address}")
+    say(f"  the page, as seen from {cluster.members[0].name}: {address}")
     has_display = sys.platform == "darwin" or any(map(os.environ.get, _DISPLAYS))
-    if console.is_terminal and has_display:
+    if is_terminal() and has_display:
         webbrowser.open(address)
 
 
@@ -171,14 +166,14 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _go_on(console: Console, cluster: DemoCluster, traffic: Traffic) -> None:
+def _go_on(cluster: DemoCluster, traffic: Traffic) -> None:
     """Wait for Ctrl-C, which is no failure from here on."""
     traffic.go_on()
-    _say(console, f"\nThe regions and their traffic go on. Cut one off with:\n"
+    say(f"\nThe regions and their traffic go on. Cut one off with:\n"
          f"  anabranch cluster isolate {cluster.members[0].name} --dir {cluster.directory}\n"
          "Ctrl-C stops everything.")  # fmt: skip
     try:
         while True:
             time.sleep(PAGE_S)
     except KeyboardInterrupt:
-        _say(console, "\nstopping all regions")
+        say("\nstopping all regions")

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import redis
-from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
 
 from anabranch.cli.cluster_files import ClusterFailed
+from anabranch.cli.terminal import say, styled, wrapped
 
-_MARKS: Final = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("skipped", "yellow")}
+_MARKS: Final = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("skipped", "yellow")}
 
 
 class Late(Exception):
@@ -58,9 +56,8 @@ what a command line would raise.
 class Story:
     """Runs steps one after the other, and reports."""
 
-    def __init__(self, console: Console, wait: Callable[[], None]) -> None:
+    def __init__(self, wait: Callable[[], None]) -> None:
         """``wait`` is called after each step: it leaves time to look."""
-        self._console = console
         self._wait = wait
         self.checked: list[tuple[str, DemoClaim]] = []
         """The title of a step, and a claim of it."""
@@ -78,15 +75,15 @@ class Story:
                 for told in step:
                     if isinstance(told, Scene):
                         title = told.title
-                        self._say(f"\n[bold]{number}/{len(steps)}  {escape(title)}[/]")
-                        self._say(escape(told.text), wraps=True)
+                        say(styled(f"\n{number}/{len(steps)}  {title}", bold=True))
+                        say(wrapped(told.text))
                     elif isinstance(told, DemoClaim):
                         self._judge(title, told)
                     elif isinstance(told, str):
-                        self._say(f"  [cyan]$ {escape(told)}[/]")
+                        say(styled(f"  $ {told}", "cyan"))
                     else:
                         for line in told:
-                            self._say(f"  {escape(line)}")
+                            say(f"  {line}")
             except Skipped as why:
                 self._judge(title, DemoClaim(title, None, str(why)))
             except (Late, ClusterFailed, redis.RedisError, OSError) as problem:
@@ -95,21 +92,16 @@ class Story:
                 self._judge(title, DemoClaim(sentence, False, found))
             if not self.held:
                 left = len(steps) - number
-                self._say(f"\nThe steps build on each other: the other {left} are left out.")
+                say(f"\nThe steps build on each other: the other {left} are left out.")
                 return
             self._wait()
 
     def _judge(self, title: str, claim: DemoClaim) -> None:
         self.checked.append((title, claim))
-        mark, style = _MARKS[claim.held]
+        mark, colour = _MARKS[claim.held]
         detail = f" ({claim.detail})" if claim.detail else ""
-        self._say(f"[{style}]{mark}[/]: {escape(claim.sentence + detail)}", wraps=True, indent=2)
-
-    def _say(self, line: str, *, wraps: bool = False, indent: int = 0) -> None:
-        """Print a line; prose is wrapped for the terminal, commands can be copied."""
-        soft = not (wraps and self._console.is_terminal)
-        shown = " " * indent + line if soft else Padding.indent(line, indent)
-        self._console.print(shown, highlight=False, soft_wrap=soft)
+        line = wrapped(f"{mark}: {claim.sentence}{detail}", indent=2)
+        say(line.replace(mark, styled(mark, colour, bold=claim.held is False), 1))
 
     def report(self, seconds: float) -> None:
         """Print the result in one line: each claim was printed when it was checked."""
@@ -119,9 +111,8 @@ class Story:
         checked = len(claims) - skipped
         more = f", {skipped} skipped" if skipped else ""
         if failed:
-            self._say(
-                f"\n[bold red]{len(failed)} of {checked} claims did not hold[/]{more}: "
-                f"{escape('; '.join(claim.sentence for claim in failed))}"
-            )
+            result = styled(f"\n{len(failed)} of {checked} claims did not hold", "red", bold=True)
+            say(f"{result}{more}: {'; '.join(claim.sentence for claim in failed)}")
         else:
-            self._say(f"\n[bold green]all {checked} claims hold[/]{more}, in {seconds:.0f} s")
+            result = styled(f"\nall {checked} claims hold", "green", bold=True)
+            say(f"{result}{more}, in {seconds:.0f} s")

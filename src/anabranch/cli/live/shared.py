@@ -11,17 +11,16 @@ from typing import Any, Final, TypeVar
 
 import click
 import redis
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from anabranch.cli.address import Address, server_options
 from anabranch.cli.remedies import message
+from anabranch.cli.terminal import folded_table, is_terminal
 from anabranch.cli.transfer.client import connect
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-COLOURS: Final = ("bright_blue", "dark_orange", "green", "magenta", "yellow", "cyan")
+COLOURS: Final = ("bright_blue", 208, "green", "magenta", "yellow", "cyan")
+"""As :func:`anabranch.cli.terminal.styled` names them; 208 is a dark orange."""
 REGION_NUMBERS: Final = 256
 """The sequence number of an ID that a server makes, modulo this, is the number of its region."""
 
@@ -82,10 +81,10 @@ class Regions:
         _, _, sequence = entry_id.partition(b"-")
         return self.names.get(int(sequence) % REGION_NUMBERS, "")
 
-    def colour(self, name: str) -> str:
-        """The colour of a region, the same in every command."""
+    def colour(self, name: str) -> str | int | None:
+        """The colour of a region, the same in every command; None for a name that is no region."""
         names = [self.names[number] for number in sorted(self.names)]
-        return COLOURS[names.index(name) % len(COLOURS)] if name in names else "default"
+        return COLOURS[names.index(name) % len(COLOURS)] if name in names else None
 
 
 def fields_of(row: list[Any]) -> dict[bytes, Any]:
@@ -124,17 +123,11 @@ def streams_of(client: Any) -> tuple[list[bytes], bool]:
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
     """A table on a terminal; elsewhere lines with tabs between, the headings first."""
-    console = Console()
-    if not console.is_terminal:
-        for row in [headings, *rows]:
-            print("\t".join(row))
+    if is_terminal():
+        print("\n".join(folded_table(headings, rows)))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    console.print(table)
+    for row in [headings, *rows]:
+        print("\t".join(row))
 
 
 def fitting(

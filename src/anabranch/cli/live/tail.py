@@ -16,8 +16,6 @@ from typing import Any, Final
 
 import click
 import redis
-from rich.console import Console
-from rich.text import Text
 
 from anabranch.cli.live.shared import (
     BYTES,
@@ -29,6 +27,7 @@ from anabranch.cli.live.shared import (
     shown,
 )
 from anabranch.cli.remedies import message
+from anabranch.cli.terminal import say, styled
 from anabranch.keyspace.replica import ALONE, region_of
 from anabranch.keyspace.vector_token import read_token
 from anabranch.stream.entry_id import parse
@@ -89,7 +88,6 @@ class _Printer:
 
     def __init__(self, client: Any, as_json: bool) -> None:
         self._as_json = as_json
-        self._console = Console()
         self._regions = Regions(client)
 
     def entry(self, key: bytes, entry_id: bytes, fields: list[bytes]) -> None:
@@ -102,14 +100,12 @@ class _Printer:
                 {"key": shown(key), "id": entry_id.decode(), "region": region, "fields": pairs}
             )
             return
-        line = Text(f"{_time_of(entry_id)} ", style="dim")
+        words = [styled(_time_of(entry_id), dim=True)]
         if region:
-            line.append(f"{region} ", style=f"bold {self._regions.colour(region)}")
-        line.append(f"{shown(key)} {entry_id.decode()}", style="default")
-        for name, value in pairs:
-            line.append(f" {name}=", style="dim")
-            line.append(value, style="default")
-        self._console.print(line, soft_wrap=True, highlight=False)
+            words.append(styled(region, self._regions.colour(region), bold=True))
+        words += [shown(key), entry_id.decode()]
+        words += [styled(f"{name}=", dim=True) + value for name, value in pairs]
+        say(" ".join(words))
 
 
 def _time_of(entry_id: bytes) -> str:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.cli.live.groups import groups_of
@@ -33,6 +28,7 @@ from anabranch.cli.live.shared import (
     streams_of,
 )
 from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.terminal import columns, folded_table, obeys, screen, show, styled, wrapped
 
 PIPELINE: Final = 200
 
@@ -52,11 +48,10 @@ def command(
     interval: float, count: int | None, limit: int, as_json: bool, db: int | None, **options: Any
 ) -> None:
     """Look, show, wait."""
-    console = Console()
     with running(db, options) as client:
         looks = _looks(client, limit)
-        if console.is_terminal and not console.is_dumb_terminal and not as_json:
-            _live(console, looks, interval, count)
+        if obeys() and not as_json:
+            _live(looks, interval, count)
             return
         while count is None or count > 0:
             look = next(looks)
@@ -82,7 +77,7 @@ class _Look:
     looked_at: str = ""
     policies: str = ""
     """What policies have done, if any is set."""
-    colours: dict[str, str] = field(default_factory=dict)
+    colours: dict[str, str | int | None] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""
@@ -112,34 +107,34 @@ class _Look:
         tables += [_STREAM_HEADINGS, *map(_stream_cells, self.streams)]
         return ["\t".join(row) for row in tables]
 
-    def tables(self, width: int) -> Group:
-        """The table for a terminal; a narrow one has fewer columns."""
-        parts: list[Any] = [Text(self.heading(), style="bold")]
+    def shown(self) -> list[str]:
+        """The lines for a terminal; a narrow one has fewer columns."""
+        lines = [styled(line, bold=True) for line in wrapped(self.heading()).splitlines()]
         if self.peers:
-            table = Table(box=None)
-            cells = [_peer_cells(peer) for peer in self.peers]
-            columns = fitting(_PEER_HEADINGS, cells, width, least=["round trip", "missing here"])
-            for number in columns:
-                table.add_column(_PEER_HEADINGS[number])
-            for peer, row in zip(self.peers, cells, strict=True):
-                colour = self.colours.get(peer["name"], "default")
-                name, *others = (escape(row[number]) for number in columns)
-                table.add_row(f"[{colour}]{name}[/]", *others)
-            parts += ["", table]
-        table = Table(box=None)
-        cells = [_stream_cells(row) for row in self.streams]
-        columns = fitting(_STREAM_HEADINGS, cells, width, least=_LEAST)
-        for number in columns:
-            table.add_column(_STREAM_HEADINGS[number], overflow="fold", no_wrap=bool(number))
-        for row in cells:
-            table.add_row(*(escape(row[number]) for number in columns))
-        return Group(*parts, "", table)
+            rows = [_peer_cells(peer) for peer in self.peers]
+            colours = [self.colours.get(peer["name"]) for peer in self.peers]
+            lines += ["", *_fitting_table(_PEER_HEADINGS, rows, _PEER_LEAST, colours)]
+        rows = [_stream_cells(row) for row in self.streams]
+        return [*lines, "", *_fitting_table(_STREAM_HEADINGS, rows, _LEAST)]
+
+
+def _fitting_table(
+    headings: list[str],
+    rows: list[list[str]],
+    least: list[str],
+    colours: Sequence[str | int | None] = (),
+) -> list[str]:
+    """A table without the columns for which the terminal has no room."""
+    chosen = fitting(headings, rows, columns(), least=least)
+    some = [[row[number] for number in chosen] for row in [headings, *rows]]
+    return folded_table(some[0], some[1:], colours)
 
 
 _PEER_HEADINGS: Final = ["region", "state", "missing there", "missing here", "round trip"]
 _STREAM_HEADINGS: Final = ["stream", "entries", "added/s", "groups", "lag", "pending", "oldest"]
+_PEER_LEAST: Final = ["round trip", "missing here"]
 _LEAST: Final = ["groups", "oldest", "entries", "pending"]
-"""Columns of streams that a narrow terminal does not show, the first one first."""
+"""Columns that a narrow terminal does not show, the first one first."""
 
 
 def _peer_cells(peer: dict[str, Any]) -> list[str]:
@@ -238,11 +233,11 @@ def _stream(client: Any, key: bytes, length: int, rate: float) -> dict[str, Any]
     }
 
 
-def _live(console: Console, looks: Iterator[_Look], interval: float, count: int | None) -> None:
+def _live(looks: Iterator[_Look], interval: float, count: int | None) -> None:
     end_as_ctrl_c()
-    with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with _keys(), screen():
         while count is None or count > 0:
-            live.update(next(looks).tables(console.width), refresh=True)
+            show(next(looks).shown())
             count = None if count is None else count - 1
             if count != 0 and _quits(interval):
                 return
