@@ -28,7 +28,7 @@ async def test_redis_py_with_asyncio_sees_time_faults_and_a_crash() -> None:
     ):
         server.clock.freeze()
         await client.set("k", "v", ex=10)
-        reader = asyncio.create_task(client.xread({"s": "$"}, block=60_000))
+        reader = asyncio.create_task(client.xread({"s": "$"}, block=5_000))
         await asyncio.to_thread(
             wait_until, lambda: server.statistics()["blocked_clients"] == 1, "the reader waits"
         )
