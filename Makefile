@@ -100,8 +100,7 @@ demo: $(PAGE) ## see three regions diverge and converge, with live traffic
 
 test: announced setup redis onlookers $(REWRITTEN) compile ## all tests, fast ones first
 	@$(BIN)/python -m compileall -q src tests benchmarks
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) \
-	  $$(test ! -f $(COMPILED)/.built || echo $($(LEFT_OUT))) $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 
 announced:
 	@test -f $(STAMP) || { \
@@ -145,8 +144,6 @@ CORE_TESTS := $(addprefix tests/unit/,resp stream effects region replication opl
   $(addprefix tests/unit/commands/test_,bulk.py bulk_rows.py garbage.py) \
   $(addprefix tests/differential/test_,differential.py small_values.py scripts.py) \
   tests/fuzzing 'tests/active_active/test_histories.py::test_histories[101]'
-# `make test LEFT_OUT=core`, behind `make test-compiled`: what runs there is left out.
-core := $(addprefix --ignore=,$(filter-out 'tests%,$(CORE_TESTS)))
 test-compiled: setup redis compile ## the tests of the core on compiled modules
 	@test ! -f $(COMPILED)/.built || { export PYTHONPATH=$(COMPILED)/core && \
 	  $(BIN)/anabranch version && \
