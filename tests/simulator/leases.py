@@ -423,7 +423,6 @@ class LeaseRun:
         self.sites: list[Site] = []
         for number in range(1, regions + 1):
             machine = Machine(
-                number,
                 Settings(
                     region_id=number,
                     databases=1,

@@ -152,8 +152,8 @@ def test_a_region_that_loses_an_effect_is_found_out(tmp_path: Path) -> None:
     assert "all regions have the same entries" in last
     assert "all regions have the same digest" in last
     assert "us lacks 1 and has 0 more than eu" in text
-    assert "7/10  Heal" in text
-    assert "8/10" not in text
+    assert "8/11  Heal" in text
+    assert "9/11" not in text
     assert nothing_is_left(text)
 
 
@@ -179,11 +179,11 @@ def test_on_a_terminal_it_waits_for_enter_and_opens_the_page(tmp_path: Path) -> 
     with Terminal(
         [sys.executable, "-m", "anabranch", *words], **variables, BROWSER=f"{browser} %s"
     ) as terminal:
-        terminal.expect(r"1/10  ", seconds=SECONDS)
+        terminal.expect(r"1/11  ", seconds=SECONDS)
         terminal.expect(r"Enter goes on", seconds=SECONDS)
-        assert "2/10" not in terminal.text
+        assert "2/11" not in terminal.text
         terminal.press("\r")
-        terminal.expect(r"2/10  ", seconds=SECONDS)
+        terminal.expect(r"2/11  ", seconds=SECONDS)
         terminal.expect(r"Enter goes on", seconds=SECONDS)
         terminal.interrupt()
         assert terminal.end(SECONDS) == 130

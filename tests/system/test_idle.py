@@ -23,7 +23,7 @@ NOT_NEEDED = """
     anabranch.rdb anabranch.stream.image_conversion
     anabranch.server.region_links anabranch.server.gossip anabranch.server.certificates
     anabranch.node.exchange anabranch.replication.replicator anabranch.replication.sealing
-    anabranch.oplog.repair anabranch.oplog.facts
+    anabranch.oplog.repair anabranch.oplog.inspection
 """.split()
 """Modules, and packages with all that they contain."""
 

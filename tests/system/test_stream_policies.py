@@ -101,7 +101,6 @@ def test_a_killed_server_keeps_what_is_not_acknowledged_and_no_more(
         while some := [*_some_pending(r, rng), *taken(r, "c")]:
             r.xack("jobs:1", "g", *some)
         wait_until(lambda: r.xlen("jobs:1") == 20, "the limit holds")
-    assert len(left) < len(added)
 
 
 def entries_of(client: redis.Redis) -> list[Any]:

@@ -15,7 +15,7 @@ written: on request, by save points, and by SHUTDOWN SAVE.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.errors import CommandError, ConfigError
@@ -23,7 +23,6 @@ from anabranch.keyspace.inquiry import Inquiry
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.node.driver import Driver, ProcessDirectory
 from anabranch.node.durability import Durability
-from anabranch.node.exchange import Exchange
 from anabranch.node.snapshots import Snapshots
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
@@ -35,6 +34,9 @@ from anabranch.oplog.storage import Storage
 from anabranch.region.region import Region
 from anabranch.region.turn import Turn
 from anabranch.scheduling import Steps, in_one_go
+
+if TYPE_CHECKING:
+    from anabranch.node.exchange import Exchange
 
 PROGRESS_S: Final = 1.0
 """A recovery that takes longer reports its progress this often."""

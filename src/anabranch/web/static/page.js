@@ -631,7 +631,7 @@ const filterOf = () => { const field = $("field").value, value = $("value").valu
 const filterWords = () => { const field = $("field").value, value = $("value").value; return !field && !value ? "" : !value ? `with the field ${field}` : `whose ${field ? "value of " + field : "value of any field"} ${$("match").value === "part" ? "contains" : "is equal to"} “${value}”`; };
 const counted = (n) => n.toLocaleString("en") + (n === 1 ? " entry" : " entries");
 function setTailing(on) {
-  tailing = on; $("tail").setAttribute("aria-pressed", on);
+  tailing = on; fresh = []; $("tail").setAttribute("aria-pressed", on);
   for (const id of ["older", "newer"]) $(id).disabled = on && id === "newer";
   $("halt").hidden = true;
 }
