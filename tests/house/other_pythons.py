@@ -1,9 +1,7 @@
 """The core of the tests on the other Pythons of this machine: ``make test-pythons``.
 
 Debian's own Python, and any 3.11 or newer that is installed beside the one at hand, in PATH or by
-pyenv. Each gets an environment of its own in ``build/pythons``. With ``--list`` it only says which,
-with ``--prepare`` it only makes their environments, beside each other; one that fails is made once
-more by the run that needs it.
+pyenv. Each gets an environment of its own in ``build/pythons``. With ``--list`` it only says which.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -93,12 +90,6 @@ def main() -> int:
     found = pythons()
     if sys.argv[1:] == ["--list"]:
         sys.stdout.writelines(f"{version} {path}\n" for version, path in found.items())
-        return 0
-    if sys.argv[1:] == ["--prepare"]:
-        with ThreadPoolExecutor(len(found) or 1) as threads:
-            ready = threads.map(prepared, found, found.values())
-        missing = [name for name, is_ready in zip(found, ready, strict=True) if not is_ready]
-        sys.stdout.write(f"other Pythons: {', '.join(found)}; not ready: {missing or 'none'}\n")
         return 0
     outermost = {choice(found, key=order) for choice in (min, max) if found}
     failed = [
