@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.commands.table.rows import rows
+from anabranch.engine.spec import Command
 
-COMMANDS: Final = rows(
+COMMANDS: Final[list[Command]] = rows(
     "server",
     "anabranch.commands.server",
     """
