@@ -24,8 +24,10 @@ from anabranch.resp.inline import UnbalancedQuotes, split_words
 
 ENVIRONMENT_PREFIX: Final = "ANABRANCH_"
 
-_NOT_DIRECTIVES: Final = frozenset({"ANABRANCH_AUTH", "ANABRANCH_OTHER_AUTH", "ANABRANCH_URL"})
-"""Variables of the client side of the command line."""
+_NOT_DIRECTIVES: Final = frozenset(
+    f"ANABRANCH_{each}" for each in ("AUTH", "BUILD_CACHE", "COMPILE", "OTHER_AUTH", "URL")
+)
+"""Variables of the client side of the command line, and of the build."""
 
 STDIN: Final = "standard input"
 

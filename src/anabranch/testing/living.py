@@ -89,8 +89,8 @@ def arm(live: LiveServer, command: str, error: str, times: int) -> None:
     entry.function = fail
 
 
-def kill_worker(live: LiveServer, key: Word, group: Word, consumer: Word) -> int:
-    """Break the connections that hold a consumer; see ``Server.kill_worker``."""
+def kill_worker(live: LiveServer, key: Word, group: Word, consumer: Word) -> set[int]:
+    """Break the connections that hold a consumer, and return their sessions' numbers."""
     name = LeasePlace(0, _bytes(key), _bytes(group), True, _bytes(consumer))
     region = live.region
     sessions = {
@@ -103,7 +103,7 @@ def kill_worker(live: LiveServer, key: Word, group: Word, consumer: Word) -> int
         connection = region.sessions[session_id].connection
         if connection is not None:
             connection.cut_off()
-    return len(sessions)
+    return sessions
 
 
 def free_port(*, with_gossip: bool = False) -> int:

@@ -265,7 +265,10 @@ class Server(Startable):
         """
         from anabranch.testing.living import kill_worker  # noqa: PLC0415 - see there
 
-        return int(self.call(lambda live: kill_worker(live, key, group, consumer)))
+        cut: set[int] = self.call(lambda live: kill_worker(live, key, group, consumer))
+        while self.call(lambda live: cut & live.region.sessions.keys()):
+            pass  # the event loop tells of the end of a connection in a later turn
+        return len(cut)
 
     def _write_again(self) -> None:
         with suppress(RuntimeError):  # it is not running
