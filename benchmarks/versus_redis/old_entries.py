@@ -42,9 +42,11 @@ READS_OF: Final = (
 )
 """What is asked, of each form and shape."""
 
-_SOON: Final = ("--stream-compression-age", "1")
-FORMS: Final = {"hot": _SOON, "compressed": (*_SOON, "--stream-memory-hot", "1")}
-"""Options of Anabranch for each form, in seconds and bytes."""
+SOON: Final = ("--stream-compression-age", "1")
+"""Options of Anabranch with which nodes are soon old, in seconds."""
+
+FORMS: Final = {"hot": (), "compressed": ("--stream-memory-hot", "1")}
+"""Options of Anabranch for each form, in bytes."""
 
 
 def old_entries_catalogue(form: str) -> list[Workload]:
