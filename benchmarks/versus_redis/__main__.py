@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -90,7 +90,10 @@ def main(
 ) -> None:
     """Run Anabranch and redis-server side by side and print what each operation costs."""
     workloads = [one for one in catalogue() if _is_wanted(one.name, only)]
-    shapes = [one for one in memory.shapes() if _is_wanted(f"memory: {one.name}", only)]
+    shapes = {
+        form: [one for one in memory.shapes() if _is_wanted(_memory_name(form, one), only)]
+        for form in old_entries.FORMS
+    }
     durable = {
         policy: [one for one in durable_catalogue(policy) if _is_wanted(one.name, only)]
         for policy in POLICIES
@@ -116,7 +119,8 @@ def main(
         names = [one.name for one in workloads]
         names += [one.name for policy in POLICIES for one in durable[policy]]
         names += [one.name for form in old_entries.FORMS for one in old[form]]
-        names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
+        names += [_memory_name(form, one) for form in old_entries.FORMS for one in shapes[form]]
+        names.append(targets.RESTART)
         names += [f"longest wait: {one.name}" for one in commands]
         names += map(_flood_name, pours)
         names += [_large_name(policy, one) for policy in LOGGED for one in large[policy]]
@@ -180,7 +184,8 @@ class Wanted:
     durable: dict[str, list[Workload]]
     """By what ``appendfsync`` is to be."""
     old: dict[str, list[Workload]]
-    shapes: list[memory.Shape]
+    shapes: dict[str, list[memory.Shape]]
+    """What is weighed, by the form of old nodes."""
     commands: list[LongCommand]
     """While they run, a canary measures how long others wait."""
     floods: list[floods.Flood]
@@ -196,9 +201,9 @@ class Wanted:
     @property
     def count(self) -> int:
         """Return how many rows that makes."""
-        played = sum(map(len, [self.workloads, *self.old.values(), *self.durable.values()]))
-        played += sum(map(len, self.large.values()))
-        others = len(self.shapes) + len(self.commands) + len(self.floods) + self.restarts
+        by_name = (self.old, self.durable, self.large, self.shapes)
+        played = len(self.workloads) + sum(len(rows) for each in by_name for rows in each.values())
+        others = len(self.commands) + len(self.floods) + self.restarts
         return played + others + len(self.crowds) + len(self.regional)
 
 
@@ -232,7 +237,7 @@ def _run(
         groups = [(contestants(), wanted.workloads)]
         groups += [(contestants(policy), plays) for policy, plays in wanted.durable.items()]
         groups += [
-            (contestants(None, options), wanted.old[form])
+            (contestants(None, (*old_entries.SOON, *options)), wanted.old[form])
             for form, options in old_entries.FORMS.items()
         ]
         for (their_recipe, our_recipe), workloads in groups:
@@ -264,9 +269,11 @@ def _run(
         progress.update(task, description="memory")
         weighed = QUICK_MEMORY_ENTRIES if quick else MEMORY_ENTRIES
         settle_s = QUICK_SETTLE_S if quick else memory.SETTLE_S
-        for weight in memory.run_shapes(wanted.shapes, baseline, subject, weighed, settle_s):
-            weights.append(weight)
-            progress.advance(task)
+        for form, options in old_entries.FORMS.items():
+            pair = contestants(None, options)
+            for weight in memory.run_shapes(wanted.shapes[form], *pair, weighed, settle_s):
+                weights.append(replace(weight, name=targets.weighed_name(form, weight.name)))
+                progress.advance(task)
         if wanted.commands:
             progress.update(task, description="longest waits")
             entries = QUICK_LONG if quick else longest.FULL_ENTRIES
@@ -330,6 +337,10 @@ def _contestant(server: Server) -> report.Contestant:
     if "anabranch_version" in fields:
         known += " compiled" if fields.get("compiled") == "1" else " interpreted"
     return report.Contestant(server.name, known)
+
+
+def _memory_name(form: str, shape: memory.Shape) -> str:
+    return f"memory: {targets.weighed_name(form, shape.name)}"
 
 
 def _flood_name(flood: floods.Flood) -> str:

@@ -139,6 +139,7 @@ class Bench:
         if stream is not None and stream.key not in self._filled:
             self._connection.ask("DEL", stream.key)
             self._connection.rehearse(stream.fill())
+            time.sleep(stream.rest_s)
             self._filled.add(stream.key)
         self._connection.rehearse(plan.setup)
         rehearsal = self._connection.rehearse(plan.timed)

@@ -37,6 +37,8 @@ class Stream:
 
     key: str
     fill: Callable[[], list[Window]]
+    rest_s: float = 0.0
+    """How long to wait after it was written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def whatever_it_gains() -> Iterator[None]:
     """Blocks are compressed also where that makes them larger."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "_GAIN_MIN", 0)
-        patch.setattr(compression, "_PLAIN_GAIN_MIN", 0)
+        patch.setattr(compression, "_LIGHT_GAIN_MIN", 0)
         yield
 
 

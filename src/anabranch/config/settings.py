@@ -205,19 +205,20 @@ class Settings:
     stream_node_max_bytes: int = row(Memory(), "4096", "streams",
         "Bytes per node as approximate trimming counts them; 0 is no limit.")
     stream_compression: bool = row(YesNo(), "yes", "streams",
-        "Hold the entries of full nodes as columns, or compressed, in memory. With no, nodes that "
-        "are packed stay so until they change.")
+        "Hold the entries of full nodes packed in memory. With no, nodes that are packed stay so "
+        "until they change.")
     stream_compression_age: int = row(Integer(0, 86400), "10", "streams",
         "Pack a node when it has been full for this long, at most twice as long; earlier while "
         "much is added.", unit="seconds")
     stream_compression_level: int = row(Integer(1, 19), "1", "streams",
         "The zstd level of compressed nodes; a higher one takes longer and saves little.")
     stream_memory_hot: int = row(Memory(), "0", "streams",
-        "While all data take less than this, nodes are not compressed, only written as columns "
-        "where that is smaller; 0 is a quarter of maxmemory, or without one an eighth of the "
-        "machine's memory, at least 128 MB.")
+        "While all data take less than this, nodes are packed only where that makes them much "
+        "smaller, in a form that costs little to read; 0 is a quarter of maxmemory, or without "
+        "one an eighth of the machine's memory, at least 128 MB.")
     stream_compression_cache: int = row(Memory(), "16mb", "streams",
-        "What compressed nodes that were opened for readers may hold beside.")
+        "What packed nodes that were opened for readers may hold beside; while all data take less "
+        "than stream-memory-hot a sixteenth of that, if it is more.")
     stream_tiering: bool = row(YesNo(), "no", "streams",
         "Move the oldest nodes of streams to a temporary file in dir when data and buffers hold "
         "three quarters of maxmemory. With no, nodes stay where they are.")

@@ -7,10 +7,10 @@ what is not packed takes little more memory than what is opened may. Who reads a
 it (:mod:`anabranch.stream.compression`); a round that is not early shuts what was opened before the
 last such one.
 
-While all data take less than ``stream-memory-hot``, packing writes columns where they are smaller,
-and nothing is compressed. Above it, blocks are compressed, too, at once, and then the older half of
-those that were left alone, stream by stream, until the data take less again; what was read since
-the last such pass is spared once.
+While all data take less than ``stream-memory-hot``, blocks are packed lightly, if that makes them
+much smaller, and what is opened may take a part of that memory. Above it, blocks are compressed at
+once, and then the older half of those that were not, stream by stream, until the data take less
+again; what was read since the last such pass is spared once.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ _REST: Final = 20
 
 _SHORT_REST: Final = 1
 """The same before an early round."""
+
+_OPENED_SHARE: Final = 16
+"""Below ``stream-memory-hot`` opened blocks may hold this part of it."""
 
 _MACHINE_SHARE: Final = 8
 _MAXMEMORY_SHARE: Final = 4
@@ -77,7 +80,8 @@ class Compressing:
         if self._steps is not None:
             return
         self._is_early = now_ms < self._due_ms
-        much = max(cache.bytes_max // _FILLED_SHARE, _FILLED_MIN)
+        settings = self._region.settings
+        much = max(settings.stream_compression_cache // _FILLED_SHARE, _FILLED_MIN)
         if self._is_early and (cache.filled < much or now_ms < self._early_ms):
             return
         cache.filled = 0
@@ -116,6 +120,10 @@ class Compressing:
         """
         keyspace = self._region.keyspace
         cache = keyspace.block_cache
+        room = self._opened_bytes()
+        while cache.held > room and cache.shut_oldest(cache.opens):
+            yield
+        cache.bytes_max = room
         if not self._is_early:
             upto, self._opens_before = self._opens_before, cache.opens
             while cache.shut_oldest(upto):
@@ -142,13 +150,18 @@ class Compressing:
                 if not self._is_over():
                     return
 
+    def _hot_bytes(self) -> int:
+        settings = self._region.settings
+        return hot_bytes(settings.stream_memory_hot, settings.maxmemory, self._region.machine_bytes)
+
     def _is_over(self) -> bool:
         """Whether all data take more than what need not be compressed."""
-        region = self._region
-        settings = region.settings
-        return region.keyspace.account.used_bytes > hot_bytes(
-            settings.stream_memory_hot, settings.maxmemory, region.machine_bytes
-        )
+        return self._region.keyspace.account.used_bytes > self._hot_bytes()
+
+    def _opened_bytes(self) -> int:
+        """So many bytes may blocks hold that were opened."""
+        hot = 0 if self._is_over() else self._hot_bytes()
+        return max(self._region.settings.stream_compression_cache, hot // _OPENED_SHARE)
 
     def _streams(self) -> Iterator[Stream | None]:
         """All streams, and now and then None; what is bound meanwhile may be left out."""
@@ -172,7 +185,7 @@ class Compressing:
             if self._is_over():
                 is_any |= block.compress(keyspace.block_cache)
             else:
-                is_any |= block.compress(keyspace.block_cache, plainly=True)
+                is_any |= block.compress(keyspace.block_cache, lightly=True)
             yield
         if is_any and not stream.is_due:
             keyspace.account.changed(stream)

@@ -14,9 +14,9 @@ adding one is cheapest. When the next block opens, the block is *closed*: one ``
 fragments, their end offsets and their IDs in compact arrays. That takes a tenth of a microsecond an
 entry. Objects of a few hundred entries come and go in the same memory: the heap stays compact.
 
-A closed block may be *packed*: compressed (:meth:`Block.compress`), or as columns that are not
-compressed. Whoever reads ``ids``, ``ends`` or ``data`` opens it: they
-are there again, beside the packed form, until the cache has no room.
+A closed block may be *packed*: compressed, or lightly so (:meth:`Block.compress`). Whoever reads
+``ids``, ``ends`` or ``data`` opens it: they are there again, beside the packed form, until the
+cache has no room.
 If entries are compressed as columns, only the fragments that are read are made, as long as they are
 fewer than the entries of the block. Then all of them are.
 The compressed form may be *offloaded* to a file (:mod:`anabranch.stream.offloading`).
@@ -39,7 +39,7 @@ from typing import Final
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.block_numbers import BlockNumbers
 from anabranch.stream.columnar import Columns
-from anabranch.stream.compression import BlockCache, expanded, is_plain, opened
+from anabranch.stream.compression import BlockCache, expanded, opened
 from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds, index_of
 
@@ -287,24 +287,24 @@ class Block(BlockNumbers):
     # -- compressing --------------------------------------------------------------------------
 
     def compress(
-        self, cache: BlockCache, *, if_smaller: bool = True, plainly: bool = False
+        self, cache: BlockCache, *, if_smaller: bool = True, lightly: bool = False
     ) -> bool:
         """Hold the contents of a closed block in packed form; returns whether they are.
 
-        Compressed, or with ``plainly`` as columns that are not compressed, if they are not packed
+        Compressed, or with ``lightly`` in a form that costs little to open, if they are not packed
         already. Not if they would hardly be smaller, unless ``if_smaller`` is false, and not with
         IDs that do not fit into words.
         """
-        if self.packed is not None and (plainly or not is_plain(self.packed)):
+        if self.packed is not None and (lightly or self.is_dense):
             return True
         if self.parts is not None:
             return False
-        self.is_dense = not plainly
+        self.is_dense = not lightly
         before = self.content_bytes
         ids, ends, data = self.contents()
         if not isinstance(ids, PackedIds):
             return False
-        packed = cache.compress(ids, ends, data, if_smaller=if_smaller, plainly=plainly)
+        packed = cache.compress(ids, ends, data, if_smaller=if_smaller, lightly=lightly)
         if packed is None:
             return False
         if self.packed is not None:
@@ -431,7 +431,7 @@ class Block(BlockNumbers):
         """
         if not self.live:
             return
-        before = self.packed
+        before, was_dense = self.packed, self.is_dense
         cache = self._expand()
         last = self.count - 1 if keeps_last else -1
         keep = [index for index in range(self.count) if index == last or index not in self.dead]
@@ -449,7 +449,7 @@ class Block(BlockNumbers):
         if is_closed:
             self.close()
         if cache is not None:
-            self.compress(cache, plainly=is_plain(before))
+            self.compress(cache, lightly=not was_dense)
             if isinstance(before, Offloaded):
                 self.offload(cache)
 

@@ -113,7 +113,7 @@ def _columns(ids: PackedIds, ends: list[int], data: bytes) -> bytes:
         field: i64 = 0
         while field < fields:
             size, at = _size_at(data, behind(data, at, before[field]))
-            _write_short(sizes[field], size)
+            write_short(sizes[field], size)
             _copy(values[field], data, at, at + size)
             at += size
             field += 1
@@ -125,11 +125,11 @@ def _columns(ids: PackedIds, ends: list[int], data: bytes) -> bytes:
     for name, each in zip(names, sizes, strict=True):
         width, plain = _packed_sizes(each.getvalue())
         packed.append(plain)
-        _write_short(schema, len(name))
+        write_short(schema, len(name))
         schema.write(name)
         schema.write(width)
     writer = BytesWriter()
-    _write_short(writer, len(schema))
+    write_short(writer, len(schema))
     writer.write(schema.getvalue())
     writer.write(b"".join(packed))
     for column in values:
@@ -179,7 +179,8 @@ def _packed_sizes(sizes: bytes) -> tuple[bytes, bytes]:
     return b"\1", sizes[::2]
 
 
-def _write_short(writer: BytesWriter, number: i64) -> None:
+def write_short(writer: BytesWriter, number: i64) -> None:
+    """Write a number below 2**16 in two bytes, the lower one first."""
     whole: int = number
     low: u8 = whole & 255
     high: u8 = whole >> 8
@@ -360,4 +361,4 @@ class Columns:
                 field.write_next(writer)
             writer.write(b"\r\n")
             if ends is not None:
-                _write_short(ends, len(writer))
+                write_short(ends, len(writer))

@@ -1,30 +1,35 @@
 """Packed blocks, and a bounded cache of those that were opened to be read.
 
-Each block is packed alone, as a frame of zstd: at a fast level and without a dictionary, or, while
-there is memory, as a *plain* frame, whose contents stand in it as they are. A plain frame pays for
-columns only, which take less than entries do. Opening it costs no decompression; any decoder of
-zstd reads both. The reasons are in docs/decisions/0020-each-block-is-compressed-alone.md.
+Each block is packed alone, as a frame of zstd without a dictionary. While there is memory it is
+packed *lightly*: entries as they are, at a level that writes no entropy codes for literals, so that
+opening costs little; only if that makes the block much smaller. Above that it is *compressed*: at a
+level that saves more, entries with the same field names as columns
+(:mod:`anabranch.stream.columnar`). The reasons are in
+docs/decisions/0020-each-block-is-compressed-alone.md.
 
 IDs that ascend by one are not written at all; others are written byte by byte, all first bytes of
-the words, then all second ones, without bytes that are zero in all of them. Entries with the same
-field names are written as columns (:mod:`anabranch.stream.columnar`), others as they are, with
-their sizes, which compress better than offsets.
+the words, then all second ones, without bytes that are zero in all of them. Entries that are not
+columns are written with their sizes, which compress better than offsets.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from itertools import accumulate
 from operator import sub
 from struct import Struct
-from typing import Final, Protocol
+from sys import byteorder
+from typing import TYPE_CHECKING, Final, Protocol
 
 import zstandard
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
 
-from anabranch.stream.columnar import Columns, to_columns
+from anabranch.stream.columnar import Columns, to_columns, write_short
 from anabranch.stream.offloading import BlockFile, Offloaded
-from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
+from anabranch.stream.packed_ids import WORD_BYTES, PackedIds, little
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
 _HEAD: Final = Struct("=QQI1sB")
 """First millisecond, first word, how many entries, form, which bytes of the words are written.
@@ -37,8 +42,13 @@ _COLUMNS: Final = b"C"
 _GAIN_MIN = 1.2
 """A block stays as it is if it does not get smaller by this factor. Tests change it."""
 
-_PLAIN_GAIN_MIN = 1.6
-"""The same for a plain frame: each read of columns has to write again what they leave out."""
+_LIGHT_GAIN_MIN = 3.5
+"""The same for a block that is packed lightly: entries of 150 bytes of JSON stay as they are."""
+
+_LIGHT_LEVEL: Final = -1
+
+_WIDTHS: Final = {b"B": 1, b"H": 2, b"Q": 8}
+"""How many bytes a size has, by its type."""
 
 _NO_ENDS: Final = array("H")
 
@@ -46,62 +56,27 @@ _Contents = tuple[PackedIds, "array[int]", bytes]
 
 _decompress: Final = zstandard.ZstdDecompressor().decompress
 
-_PLAIN: Final = Struct("<IBI")
-"""The head of a plain frame: magic number, descriptor, size of the contents. RFC 8878, 3.1.1."""
-
-_MAGIC: Final = 0xFD2FB528
-_DESCRIPTOR: Final = 0xA0
-"""A single segment, whose size has four bytes."""
-
-_PLAIN_AT: Final = _PLAIN.size + 3
-"""Where the contents of a plain frame begin: after the head of its only block."""
-
-_RAW_LAST: Final = 1
-"""The lowest three bits of the head of a block that is the last one and not compressed."""
-
-_PLAIN_MAX: Final = 1 << 17
-"""The largest block of a frame of zstd."""
-
-
-def plain_frame(contents: bytes) -> bytes:
-    """A frame of zstd whose only block is not compressed; at most :data:`_PLAIN_MAX` bytes."""
-    size = len(contents)
-    head = _PLAIN.pack(_MAGIC, _DESCRIPTOR, size)
-    return head + (size << 3 | _RAW_LAST).to_bytes(3, "little") + contents
-
-
-def is_plain(packed: bytes | Offloaded | None) -> bool:
-    """Whether this is a frame whose contents stand in it as they are, from one place on."""
-    return (
-        isinstance(packed, bytes)
-        and len(packed) > _PLAIN_AT
-        and packed[4] == _DESCRIPTOR
-        and packed[9] & 7 == _RAW_LAST
-    )
-
 
 def compressed(
     ids: PackedIds,
     ends: array[int],
     data: bytes,
-    compressor: zstandard.ZstdCompressor | None,
+    compressor: zstandard.ZstdCompressor,
     *,
-    if_smaller: bool = True,
+    gain_min: float = 0,
+    lightly: bool = False,
 ) -> bytes | None:
     """IDs, end offsets and fragments of a block in one piece.
 
-    Fragments are written as columns if that is possible. None if all this saves little, unless
-    ``if_smaller`` is false. Without a compressor it becomes a plain frame; None if it would have no
-    columns.
+    Fragments are written as columns if that is possible, and not ``lightly``. None if all this does
+    not become smaller by this factor.
     """
-    columns = to_columns(ids, ends, data)
+    columns = None if lightly else to_columns(ids, ends, data)
     if columns is None:
-        if compressor is None:
-            return None
         sizes = list(map(sub, ends, [0, *ends]))
         widest = max(sizes)
         type_of_sizes = "B" if widest < 1 << 8 else "H" if widest < 1 << 16 else "Q"
-        form, contents = type_of_sizes.encode(), [array(type_of_sizes, sizes).tobytes(), data]
+        form, contents = type_of_sizes.encode(), [little(array(type_of_sizes, sizes)), data]
     else:
         form, contents = _COLUMNS, [columns]
     count = len(ids)
@@ -115,13 +90,8 @@ def compressed(
                 planes.append(plane)
                 written |= 1 << byte
     head = _HEAD.pack(ids.base_ms, first, count, form, written)
-    whole = b"".join((head, *planes, *contents))
-    held = len(data) + count * (WORD_BYTES + ends.itemsize)
-    if compressor is None:
-        is_smaller = len(whole) * _PLAIN_GAIN_MIN < held and len(whole) <= _PLAIN_MAX
-        return plain_frame(whole) if is_smaller else None
-    smaller: bytes = compressor.compress(whole)
-    if if_smaller and len(smaller) * _GAIN_MIN >= held:
+    smaller: bytes = compressor.compress(b"".join((head, *planes, *contents)))
+    if len(smaller) * gain_min >= len(data) + count * (WORD_BYTES + ends.itemsize):
         return None
     return bytes(memoryview(smaller))  # a copy, because the buffer has the size of the worst case
 
@@ -139,10 +109,9 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
 
     With columns, offsets and fragments are empty.
     """
-    at = _PLAIN_AT if is_plain(packed) else 0
-    whole: bytes = packed if at else _decompress(packed)
-    base_ms, first, count, form, written = _HEAD.unpack_from(whole, at)
-    at += _HEAD.size
+    whole: bytes = _decompress(packed)
+    base_ms, first, count, form, written = _HEAD.unpack_from(whole)
+    at = _HEAD.size
     if not written:
         ids = PackedIds.run(base_ms, first, count)
     else:
@@ -154,11 +123,33 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
         ids = PackedIds(base_ms, bytes(plain))
     if form == _COLUMNS:
         return ids, Columns(ids, whole, at), _NO_ENDS, b""
-    sizes = array(form.decode())
-    data_at = at + count * sizes.itemsize
-    sizes.frombytes(whole[at:data_at])
+    width = _WIDTHS[form]
+    data_at = at + count * width
     data = whole[data_at:]
-    return ids, None, array("H" if len(data) < 1 << 16 else "Q", list(accumulate(sizes))), data
+    return ids, None, _ends(whole, at, data_at, width, len(data)), data
+
+
+def _ends(whole: bytes, at: i64, sizes_end: i64, width: i64, size: i64) -> array[int]:
+    """The end offsets of fragments whose sizes stand there, of so many bytes in all."""
+    is_short = size < 1 << 16
+    writer = BytesWriter()
+    end: i64 = 0
+    while at < sizes_end:
+        if width == WORD_BYTES:
+            end += read_i64_le(whole, at)
+        else:
+            low: i64 = whole[at]
+            high: i64 = whole[at + 1] if width > 1 else 0
+            end += low | high << 8
+        at += width
+        if is_short:
+            write_short(writer, end)
+        else:
+            write_i64_le(writer, end)
+    ends = array("H" if is_short else "Q", writer.getvalue())
+    if byteorder != "little":
+        ends.byteswap()
+    return ends
 
 
 class Shuttable(Protocol):
@@ -180,6 +171,7 @@ class BlockCache:
         """The limit of bytes in opened blocks; the block that was opened last always stays open."""
         self._level = level
         self._compressor = zstandard.ZstdCompressor(level=level)
+        self._light = zstandard.ZstdCompressor(level=_LIGHT_LEVEL)
         self._opened: OrderedDict[Shuttable, tuple[int, int]]  # size, count of opens
         self._opened = OrderedDict()
         self.held = 0
@@ -212,14 +204,15 @@ class BlockCache:
         data: bytes,
         *,
         if_smaller: bool = True,
-        plainly: bool = False,
+        lightly: bool = False,
     ) -> bytes | None:
         """The contents of a block in one piece, as :func:`compressed` makes it.
 
-        ``plainly``: as a plain frame.
+        None if they would hardly be smaller, unless ``if_smaller`` is false.
         """
-        compressor = None if plainly else self._compressor
-        return compressed(ids, ends, data, compressor, if_smaller=if_smaller)
+        gain_min = _LIGHT_GAIN_MIN if lightly else _GAIN_MIN if if_smaller else 0
+        compressor = self._light if lightly else self._compressor
+        return compressed(ids, ends, data, compressor, gain_min=gain_min, lightly=lightly)
 
     def offload(self, packed: bytes) -> Offloaded | None:
         """Put the compressed form of a block into the file; None if that has no room."""

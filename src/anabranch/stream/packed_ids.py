@@ -36,14 +36,15 @@ _REGISTER_END: Final = 1 << 62  # sums with numbers below this one fit into a re
 _SWAP: Final = byteorder != "little"
 
 
-def _bytes_of(numbers: array[int]) -> bytes:
+def little(numbers: array[int]) -> bytes:
+    """The bytes of numbers, the lowest of each first; they may be swapped in the array, too."""
     if _SWAP:
         numbers.byteswap()
     return numbers.tobytes()
 
 
 # Pieces of it are copied: most runs begin with a millisecond.
-_NUMBERS: Final = _bytes_of(array("Q", range(_SMALL)))
+_NUMBERS: Final = little(array("Q", range(_SMALL)))
 
 
 @mypyc_attr(acyclic=True)
@@ -121,14 +122,14 @@ class PackedIds:
             return None
         if step == 1:
             return cls.run(ms, first, count)
-        return cls(ms, _bytes_of(array("Q", range(first, last + 1, step))))
+        return cls(ms, little(array("Q", range(first, last + 1, step))))
 
     @classmethod
     def run(cls, base_ms: int, first: int, count: int) -> PackedIds:
         """As many IDs that ascend by one, from the one with this word on."""
         if first + count <= _SMALL:
             return cls(base_ms, _NUMBERS[first * WORD_BYTES : (first + count) * WORD_BYTES])
-        return cls(base_ms, _bytes_of(array("Q", range(first, first + count))))
+        return cls(base_ms, little(array("Q", range(first, first + count))))
 
     @property
     def packed_bytes(self) -> int:

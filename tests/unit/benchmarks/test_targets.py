@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from benchmarks.versus_redis import memory, old_entries, targets
 from benchmarks.versus_redis.workloads import catalogue, durable_catalogue
 
@@ -10,8 +12,9 @@ def test_every_target_names_a_row() -> None:
     rows = [*catalogue(), *durable_catalogue("everysec"), *durable_catalogue("always")]
     rows += [one for form in old_entries.FORMS for one in old_entries.old_entries_catalogue(form)]
     names = {one.name for one in rows} | {targets.RESTART}
-    for shape in memory.shapes():
-        names |= {form.format(shape.name) for form in (targets.HIGHEST, targets.RESIDENT)}
+    for form, shape in product(old_entries.FORMS, memory.shapes()):
+        weighed = targets.weighed_name(form, shape.name)
+        names |= {targets.HIGHEST.format(weighed), targets.RESIDENT.format(weighed)}
     asked = [target.workload for target in targets.TARGETS]
     assert [name for name in asked if name not in names] == []
     assert len(set(asked)) == len(asked)

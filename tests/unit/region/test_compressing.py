@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.region.compressing import hot_bytes
 from anabranch.stream.block import Block
-from anabranch.stream.compression import BlockCache, is_plain
+from anabranch.stream.compression import BlockCache
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness
 
@@ -213,11 +213,12 @@ def test_so_much_is_hot(setting: int, maxmemory: int, machine: int, expected: in
 
 
 def as_they_are() -> Harness:
-    """Entries of which no columns are made."""
+    """Entries that light packing does not make much smaller."""
     harness = cold(stream_memory_hot=0)
     harness.region.keyspace.block_cache = BlockCache(1 << 20)
-    for number in range(ENTRIES):
-        harness.raw("XADD", "s", "*", f"sensor{number % 2}", f"t{number % 10}")
+    chance = random.Random(1)
+    for _ in range(ENTRIES):
+        harness.raw("XADD", "s", "*", "sum", chance.randbytes(40).hex())
     return harness
 
 
@@ -227,21 +228,39 @@ def test_nothing_is_compressed_while_there_is_memory() -> None:
     assert compressed(harness) == 0
 
 
-def test_as_columns_while_there_is_memory_and_compressed_above() -> None:
+def test_packed_lightly_while_there_is_memory_and_compressed_above() -> None:
     harness = cold(stream_memory_hot=0)
     harness.region.keyspace.block_cache = BlockCache(1 << 20)
     for number in range(ENTRIES):
         harness.raw("XADD", "s", "*", "sensor", f"t{number % 10}", "value", number % 1000)
     before = harness.do("XRANGE", "s", "-", "+")
     wait(harness, 3 * AGE_MS)
-    assert all(is_plain(block.packed) for block in blocks(harness)[:-1])
+    assert all(block.packed is not None for block in blocks(harness)[:-1])
     assert not any(block.is_dense for block in blocks(harness))
-    plain = harness.do("MEMORY", "USAGE", "s")
+    light = harness.do("MEMORY", "USAGE", "s")
     harness.do("CONFIG", "SET", "stream-memory-hot", 1)
     wait(harness, AGE_MS)
     assert all(block.is_dense for block in blocks(harness)[:-1])
-    assert harness.do("MEMORY", "USAGE", "s") < plain
+    assert harness.do("MEMORY", "USAGE", "s") < light
     assert harness.do("XRANGE", "s", "-", "+") == before
+    harness.check()
+
+
+def test_what_is_opened_may_take_a_part_of_the_hot_memory() -> None:
+    harness = as_they_are()
+    harness.region.machine_bytes = 128 * (40 << 20)
+    wait(harness, 2 * AGE_MS)
+    cache = harness.region.keyspace.block_cache
+    assert cache.bytes_max == 40 << 20, "a sixteenth of an eighth of the machine"
+    harness.do("CONFIG", "SET", "stream-memory-hot", 1)
+    wait(harness, 4 * AGE_MS)
+    harness.do("XRANGE", "s", "-", "+")
+    opened = cache.held
+    assert opened
+    harness.region.settings.stream_compression_cache = opened // 2
+    wait(harness, AGE_MS)
+    assert cache.bytes_max == opened // 2
+    assert cache.held <= opened // 2, "in steps, not with the next read"
     harness.check()
 
 
