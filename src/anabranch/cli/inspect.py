@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from anabranch.cli.group import NearestGroup
 from anabranch.cli.inspect_files import in_use, lines_of_failure, locate
 from anabranch.cli.inspect_report import (
     complaints,
@@ -25,7 +26,6 @@ from anabranch.cli.inspect_report import (
 )
 from anabranch.cli.inspect_values import as_json, effect_fields, in_pieces, record_fields, when
 from anabranch.cli.inspect_write import write_log
-from anabranch.cli.nearest import NearestGroup
 from anabranch.cli.progress import Progress
 from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from anabranch.effects import (
     apply_group,
     apply_keys,
-    apply_policies,
     apply_producers,
     apply_regions,
     apply_stream,
@@ -90,7 +89,7 @@ EFFECTS: dict[type[kinds.Effect], EffectRow] = {
     kinds.DropUser: EffectRow(apply_keys.drop_user),
     kinds.SetLibrary: EffectRow(apply_keys.set_library),
     kinds.DropLibrary: EffectRow(apply_keys.drop_library),
-    kinds.SetPolicies: EffectRow(apply_policies.set_policies),
+    kinds.SetPolicies: EffectRow(apply_keys.set_policies),
     kinds.Synced: EffectRow(apply_keys.synced),
     kinds.AddRegion: _regional(apply_regions.add_region),
     kinds.RemoveRegion: _regional(apply_regions.remove_region),

@@ -16,7 +16,7 @@ from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Member
 from anabranch.metrics.peers import PeerFigures, PeerProgress
-from anabranch.node.epoch_file import continue_or_open_epoch
+from anabranch.node.cluster_notes import continue_or_open_epoch
 from anabranch.node.identity import remember
 from anabranch.node.local import RegionLocal
 from anabranch.node.stability import StabilityWatch

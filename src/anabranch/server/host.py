@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.config.load import read_text
-from anabranch.config.rewrite import rewritten
+from anabranch.config.runtime import rewritten
 from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from anabranch.server.admission import Admission
     from anabranch.server.clients import Clients
     from anabranch.server.clock import RealClock
-    from anabranch.server.heap import Heap
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
+    from anabranch.server.memory import Heap
     from anabranch.server.region_links import RegionLinks
     from anabranch.server.wings import Wings
 

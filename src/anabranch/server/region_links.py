@@ -16,9 +16,8 @@ from anabranch.node.exchange import Exchange
 from anabranch.node.local import RegionLocal
 from anabranch.region.region import Region
 from anabranch.server.admission import Admission
-from anabranch.server.certificates import Certificates
 from anabranch.server.gossip import Fault, SocketTransport, bound
-from anabranch.server.tls import RegionTls
+from anabranch.server.tls import Certificates, RegionTls
 
 PORT_MAX: Final = 65_535
 

@@ -13,10 +13,9 @@ from urllib.parse import quote
 
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
-from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.disk import Disk
 from anabranch.testing.seen import Seen
-from anabranch.testing.startable import Startable
+from anabranch.testing.startable import OwnDirectory, Startable
 from anabranch.testing.words import HOST, CommandFailedError, Word
 from anabranch.testing.worker import LoopThread
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.node.epoch_file import CLEAN, EpochFile
+from anabranch.node.cluster_notes import CLEAN, EpochFile
 from anabranch.node.identity import (
     addresses_noted,
     forget_newcomer,

@@ -10,7 +10,7 @@ from typing import Self
 
 from anabranch.cli.transfer.record import Item, TransferFailed
 from anabranch.cli.transfer.summary import Summary
-from anabranch.rdb.writer import RdbWriter
+from anabranch.rdb.file import RdbWriter
 from anabranch.version import __version__
 
 _NO_LIMIT = 1 << 62

@@ -9,7 +9,7 @@ from anabranch.compiling import mypyc_attr
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer, integer_or_none
 from anabranch.engine.context import Context
-from anabranch.engine.stream_keys import OPTION_WIDTH
+from anabranch.engine.key_extraction import OPTION_WIDTH
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header
 from anabranch.stream.block import Block
