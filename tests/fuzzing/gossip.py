@@ -159,7 +159,7 @@ class Duel:
     def _hear(self, link: int, frame: bytes) -> None:
         """What our region says can be read."""
         self.heard.append(frame)
-        session = self.one.replicator._links.sessions.get(link)
+        session = self.one.replicator.links.sessions.get(link)
         if session is None or session.sealing is None:
             readable(frame)
 
@@ -187,7 +187,7 @@ class Duel:
         self.closed.clear()
         self.heard.clear()
         version = 2 if self.secret else self.rng.choice([1, 2])
-        epoch = max(0, self.one.replicator._links.membership.known_epoch(2))
+        epoch = max(0, self.one.replicator.links.membership.known_epoch(2))
         facts = frames.Hello(
             1, version, "c", 2, "us", epoch, f"run {self.links}", 1, frames.MODULUS, "us", 2, -1,
             self.rng.randbytes(32), has_secret=bool(self.secret),
@@ -242,7 +242,7 @@ class Duel:
         for _ in range(self.rng.randrange(1, 4)):
             kind, payload = self.frame(None, early=True)
             self.receive(link, kind, payload)
-        if link in self.one.replicator._links.sessions:
+        if link in self.one.replicator.links.sessions:
             self.one.replicator.link_down(link, self.world.now_ms)
             return "greeted"
         return "turned away"

@@ -43,7 +43,7 @@ class StabilityWatch:
     def _late(self, replicator: Replicator) -> list[int]:
         """The regions that hold back the oldest tombstone; none if there is no tombstone."""
         oldest = self._replica.oldest_tombstone
-        return replicator.holding_back(dict([oldest])) if oldest else []
+        return replicator.figures.holding_back(dict([oldest])) if oldest else []
 
     def facts(self, replicator: Replicator, now_ms: float) -> dict[str, int | float | str]:
         """Figures for INFO: counts, ages in seconds, and who holds back the oldest tombstone."""

@@ -83,7 +83,8 @@ class RegionLinks:
         self.gossip.on_tls_refused = self._tls_refused
         exchange = self.exchange
         exchange.connect(self.gossip, self._run_id)
-        self._region.holdings.measured["causal"] = exchange.replicator.waiting_bytes
+        buffer = exchange.replicator.receiver.buffer
+        self._region.holdings.measured["causal"] = lambda: buffer.used_bytes
         self.gossip.on_heard = exchange.answer_waits
         sockets, self._bound = self._bound, []
         self.gossip.open(exchange.replicator, sockets)

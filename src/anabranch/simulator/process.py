@@ -302,7 +302,7 @@ class Process:
 
     def link_down(self, link: int) -> None:
         """A connection has ended: frames of it that wait are lost."""
-        incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
+        incoming = self.replicator.receiver.joiner.incoming
         if incoming is not None and incoming.session.link == link:
             self._count_join("link")
         self._unread = deque(each for each in self._unread if each[0] != link)
@@ -400,7 +400,7 @@ class Process:
 
     def _count_join(self, ended: str) -> None:
         """Count a full sync that was in progress when the link or the process ended."""
-        incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
+        incoming = self.replicator.receiver.joiner.incoming
         if incoming is None:
             return
         step = "requested" if incoming.vector is None else "in progress"

@@ -33,7 +33,7 @@ def are_refused(nodes: list[Node], reason: Reason, text: str) -> None:
     """Neither side has a link, and both know why."""
     nodes[0].world.run(3000)
     for node in nodes:
-        assert not list(node.replicator._links.up())
+        assert not list(node.replicator.links.up())
         assert (reason, text) in refusals(node)
 
 
@@ -53,7 +53,7 @@ def test_regions_of_two_clusters_do_not_talk() -> None:
     nodes[1].local.cluster_id = "d"
     nodes[0].world.run(3000)
     assert (Reason.CLUSTER, "the cluster is c here and d there") in refusals(nodes[0])
-    assert not list(nodes[0].replicator._links.up())
+    assert not list(nodes[0].replicator.links.up())
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_who_does_not_know_the_secret_is_refused(one: bytes, two: bytes, text: s
     nodes[0].world.run(3000)
     told = {text for node in nodes for reason, text in refusals(node) if reason == Reason.SECRET}
     assert text in told
-    assert not list(nodes[0].replicator._links.up())
-    assert not list(nodes[1].replicator._links.up())
+    assert not list(nodes[0].replicator.links.up())
+    assert not list(nodes[1].replicator.links.up())
     assert not any(name == "SUB" for _, _, name in nodes[0].world.frames)
 
 
@@ -81,7 +81,7 @@ def test_regions_with_different_counts_of_databases_do_not_link() -> None:
     here = {f"there are {one} databases here and {two} there" for one, two in ((16, 32), (32, 16))}
     assert {text.split(":")[0] for text in told} & here
     for node in nodes:
-        assert not list(node.replicator._links.up())
+        assert not list(node.replicator.links.up())
         assert not any(name == "BATCH" for _, _, name in node.world.frames)
 
 
@@ -132,8 +132,8 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: i
 
     nodes[0].world.on_frame = meddle
     nodes[0].world.run(3000)
-    assert not list(nodes[0].replicator._links.up())
-    assert not list(nodes[1].replicator._links.up())
+    assert not list(nodes[0].replicator.links.up())
+    assert not list(nodes[1].replicator.links.up())
     reasons = {reason for node in nodes for reason, _ in refusals(node)}
     assert reasons == {Reason.SECRET}
 
@@ -177,12 +177,12 @@ def test_regions_without_a_secret_still_speak_version_1() -> None:
 
 def test_another_modulus_is_another_kind_of_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = pair()
-    real = nodes[1].replicator._sessions.handshaker._facts
+    real = nodes[1].replicator.sessions.handshaker._facts
 
     def facts(known_epoch: int, **also: bool) -> frames.Hello:
         return msgspec.structs.replace(real(known_epoch, **also), modulus=512)
 
-    monkeypatch.setattr(nodes[1].replicator._sessions.handshaker, "_facts", facts)
+    monkeypatch.setattr(nodes[1].replicator.sessions.handshaker, "_facts", facts)
     nodes[0].world.run(2000)
     assert (Reason.MODULUS, "the sequence modulus is 256 here and 512 there") in refusals(nodes[0])
 
@@ -242,9 +242,9 @@ def test_who_says_nothing_is_let_go() -> None:
     node.replicator.link_up(999, world.now_ms, None)
     assert node.replicator.frame_bytes_max(999) == frames.HANDSHAKE_BYTES_MAX
     world.run(4900)
-    assert 999 in node.replicator._links.sessions
+    assert 999 in node.replicator.links.sessions
     world.run(200)
-    assert 999 not in node.replicator._links.sessions
+    assert 999 not in node.replicator.links.sessions
 
 
 def test_a_stopping_region_says_goodbye() -> None:

@@ -212,7 +212,7 @@ def test_no_bytes_raise(seed: int) -> None:
         if chance.random() < 0.1 or not node.wire.ends:
             link = 10_000 + step
             node.replicator.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
-        links = list(node.replicator._links.sessions)
+        links = list(node.replicator.links.sessions)
         link = chance.choice(links) if links else 0
         what = chance.random()
         if what < 0.5:
@@ -232,7 +232,7 @@ def test_no_bytes_raise(seed: int) -> None:
     assert node.local.noted("refused")
     assert not any(
         session.stage is Stage.UP and session.region not in node.local.members
-        for session in node.replicator._links.sessions.values()
+        for session in node.replicator.links.sessions.values()
     )
 
 

@@ -202,7 +202,7 @@ def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
     world.run(12_000)
     assert one.local.vector[3] == 1
     assert one.peer(3).state == two.peer(3).state == "removed"
-    assert not list(three.replicator._links.up())
+    assert not list(three.replicator.links.up())
     assert Reason.REMOVED in refusals(three) or 3 not in three.local.members
     world.nodes.pop(3)
     world.sync_all()
@@ -283,7 +283,7 @@ def test_an_unclean_restart_ends_the_links_of_the_former_epoch() -> None:
     two.start()
     world.run(300)
     # One cannot hear of it from two itself.
-    assert one.replicator._links.membership.known_epoch(2) == 1
+    assert one.replicator.links.membership.known_epoch(2) == 1
     assert one.local.vector == {2: 1, 258: 1}
     world.heal()
     world.run_until(lambda: one.peer(2).state == "in_sync", 15_000)
@@ -303,12 +303,12 @@ def test_what_a_former_epoch_has_sent_and_nobody_has_applied_is_dropped() -> Non
     two.write()  # depends on it, and two loses both
     world.run(20)
     assert three.peer(2).held_count == 1
-    assert three.replicator._receiver.have()[2] == 1
+    assert three.replicator.receiver.have()[2] == 1
     two.crash()
     two.start()
     world.run(600)
     assert three.peer(2).held_count <= 1  # at most the opening effect
-    assert 2 not in three.replicator._receiver.have()
+    assert 2 not in three.replicator.receiver.have()
     world.on_frame = None
     world.set_lines(1, 2)
     world.heal()
@@ -332,13 +332,13 @@ def test_what_waits_of_a_region_is_dropped_when_it_is_removed() -> None:
     one.crash()
     one.start()
     world.run(600)
-    assert two.replicator._receiver.have()[3] == 1
+    assert two.replicator.receiver.have()[3] == 1
     assert 3 not in two.local.vector
     two.replicator.remove(3)
     two.replicator.appended(world.now_ms)
     world.run(1000)
-    assert 3 not in two.replicator._receiver.have()
-    assert not two.replicator._receiver.buffer
+    assert 3 not in two.replicator.receiver.have()
+    assert not two.replicator.receiver.buffer
 
 
 def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
@@ -416,8 +416,8 @@ def test_the_first_word_of_a_new_epoch_by_any_way_ends_the_link_with_the_former_
     world = World()
     one, _, _ = world.cluster(3)
     world.run(1000)
-    link = next(session.link for session in one.replicator._links.up() if session.region == 3)
-    former = next(session.link for session in one.replicator._links.up() if session.region == 2)
+    link = next(session.link for session in one.replicator.links.up() if session.region == 3)
+    former = next(session.link for session in one.replicator.links.up() if session.region == 2)
     frame = framed(FrameType.BATCH, batch_bytes(258, 1))
     one.replicator.receive(link, frame[4], frame[5:], world.now_ms)
     frame = framed(FrameType.BATCH, batch_bytes(2, 1))

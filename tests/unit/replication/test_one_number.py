@@ -19,7 +19,7 @@ def told(node: Node) -> set[str]:
 
 
 def linked(node: Node) -> list[int]:
-    return sorted(session.region for session in node.replicator._links.up())
+    return sorted(session.region for session in node.replicator.links.up())
 
 
 APART = [(one, other) for one in (1, 30) for other in (2, 31)]

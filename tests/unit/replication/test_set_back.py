@@ -83,7 +83,7 @@ def test_a_restart_stays_apart_as_soon_as_it_is_told() -> None:
     two.set_back(old)
     for _ in range(5):
         two.write()
-    two.replicator.set_back("found by the process before")
+    two.replicator.links.set_back("found by the process before")
     world.heal()
     world.run(5000)
     assert two.local.noted("set_back") == [{"reason": "found by the process before"}]

@@ -86,7 +86,7 @@ def test_a_region_that_comes_back_gets_what_it_lacks_in_slices(
     one.local.is_over = True
     world.heal()
     world.run_until(lambda: one.replicator.is_behind)
-    session = one.replicator._links.session_of(2)
+    session = one.replicator.links.session_of(2)
     assert session is not None
     turns = 0
     while one.replicator.is_behind:

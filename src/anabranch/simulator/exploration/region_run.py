@@ -460,9 +460,9 @@ def _exchanged(process: Process) -> list[Any]:
     """What the exchange with other regions remembers."""
     replicator = process.replicator
     links, receiver, gossip = (
-        replicator._links,  # noqa: SLF001
-        replicator._receiver,  # noqa: SLF001
-        replicator._gossip,  # noqa: SLF001
+        replicator.links,
+        replicator.receiver,
+        replicator.gossip,
     )
     incoming = receiver.joiner.incoming
     return [
