@@ -80,7 +80,6 @@ WIDE_FUNCTIONS = {
     "effects/apply_stream.py:append_entry": 8,
     "engine/context.py:Context.block": 8,
     "engine/dispatch.py:Dispatcher.__init__": 7,
-    "oplog/batch.py:encode_batch": 8,
     "oplog/batch.py:batch_pieces": 7,
     "spark/reading/by_region.py:read_by_region": 8,
     "stream/groups/group.py:Group.hand_out": 8,

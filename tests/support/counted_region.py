@@ -24,12 +24,12 @@ from anabranch.oplog.batch import (
     Compressor,
     SentBatch,
     decode_batch,
-    encode_batch,
     fingerprint,
     sent_batch,
 )
 from anabranch.replication.interface import Address
 from anabranch.scheduling import Steps
+from tests.support.batches import encode_batch
 
 if TYPE_CHECKING:
     from tests.support.replication_world import World

@@ -8,18 +8,12 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.oplog import segment
-from anabranch.oplog.batch import (
-    CONTINUES,
-    UNIT_CONTINUES,
-    decode_batch,
-    encode_batch,
-    fingerprint,
-    wire_form,
-)
+from anabranch.oplog.batch import CONTINUES, UNIT_CONTINUES, decode_batch, fingerprint, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
 from anabranch.simulator.disk import MemoryStorage
+from tests.support.batches import encode_batch
 
 
 class Disk(MemoryStorage):
