@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -25,7 +26,6 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 _PORT_DEFAULT = 6379
 _LINE_BYTES_MAX = 4096
 _FILE = click.Path(exists=True, dir_okay=False)
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _Options = TypeVar("_Options")
 
 
@@ -123,6 +123,12 @@ class Address:
             tls=self.tls or parts.scheme == "rediss",
         )
 
+    def other(self, url: str, what: str) -> Address:
+        """The other side of a transfer, at a URL: with these certificates, and its own login."""
+        password = os.environ.get("ANABRANCH_OTHER_AUTH")
+        plain = replace(self, user=None, password=password, port=_PORT_DEFAULT, path=None)
+        return replace(plain, tls=False, is_other=True).at_url(url, what)
+
     def open(self) -> socket.socket:
         """A connection, authenticated; raises :class:`OSError` or :class:`RefusedByServer`."""
         patience = min(self.timeout, CONNECT_SECONDS_MAX)
@@ -176,7 +182,7 @@ def is_url(text: str) -> bool:
     return text.partition("://")[0] in _SCHEMES and "://" in text
 
 
-def server_options(timeout: float) -> Callable[[_Command], _Command]:
+def server_options(timeout: float) -> Callable[[Any], Any]:
     """The options that name the running server; ``timeout``: seconds, by default."""
     options = [
         click.option(
@@ -202,13 +208,12 @@ def server_options(timeout: float) -> Callable[[_Command], _Command]:
             help="Seconds to wait.",
         ),
     ]
+    return with_options(*options)
 
-    def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
 
-    return decorate
+def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Options of click as one decorator, in the order of the help."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def taken(kind: type[_Options], options: dict[str, Any]) -> _Options:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
+from anabranch.cli.address import with_options
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.inspect_files import in_use, lines_of_failure, locate
 from anabranch.cli.inspect_report import (
@@ -65,22 +65,15 @@ def _key(_: click.Context, __: click.Parameter, value: str | None) -> bytes | No
     return word
 
 
-_FORM_OPTIONS = (
-    click.option("--json", "as_objects", is_flag=True, help="Print JSON, one object a line."),
-    click.option("--full", is_flag=True, help="Shorten nothing (JSON never does)."),
-)
-_DUMP_OPTIONS = (
+_DUMP_OPTIONS = with_options(
     click.option("--dump", is_flag=True, help="Print what the files hold, one line each."),
     click.option("--from", "start", type=_COUNT, metavar="N", help="Dump from here on."),
     click.option("--to", "end", type=_COUNT, metavar="N", help="Dump up to here, exclusively."),
     click.option("--key", callback=_key, help='Dump what concerns this key; "\\xff" in quotes.'),
     click.option("--limit", type=_COUNT, metavar="N", help="Dump at most so many lines."),
+    click.option("--json", "as_objects", is_flag=True, help="Print JSON, one object a line."),
+    click.option("--full", is_flag=True, help="Shorten nothing (JSON never does)."),
 )
-
-
-def _options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
-    each = [option for group in groups for option in group]
-    return lambda function: reduce(lambda made, option: option(made), reversed(each), function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +135,7 @@ Examples:
 """,
 )
 @click.argument("path", metavar="FILE|DIR", type=_PATH)
-@_options(_DUMP_OPTIONS, _FORM_OPTIONS)
+@_DUMP_OPTIONS
 @click.option("--write", is_flag=True, help="Cut off what is torn or damaged; asks before.")
 @click.option("--yes", is_flag=True, help="With --write: do not ask.")
 @click.pass_context
@@ -169,7 +162,7 @@ and fields; --from and --to are bytes. Entries are printed with --full or --json
 UTF-8; other bytes are \\xHH and a backslash is doubled.""",
 )
 @click.argument("path", metavar="FILE|DIR", type=_PATH)
-@_options(_DUMP_OPTIONS, _FORM_OPTIONS)
+@_DUMP_OPTIONS
 @click.pass_context
 def snapshot(ctx: click.Context, /, path: Path, **options: Any) -> None:
     """Report what a snapshot holds, or dump it."""
