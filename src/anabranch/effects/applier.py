@@ -30,8 +30,6 @@ _REMEMBER: Final = kinds.Remember
 class Author:
     """Who decides changes here: the session of a client."""
 
-    __slots__ = ()
-
     def wrote(self, replica_id: int, number: int) -> None:
         """The author has written an effect that goes to other regions."""
         raise NotImplementedError

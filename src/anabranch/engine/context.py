@@ -324,8 +324,6 @@ def _encoded(values: list[Any], resp3: bool) -> Steps[list[bytes]]:
 class Waits:
     """The waiters, by their condition; a waiter is removed when its wait ends."""
 
-    __slots__ = ("inquiries", "safety", "vectors")
-
     def __init__(self) -> None:
         # until more of the log is on the disk, here or in other regions, or applied there
         self.safety: dict[Waiter, None] = {}

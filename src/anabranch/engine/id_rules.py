@@ -179,8 +179,6 @@ class IdRules:
 class RegionalIdRules(IdRules):
     """The rules where several regions write, see :mod:`anabranch.stream.regional_id`."""
 
-    __slots__ = ("_first_seq", "_own", "_replica", "_settings")
-
     def __init__(self, replica: Replica, settings: Settings, stats: Stats) -> None:
         super().__init__(stats)
         self._step = MODULUS

@@ -61,8 +61,6 @@ class Member(NamedTuple):
 class ApplyStats:
     """Counts made while effects are applied, for the statistics of the region."""
 
-    __slots__ = ("collapsed", "duplicate_ids", "newest_id", "processed")
-
     def __init__(self) -> None:
         self.collapsed = 0  # entries that conflicts of idempotent IDs removed
         self.duplicate_ids = 0  # entries that came with the ID of another live entry

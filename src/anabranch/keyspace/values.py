@@ -28,7 +28,6 @@ class StringValue:
     the present ``data``: then it copies before it writes, so what somebody has never changes.
     """
 
-    __slots__ = ("_buffer", "_data", "accessed_ms", "counted_bytes", "form", "is_due")
     type_name: ClassVar = b"string"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
@@ -78,7 +77,6 @@ class StringValue:
 class ListValue:
     """A list; a key whose list becomes empty is removed, as in Redis."""
 
-    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "items")
     type_name: ClassVar = b"list"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
@@ -93,7 +91,6 @@ class ListValue:
 class SetValue:
     """An unordered set. ``order`` is there for random choices, after the first one."""
 
-    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "members", "order")
     type_name: ClassVar = b"set"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
@@ -120,8 +117,6 @@ class DrawOrder:
     A removed member stays in the list until a draw meets it, or until a third of the list was
     removed. So adding, removing and drawing take the same time in sets of all sizes.
     """
-
-    __slots__ = ("_members", "_removed")
 
     def __init__(self, members: Iterable[bytes]) -> None:
         self._members = sorted(members)  # equal seeds draw the same

@@ -33,24 +33,6 @@ class Waiter:
     ``held_bytes`` are given by :class:`anabranch.keyspace.waiters.Waiters`.
     """
 
-    __slots__ = (
-        "args",
-        "behind",
-        "changed",
-        "conditions",
-        "db",
-        "deadline_ms",
-        "fails_without_key",
-        "held_bytes",
-        "keys",
-        "number",
-        "recheck_ms",
-        "request",
-        "session",
-        "timeout_reply",
-        "wants",
-    )
-
     def __init__(
         self,
         session: Any,
@@ -107,8 +89,6 @@ class KeyQueue:
     A *lone* queue contains one command and is never changed: it is the queue of each of the keys
     for which nobody else waits, so a command that waits for thousands of keys needs one.
     """
-
-    __slots__ = ("_behind", "_count", "_lanes", "is_lone")
 
     def __init__(self, waiter: Waiter, behind: int) -> None:
         self._lanes: dict[Condition, dict[int, Waiter]] = {}

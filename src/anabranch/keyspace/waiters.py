@@ -27,8 +27,6 @@ _KEY_BYTES: Final = DICT_SLOT_BYTES
 class Waiters:
     """All blocked commands of a server, and their timers."""
 
-    __slots__ = ("_number", "_queues", "_timers", "active")
-
     def __init__(self, queues: Sequence[tuple[dict[bytes, KeyQueue], set[bytes]]]) -> None:
         """``queues`` has for each database its ``waiters`` and ``reviewed``."""
         self._queues = queues

@@ -149,8 +149,6 @@ class Batch(NamedTuple):
 class SentBatch:
     """A numbered batch as other regions get it, and the facts in its header; see :class:`Batch`."""
 
-    __slots__ = ("data", "end", "first", "last", "replica_id", "wall_ms")
-
     def __init__(
         self, data: bytes, replica_id: int, first: int, last: int, wall_ms: int, end: int
     ) -> None:

@@ -34,8 +34,6 @@ LOST: Final = "the data directory, or a file in it, was deleted or replaced belo
 class Segment:
     """One file: the position of its first batch, and the bytes of its batches."""
 
-    __slots__ = ("first", "size")
-
     def __init__(self, first: int, size: int = 0) -> None:
         self.first = first
         self.size = size

@@ -50,8 +50,6 @@ _PLAIN: Final = {
 class _KeyEnd:
     """The end of the log of the unit's replica ID in one key."""
 
-    __slots__ = ("base", "newest_id", "position")
-
     def __init__(self, position: int = 0, base: int = 0, newest_id: int = -1) -> None:
         self.position = position
         self.base = base

@@ -174,8 +174,6 @@ class _FullGroups:
     There may be thousands of consumers, or groups.
     """
 
-    __slots__ = ("_limit", "_owned_rows", "_resp3", "_rows", "_stream", "_times", "out")
-
     def __init__(self, stream: Stream, limit: int, resp3: bool) -> None:
         """``limit`` of -1: all rows."""
         self.out = BytesWriter()
@@ -218,8 +216,6 @@ class _FullGroups:
 
 class _Times:
     """The times of a consumer as XINFO STREAM FULL has them; many consumers have the same."""
-
-    __slots__ = ("_active_ms", "_seen_ms", "_text")
 
     def __init__(self) -> None:
         self._seen_ms = self._active_ms = 0

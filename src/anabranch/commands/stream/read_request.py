@@ -167,8 +167,6 @@ class ReplyBudget:
     entry of a reply is always returned.
     """
 
-    __slots__ = ("_left", "_maxsize", "_name_bytes", "_produced")
-
     def __init__(self, request: ReadRequest) -> None:
         self._left = request.maxcount
         self._maxsize = request.maxsize

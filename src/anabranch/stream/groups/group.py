@@ -36,8 +36,6 @@ class Group:
     ``shared`` is the progress itself where several regions write, otherwise empty.
     """
 
-    __slots__ = ("consumers", "pending", "policed", "progress", "runs", "shared")
-
     def __init__(self, progress: GroupProgress, shared: SharedProgress) -> None:
         self.progress = progress
         self.shared = shared

@@ -20,8 +20,6 @@ from anabranch.stream.shared import Dot
 class LoneProgress(GroupProgress):
     """last-delivered-id and entries-read."""
 
-    __slots__ = ()
-
     def begin(
         self, stream: Counted, dot: Dot, creation: Creation, entries_read: int | None
     ) -> None:

@@ -37,8 +37,6 @@ class Creation(NamedTuple):
 class GroupProgress:
     """The face of a group's progress; reads logs and changes nothing but itself."""
 
-    __slots__ = ("entries_read", "last_delivered_id")
-
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
         self.last_delivered_id = last_delivered_id
         self.entries_read = entries_read
