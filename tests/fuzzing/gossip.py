@@ -329,7 +329,7 @@ def readable(frame: bytes) -> None:
     if kind in (FrameType.BATCH, FrameType.FULL_SYNC):
         return
     try:
-        frames.decode(frames._STRUCTS[kind], frames.body_of(kind, payload))
+        frames.decode(frames.STRUCTS[kind], frames.body_of(kind, payload))
     except Refusal as refusal:
         raise AssertionError(f"others cannot read what is said: {refusal}") from refusal
 

@@ -64,30 +64,25 @@ class Replicator:
         )
         self.links.membership.learn([local.replica_id, *local.vector])
         handshaker = self.sessions.handshaker
-        self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
-            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, handshaker.welcome),
-            (Stage.PROOF, FrameType.PROOF): (frames.Proof, handshaker.proof),
-            (Stage.CONFIRMATION, FrameType.PROOF): (frames.Proof, handshaker.confirmation),
-            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, handshaker.members),
-            (Stage.UP, FrameType.SUB): (frames.Sub, self.sender.subscribe),
-            (Stage.UP, FrameType.CREDIT): (frames.Credit, self.sender.credit),
-            (Stage.UP, FrameType.FETCH): (frames.Fetch, self.sender.fetch),
-            (Stage.UP, FrameType.FETCHED): (frames.Fetched, self.receiver.fetched),
-            (Stage.UP, FrameType.ROW): (frames.StatusRows, self.gossip.receive),
-            (Stage.UP, FrameType.BEHIND): (frames.Behind, self.receiver.joiner.is_behind),
-            (Stage.UP, FrameType.FULL_SYNC_GET): (frames.FullSyncGet, self.sender.begin_full_sync),
-            (Stage.UP, FrameType.FULL_SYNC_BEGIN): (
-                frames.FullSyncBegin,
-                self.receiver.joiner.full_sync_begin,
-            ),
-            (Stage.UP, FrameType.FULL_SYNC_END): (
-                frames.FullSyncEnd,
-                self.receiver.joiner.full_sync_end,
-            ),
-            (Stage.UP, FrameType.DIGESTS): (frames.Digests, self.digest_exchange.asked),
-            (Stage.UP, FrameType.DIFFERING): (frames.Differing, self.digest_exchange.differing),
-            (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self.digest_exchange.asked),
-            (Stage.UP, FrameType.KEYS): (frames.Keys, self.digest_exchange.keys),
+        joiner, digests = self.receiver.joiner, self.digest_exchange
+        self._handlers: dict[tuple[Stage, FrameType], _Handler] = {
+            (Stage.WELCOME, FrameType.WELCOME): handshaker.welcome,
+            (Stage.PROOF, FrameType.PROOF): handshaker.proof,
+            (Stage.CONFIRMATION, FrameType.PROOF): handshaker.confirmation,
+            (Stage.MEMBERS, FrameType.MEMBERS): handshaker.members,
+            (Stage.UP, FrameType.SUB): self.sender.subscribe,
+            (Stage.UP, FrameType.CREDIT): self.sender.credit,
+            (Stage.UP, FrameType.FETCH): self.sender.fetch,
+            (Stage.UP, FrameType.FETCHED): self.receiver.fetched,
+            (Stage.UP, FrameType.ROW): self.gossip.receive,
+            (Stage.UP, FrameType.BEHIND): joiner.is_behind,
+            (Stage.UP, FrameType.FULL_SYNC_GET): self.sender.begin_full_sync,
+            (Stage.UP, FrameType.FULL_SYNC_BEGIN): joiner.full_sync_begin,
+            (Stage.UP, FrameType.FULL_SYNC_END): joiner.full_sync_end,
+            (Stage.UP, FrameType.DIGESTS): digests.asked,
+            (Stage.UP, FrameType.DIFFERING): digests.differing,
+            (Stage.UP, FrameType.KEYS_GET): digests.asked,
+            (Stage.UP, FrameType.KEYS): digests.keys,
         }
         self._absence = AbsenceLimit(self.links)
         self._former_epochs = FormerEpochs(self.links)
@@ -235,9 +230,8 @@ class Replicator:
             self.sessions.handshaker.hello(session, body, now_ms)
         elif frame_type not in FRAME_TYPES:
             self.unknown_frames += 1
-        elif (known := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:
-            kind, handler = known
-            handler(session, frames.decode(kind, body), now_ms)
+        elif (handler := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:
+            handler(session, frames.decode(frames.STRUCTS[FrameType(frame_type)], body), now_ms)
         else:
             name = FrameType(frame_type).name
             raise Refusal(
