@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.effects.applier import Publisher
 from anabranch.effects.events import Event
 from anabranch.engine.withheld import Withheld
-from anabranch.metrics.holdings import (
-    DICT_BYTES,
-    DICT_SLOT_BYTES,
-    NAME_BYTES,
-    SET_SLOT_BYTES,
-)
+from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, NAME_BYTES, SET_SLOT_BYTES
 from anabranch.pattern import Matcher, compile_glob, matcher_bytes
 from anabranch.resp.encode import encode
 from anabranch.resp.values import PushMessage

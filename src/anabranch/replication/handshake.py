@@ -22,13 +22,7 @@ from typing import Final
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import Member, epoch_of
 from anabranch.replication import frames
-from anabranch.replication.frames import (
-    MODULUS,
-    Hello,
-    MemberRecord,
-    Reason,
-    Refusal,
-)
+from anabranch.replication.frames import MODULUS, Hello, MemberRecord, Reason, Refusal
 from anabranch.replication.framing import FrameType
 from anabranch.replication.handshake_checks import (
     SEALED_SINCE,

@@ -19,12 +19,7 @@ from anabranch.replication.absence import AbsenceLimit
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.figures import Figures
 from anabranch.replication.former_epochs import FormerEpochs
-from anabranch.replication.frames import (
-    Bye,
-    Place,
-    Reason,
-    Refusal,
-)
+from anabranch.replication.frames import Bye, Place, Reason, Refusal
 from anabranch.replication.framing import FrameType
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
