@@ -27,10 +27,9 @@ from anabranch.effects import adopting, apply_producers, kinds, streams
 from anabranch.effects.applier import Applier
 from anabranch.effects.apply import _APPLY, EFFECTS
 from anabranch.engine import id_rules
-from anabranch.keyspace.conflicts import Conflicts
+from anabranch.keyspace.conflicts import Conflicts, Processed
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.processed import Processed
 from anabranch.keyspace.replica import region_of
 from anabranch.node import exchange
 from anabranch.node.cluster_notes import EpochFile

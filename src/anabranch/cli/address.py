@@ -11,14 +11,13 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import reduce
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
 
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.options import FiniteRange, with_options
 
 CONNECT_SECONDS_MAX = 10.0
 _SCHEMES = {"redis", "rediss", "unix"}
@@ -26,7 +25,6 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 _PORT_DEFAULT = 6379
 _LINE_BYTES_MAX = 4096
 _FILE = click.Path(exists=True, dir_okay=False)
-_Options = TypeVar("_Options")
 
 
 class RefusedByServer(Exception):
@@ -209,16 +207,6 @@ def server_options(timeout: float) -> Callable[[Any], Any]:
         ),
     ]
     return with_options(*options)
-
-
-def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Options of click as one decorator, in the order of the help."""
-    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def taken(kind: type[_Options], options: dict[str, Any]) -> _Options:
-    """The options of a dataclass, taken out of those of a command."""
-    return kind(**{each.name: options.pop(each.name) for each in fields(cast("Any", kind))})
 
 
 def _port(text: str | None) -> int | None:

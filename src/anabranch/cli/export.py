@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from anabranch.cli.address import Address, is_url, server_options, taken
+from anabranch.cli.address import Address, is_url, server_options
+from anabranch.cli.options import taken
 from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
 from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_target import FileTarget

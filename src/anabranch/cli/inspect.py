@@ -15,12 +15,12 @@ from typing import Any
 
 import click
 
-from anabranch.cli.address import with_options
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.inspect_files import in_use, lines_of_failure, locate
 from anabranch.cli.inspect_report import complaints, directory_object, file_object, report_lines
 from anabranch.cli.inspect_values import as_json, effect_fields, in_pieces, record_fields, when
 from anabranch.cli.inspect_write import write_log
+from anabranch.cli.options import with_options
 from anabranch.cli.progress import Progress
 from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of

@@ -23,14 +23,16 @@ from msgspec import Meta, Struct, json
 from anabranch.keyspace.replica import EPOCH_STEP_BYTES, Replica, epoch_of, region_of
 from anabranch.keyspace.version_vectors import maximum, raise_to
 from anabranch.node.identity import (
+    NoteError,
     addresses_noted,
+    read_note,
     removal_noted,
     set_back_noted,
     write_addresses,
+    write_note,
     write_removal,
     write_set_back,
 )
-from anabranch.node.notes import NoteError, read_note, write_note
 from anabranch.oplog.storage import Storage
 from anabranch.replication.interface import Address, Chance, Local
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from anabranch.cli.address import with_options
+from anabranch.cli.options import with_options
 from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.record import (
     Counts,
