@@ -139,7 +139,7 @@ class World(LinkedWorld):
 
     def check_stable(self, local: CountedRegion) -> None:
         for node in self.nodes.values():
-            if node.number in local.members:
+            if node.number in local.replica.members:
                 assert covers(node.local.durable, local.watermark), "stable, and not on all disks"
 
     def converged(self) -> bool:

@@ -224,7 +224,7 @@ async def _live(server: Server, lost: Lost, cluster: RemainingRegions, patience_
     try:
         await server.start()
         await _until(
-            lambda: bool(local.cluster_id) and covers(local.vector, cluster.vector),
+            lambda: bool(local.replica.cluster_id) and covers(local.vector, cluster.vector),
             "the region joins and catches up",
             patience_s,
         )

@@ -55,11 +55,11 @@ def continue_or_open_epoch(
     ``policy`` is that of ``appendfsync``; ``was_cut`` says that recovery has cut off the end of the
     log. Raises :class:`OSError`; the next attempt does the same.
     """
-    if local.cluster_id and (was_cut or not epoch_file.may_continue()):
+    if local.replica.cluster_id and (was_cut or not epoch_file.may_continue()):
         # The files may be older than epochs that the region has opened since: the same backup may
         # be restored twice. So the new epoch is not simply the next one.
         later = 0 if epoch_file.exists else int.from_bytes(chance.randbytes(EPOCH_STEP_BYTES))
-        local.reopen(epoch_of(local.replica_id) + later)
+        local.reopen(epoch_of(local.replica.own) + later)
     # The file is written last, so that a start that fails before opens an epoch again.
     epoch_file.write(policy)
 

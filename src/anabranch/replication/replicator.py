@@ -57,7 +57,7 @@ class Replicator:
         self.figures = Figures(
             self.links, self.sender, self.receiver, self.gossip, self.digest_exchange
         )
-        self.links.membership.learn([local.replica_id, *local.vector])
+        self.links.membership.learn([local.replica.own, *local.vector])
         handshaker = self.sessions.handshaker
         joiner, digests = self.receiver.joiner, self.digest_exchange
         self._handlers: dict[tuple[Stage, FrameType], _Handler] = {
@@ -238,7 +238,7 @@ class Replicator:
 
     def appended(self, now_ms: float) -> None:
         """The region has new effects that may leave it, or more of them on its disk."""
-        if self._local.replica_id != self.links.replica_id:
+        if self._local.replica.own != self.links.replica_id:
             self.sessions.begin_own_epoch(now_ms)
         self.sender.appended()
         self._feed(now_ms)
@@ -274,7 +274,7 @@ class Replicator:
 
     def tick(self, now_ms: float) -> None:
         """Time has passed: call this at least every 50 ms."""
-        if self._local.replica_id != self.links.replica_id:
+        if self._local.replica.own != self.links.replica_id:
             self.sessions.begin_own_epoch(now_ms)
         self.receiver.refused = None
         self.receiver.check_memory()
@@ -340,7 +340,7 @@ class Replicator:
                 links.local.report_event("expired", region=region, name=name)
 
     def _has_caught_up(self) -> bool:
-        if self._local.cluster_id and not self.links.membership.others():
+        if self._local.replica.cluster_id and not self.links.membership.others():
             return True
         return any(
             session.met is not None and covers(self._local.vector, session.met[0])

@@ -300,7 +300,7 @@ class Sessions:
 
     def begin_own_epoch(self, now_ms: float) -> None:
         """This region has opened a new epoch: end all links, so that new handshakes show it."""
-        self._links.replica_id = self._local.replica_id
+        self._links.replica_id = self._local.replica.own
         for link in list(self._links.sessions):
             self.refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
         self._links.membership.learn([self._links.replica_id])

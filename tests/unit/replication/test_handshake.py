@@ -50,7 +50,7 @@ def test_a_common_version_is_enough() -> None:
 
 def test_regions_of_two_clusters_do_not_talk() -> None:
     nodes = pair()
-    nodes[1].local.cluster_id = "d"
+    nodes[1].local.replica.cluster_id = "d"
     nodes[0].world.run(3000)
     assert (Reason.CLUSTER, "the cluster is c here and d there") in refusals(nodes[0])
     assert not list(nodes[0].replicator.links.up())
@@ -219,7 +219,7 @@ def test_who_is_no_member_is_refused_and_may_ask_again() -> None:
     two.local.enter("c", members)
     world.run(2000)
     assert (Reason.UNKNOWN, "region 3 is not known as a member here") in refusals(three)
-    one.local.admit(3, *three.local.members[3])
+    one.local.admit(3, *three.local.replica.members[3])
     one.replicator.appended(world.now_ms)
     world.run(4000)
     assert one.peer(3).state == two.peer(3).state == "in_sync"

@@ -232,7 +232,7 @@ def test_no_bytes_raise(seed: int) -> None:
             world.run(chance.choice([1, 50, 400]))
     assert node.local.noted("refused")
     assert not any(
-        session.stage is Stage.UP and session.region not in node.local.members
+        session.stage is Stage.UP and session.region not in node.local.replica.members
         for session in node.replicator.links.sessions.values()
     )
 

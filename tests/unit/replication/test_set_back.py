@@ -66,7 +66,9 @@ def test_it_stays_apart_from_those_who_know_nothing_yet() -> None:
     for _ in range(5):
         two.write()
     four = world.region(4, join=[one.address])
-    world.run_until(lambda: 4 in two.local.members or 4 in one.local.members, 15_000)
+    world.run_until(
+        lambda: 4 in two.local.replica.members or 4 in one.local.replica.members, 15_000
+    )
     world.heal(1, 2)
     world.run_until(lambda: bool(two.local.noted("set_back")), 15_000)
     two.write()

@@ -38,7 +38,7 @@ def test_a_stranger_does_not_say_whom_a_region_asks_to_join() -> None:
     receive(node, 78, frames.encode(Bye(Reason.ELSEWHERE, "ask there", 0, ("evil", 2))))
     assert not node.replicator.sessions.dialler._recommended
     world.run(60_000)
-    assert epoch_of(node.local.replica_id) == 0
+    assert epoch_of(node.local.replica.own) == 0
 
 
 def test_a_dialled_side_that_does_not_end_the_handshake_is_given_up() -> None:
