@@ -44,7 +44,7 @@ _OF_REGIONS = frozenset(
 
 
 class Parts(Protocol):
-    """The parts of the process that serve the ``Host``."""
+    """The parts of the process, for the ``Host`` and for its end."""
 
     settings: Settings
     config_file: Path | None
@@ -62,6 +62,12 @@ class Parts(Protocol):
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
         """Begin to stop; a second request changes nothing."""
+
+    def stop_timers(self) -> None:
+        """Stop background work, which would start new writes."""
+
+    def close(self) -> None:
+        """Free files, ports and what else the process holds."""
 
 
 class ServerHost:
