@@ -78,18 +78,13 @@ class RemainingRegions:
         self._client = connect(address, 0)
         answer = _pairs(self._client.execute_command("AB.INFO"))
         self.vector = {replica_id_of(region, epoch): n for region, epoch, n in answer[b"vector"]}
-        self._databases = int(self._client.config_get("databases").get("databases", 16))
+        self.databases = int(self._client.config_get("databases").get("databases", 16))
         rows = [_pairs(row) for row in self._client.execute_command("AB.REGION", "LIST")]
         self._states = {row[b"region"]: row[b"state"].decode() for row in rows}
         self.region = next((n for n, state in self._states.items() if state == "myself"), 0)
         self.address = next(
             (row[b"address"].decode() for row in rows if row[b"region"] == self.region), ""
         )
-
-    @property
-    def databases(self) -> int:
-        """How many of these effects every region has."""
-        return self._databases
 
     def state(self, region: int) -> str:
         """The row of a region in AB.REGION LIST; empty if it was never a member."""
