@@ -155,7 +155,7 @@ def select(databases: tuple[int, ...], pattern: str | None, of_url: int | None) 
     return Selection(wanted, raw, matcher)
 
 
-def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def transfer_options(command: Any) -> Any:
     """The options that both directions have."""
     return with_options(
         click.option(
