@@ -115,13 +115,13 @@ class CountedRegion:
             self.sync()
         after = self.found_on(self.disk)
         if not clean:
-            after.reopen(epoch_of(after.replica.own))
+            after.reopen(after.replica.epoch)
         return after
 
     def found_on(self, disk: dict[str, Any]) -> CountedRegion:
         """What a process finds on this disk, believing that it is as it was left."""
         after = CountedRegion(self.world, self.number)
-        after.replica.own = disk["replica_id"]
+        after.replica.become(disk["replica_id"])
         after.replica.cluster_id = disk["cluster_id"]
         after.replica.members = dict(disk["members"])
         after.replica.removed = dict(disk["removed"])
@@ -301,11 +301,11 @@ class CountedRegion:
         self.sync()
 
     def reopen(self, epoch: int) -> None:
-        previous = epoch_of(self.replica.own)
-        self.replica.own = replica_id_of(
-            self.number, max(epoch, self.world.last_epoch[self.number]) + 1
+        previous = self.replica.epoch
+        self.replica.become(
+            replica_id_of(self.number, max(epoch, self.world.last_epoch[self.number]) + 1)
         )
-        self.world.last_epoch[self.number] = epoch_of(self.replica.own)
+        self.world.last_epoch[self.number] = self.replica.epoch
         self._issue(kinds.OpenEpoch(previous))
         self.sync()
 

@@ -83,6 +83,9 @@ class Replica:
     def __init__(self, own: int, default_limits: Callable[[], tuple[int, int]]) -> None:
         """``default_limits`` are seconds and count for idempotent producers of new streams."""
         self.own = own
+        """The replica ID of this region's epoch; see :meth:`become`."""
+        self.region = region_of(own)
+        self.epoch = epoch_of(own)
         self.is_regional = region_of(own) != ALONE
         """Whether other regions may write the same keys. What follows from that is little:
         ``tests/house/test_forks.py`` lists the lines that ask, and why."""
@@ -115,10 +118,10 @@ class Replica:
         """The replica of a server on its own."""
         return cls(ALONE, lambda: (0, 0))
 
-    @property
-    def region(self) -> int:
-        """The number of this region."""
-        return region_of(self.own)
+    def become(self, own: int) -> None:
+        """Go on in another epoch of this region."""
+        self.own = own
+        self.epoch = epoch_of(own)
 
     @property
     def dot(self) -> Dot:
@@ -156,7 +159,7 @@ class Replica:
         """Read what :meth:`written` returned; from another region the own replica ID stays."""
         own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written[:7]
         if region_of(own) == self.region:
-            self.own = own
+            self.become(own)
         self.vector.update((replica_id, number) for replica_id, number in vector)
         last_effects = written[7] if len(written) > 7 else None
         if last_effects is None:

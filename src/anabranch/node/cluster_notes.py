@@ -20,7 +20,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct, json
 
-from anabranch.keyspace.replica import EPOCH_STEP_BYTES, Replica, epoch_of, region_of
+from anabranch.keyspace.replica import EPOCH_STEP_BYTES, Replica, region_of
 from anabranch.keyspace.version_vectors import maximum, raise_to
 from anabranch.node.identity import (
     NoteError,
@@ -59,7 +59,7 @@ def continue_or_open_epoch(
         # The files may be older than epochs that the region has opened since: the same backup may
         # be restored twice. So the new epoch is not simply the next one.
         later = 0 if epoch_file.exists else int.from_bytes(chance.randbytes(EPOCH_STEP_BYTES))
-        local.reopen(epoch_of(local.replica.own) + later)
+        local.reopen(local.replica.epoch + later)
     # The file is written last, so that a start that fails before opens an epoch again.
     epoch_file.write(policy)
 

@@ -291,7 +291,7 @@ class Durability:
             log.synced if is_strict else log.end,
             self._unwritten,
             turn.effects,
-            numbered=turn.region != 0,
+            numbered=self._region.replica.region != 0,
         )
 
     # -- syncing ------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ class RegionLocal:
         contents = Contents(
             self._journal.position,
             replica.region,
-            epoch_of(replica.own),
+            replica.epoch,
             replica.vector.get(replica.own, 0) + 1,
             self._region.clock.now_us() // 1000,
         )
@@ -297,7 +297,7 @@ class RegionLocal:
 
     def reopen(self, epoch: int) -> None:
         """Open an epoch later than ``epoch``, of which others have effects that are lost here."""
-        if epoch < epoch_of(self.replica.own):
+        if epoch < self.replica.epoch:
             return
         self._journal.commit()
         self._region.merging.open_epoch(epoch + 1)

@@ -272,10 +272,11 @@ class Persistence:
             position = durability.begin_segment()
         else:
             position = self._end = self._end + 1
+        replica = self._region.replica
         return Contents(
             position,
-            self._turn.region,
-            self._turn.epoch,
+            replica.region,
+            replica.epoch,
             self._turn.next_number,
             self._region.clock.now_us() // 1000,
         )

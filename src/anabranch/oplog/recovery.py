@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 
 from msgspec import Struct, field
 
-from anabranch.effects.apply import apply, numbers_of
-from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.apply import apply
+from anabranch.effects.codec import EffectFormatError, numbers_of
 from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.kinds import Effect, JoinFullSync, Synced, TakeKey
 from anabranch.keyspace.keyspace import Keyspace

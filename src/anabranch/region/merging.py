@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import numbers_of
+from anabranch.effects.codec import numbers_of
 from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.streams import known_stream
 from anabranch.keyspace.conflicts import Due
@@ -183,7 +183,7 @@ class Merging:
         """Open a new epoch: numbers of effects that may have been lost are not used again."""
         replica = self._region.keyspace.replica
         previous = replica.own
-        replica.own = replica_id_of(replica.region, epoch)
+        replica.become(replica_id_of(replica.region, epoch))
         self._region.context.ids.begin()
         self._region.effects.emit(kinds.OpenEpoch(previous))
 

@@ -15,8 +15,15 @@ from typing import Any, Final
 import msgspec
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import EFFECTS, numbers_of, total_numbers
-from anabranch.effects.codec import SENT_IDS_MAX, EffectFormatError, effect_of, id_fields
+from anabranch.effects.apply import EFFECTS
+from anabranch.effects.codec import (
+    SENT_IDS_MAX,
+    EffectFormatError,
+    effect_of,
+    id_fields,
+    numbers_of,
+    total_numbers,
+)
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.oplog.batch import NUMBER_MAX, Batch

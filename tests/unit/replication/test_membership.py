@@ -353,7 +353,7 @@ def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
     world.run(500)
     two.local.disk = old
     two.crash()
-    two.local.replica.own = 2  # it believes that its disk is as it left it
+    two.local.replica.become(2)  # it believes that its disk is as it left it
     del two.local.vector[258]
     del two.local.batches[258]
     world.last_epoch.clear()
