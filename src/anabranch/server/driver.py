@@ -17,9 +17,9 @@ from anabranch.node.driver import Worker, WorkFuture
 class LoopDriver:
     """A :class:`anabranch.node.driver.Driver` in the running event loop."""
 
-    def now_s(self) -> float:
+    def __init__(self) -> None:
+        self.now_s: Callable[[], float] = time.monotonic
         """The monotonic clock of the system, in seconds."""
-        return time.monotonic()
 
     def call_soon(self, action: Callable[[], object]) -> object:
         """Call when the present turn of the event loop is over."""
