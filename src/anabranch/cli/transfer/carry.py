@@ -94,12 +94,13 @@ def _carry_one(record: KeyRecord, target: Target, summary: Summary, *, lossy: bo
         return
     target.put(Item(db, key, record.kind, record.expire_at_ms, body, _counts(value)))
     if record.renumbered:
-        summary.renumbered(db, key, record.renumbered)
+        summary.note("renumbered", db, key, entries=record.renumbered)
     if record.ledger:
-        summary.left_behind(db, key, record.ledger)
+        summary.note("ledgers_left", db, key, records=record.ledger)
     for group in value.groups if isinstance(value, StreamImage) else ():
         if group.late:
-            summary.late(db, key, group.name, group.late)
+            name = group.name.decode("utf-8", "backslashreplace")
+            summary.note("late", db, key, group=name, entries=group.late)
 
 
 def _refuse_large(size: int, record: KeyRecord, target: Target, summary: Summary) -> None:
