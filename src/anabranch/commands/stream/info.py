@@ -7,6 +7,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from anabranch.commands.stream.options import group_in
 from anabranch.commands.stream.pending_rows import RowWriter
 from anabranch.commands.stream.read import entries_ascending
 from anabranch.engine import texts
@@ -285,12 +286,7 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
 def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO CONSUMERS key group."""
     stream = _existing(ctx, args[2])
-    group = stream.groups.get(args[3])
-    if group is None:
-        raise CommandError(
-            b"NOGROUP No such consumer group '%b' for key name '%b'"
-            % (texts.shown(args[3]), texts.shown(args[2]))
-        )
+    group = group_in(stream, args[2], args[3])
     now_ms = ctx.now_ms
     consumers = group.consumers
     out = BytesWriter()
