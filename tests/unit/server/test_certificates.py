@@ -13,7 +13,8 @@ import trustme
 
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
-from anabranch.server.tls import Certificates, RegionTls, expiry_of, names_in
+from anabranch.server.region_links import Certificates
+from anabranch.server.tls import RegionTls, expiry_of, names_in
 from tests.support.region_certificates import write
 
 NOW = datetime.now(UTC).replace(microsecond=0)
