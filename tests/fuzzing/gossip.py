@@ -164,7 +164,7 @@ class Duel:
             readable(frame)
 
     def _dial(self, host: str, port: int) -> None:
-        self.one.replicator.dial_failed(host, port, self.world.now_ms, "nobody listens")
+        self.one.replicator.sessions.dial_failed(host, port, self.world.now_ms, "nobody listens")
 
     def receive(self, link: int, kind: int, payload: bytes) -> None:
         self.one.replicator.receive(link, kind, payload, self.world.now_ms)
@@ -193,7 +193,7 @@ class Duel:
             self.rng.randbytes(32), has_secret=bool(self.secret),
         )  # fmt: skip
         hello = frames.packed(facts)
-        self.one.replicator.link_up(link, self.world.now_ms, None)
+        self.one.replicator.sessions.link_up(link, self.world.now_ms, None)
         self._say(link, FrameType.HELLO, hello)
         welcome = self._heard(FrameType.WELCOME)
         theirs = frames.decode(frames.Welcome, welcome).facts
@@ -238,12 +238,12 @@ class Duel:
         """Say things to a region that knows nothing of the other side yet."""
         link = self.next_link()
         dialled = self.rng.choice([None, None, ("us", 2)])
-        self.one.replicator.link_up(link, self.world.now_ms, dialled)
+        self.one.replicator.sessions.link_up(link, self.world.now_ms, dialled)
         for _ in range(self.rng.randrange(1, 4)):
             kind, payload = self.frame(None, early=True)
             self.receive(link, kind, payload)
         if link in self.one.replicator.links.sessions:
-            self.one.replicator.link_down(link, self.world.now_ms)
+            self.one.replicator.sessions.link_down(link, self.world.now_ms)
             return "greeted"
         return "turned away"
 

@@ -209,7 +209,7 @@ class Exchange:
             self._pulse.cancel()
             self._pulse = None
             if farewell:
-                self.replicator.stop()
+                self.replicator.sessions.stop()
             if self.sockets is not None:
                 self.sockets.shut_down()
 

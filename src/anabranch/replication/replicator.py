@@ -22,7 +22,7 @@ from anabranch.replication.former_epochs import FormerEpochs
 from anabranch.replication.frames import Bye, Place, Reason, Refusal
 from anabranch.replication.framing import FrameType
 from anabranch.replication.gossip import Gossip
-from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
+from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links
 from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.receiving import Receiver
@@ -88,32 +88,6 @@ class Replicator:
         self.unknown_frames = 0
 
     # -- links --------------------------------------------------------------------------------
-
-    def link_up(
-        self,
-        link: int,
-        now_ms: float,
-        dialled: Address | None,
-        names: frozenset[str] | None = None,
-    ) -> None:
-        """A connection was made; see :meth:`Sessions.link_up`."""
-        self.sessions.link_up(link, now_ms, dialled, names)
-
-    def link_down(self, link: int, now_ms: float) -> None:
-        """A connection has ended; nothing may be sent over it any more."""
-        self.sessions.link_down(link, now_ms)
-
-    def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
-        """A dial has failed; ``why`` is the reason for operators."""
-        self.sessions.dial_failed(host, port, now_ms, why)
-
-    def region_at(self, address: Address) -> int | None:
-        """The region that has an address."""
-        return self.sessions.handshaker.region_at(address)
-
-    def stop(self) -> None:
-        """Close all links in order. No method may be called afterwards."""
-        self.sessions.stop()
 
     def region_of(self, link: int) -> int | None:
         """The region at the other end of a link, as far as it is known."""

@@ -148,7 +148,7 @@ def said_to_a_stranger(secret: bytes, *, version: int = 2) -> tuple[Node, list[b
         1, version, "c", 2, "us", 0, "run", 1, frames.MODULUS, "us", 2, -1, bytes(32),
         has_secret=version > 1,
     )  # fmt: skip
-    node.replicator.link_up(900, world.now_ms, None)
+    node.replicator.sessions.link_up(900, world.now_ms, None)
     for message in (hello, frames.Proof(bytes(32))):
         frame = frames.encode(message)
         node.replicator.receive(900, frame[4], frame[5:], world.now_ms)
@@ -239,7 +239,7 @@ def test_who_says_nothing_is_let_go() -> None:
     world = World()
     node, _ = world.cluster(2)
     world.cut(1, 2)
-    node.replicator.link_up(999, world.now_ms, None)
+    node.replicator.sessions.link_up(999, world.now_ms, None)
     assert node.replicator.frame_bytes_max(999) == frames.HANDSHAKE_BYTES_MAX
     world.run(4900)
     assert 999 in node.replicator.links.sessions
@@ -251,7 +251,7 @@ def test_a_stopping_region_says_goodbye() -> None:
     world = World()
     one, two = world.cluster(2)
     world.run(500)
-    two.replicator.stop()
+    two.replicator.sessions.stop()
     world.run(20)
     assert one.local.noted("unreachable") == [
         {"region": 2, "name": "us", "why": "this region stops"}

@@ -152,7 +152,7 @@ def test_an_empty_snapshot_is_not_joined() -> None:
 
 def test_before_a_side_has_shown_who_it_is_frames_must_be_short() -> None:
     world, node, _ = linked()
-    node.replicator.link_up(999, world.now_ms, None)
+    node.replicator.sessions.link_up(999, world.now_ms, None)
     node.replicator.receive(999, FrameType.HELLO, b"x" * (64 << 10), world.now_ms)
     assert "not accepted" in refusal(node)[1]
 
@@ -212,7 +212,7 @@ def test_no_bytes_raise(seed: int) -> None:
     for step in range(400):
         if chance.random() < 0.1 or not node.wire.ends:
             link = 10_000 + step
-            node.replicator.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
+            node.replicator.sessions.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
         links = list(node.replicator.links.sessions)
         link = chance.choice(links) if links else 0
         what = chance.random()

@@ -32,9 +32,9 @@ def test_a_stranger_does_not_say_whom_a_region_asks_to_join() -> None:
     world = World()
     node = newcomer(world)
     world.run(100)
-    node.replicator.link_up(77, world.now_ms, None)
+    node.replicator.sessions.link_up(77, world.now_ms, None)
     receive(node, 77, frames.encode(Bye(Reason.ELSEWHERE, "ask there", 0, ("evil", 1))))
-    node.replicator.link_up(78, world.now_ms, ("nowhere", 1))
+    node.replicator.sessions.link_up(78, world.now_ms, ("nowhere", 1))
     receive(node, 78, frames.encode(Bye(Reason.ELSEWHERE, "ask there", 0, ("evil", 2))))
     assert not node.replicator.sessions.dialler._recommended
     world.run(60_000)
@@ -45,7 +45,7 @@ def test_a_dialled_side_that_does_not_end_the_handshake_is_given_up() -> None:
     world = World()
     node = newcomer(world)
     world.run(100)
-    node.replicator.link_up(78, world.now_ms, ("nowhere", 1))
+    node.replicator.sessions.link_up(78, world.now_ms, ("nowhere", 1))
     for _ in range(25):
         world.run(500)
         if 78 in node.replicator.links.sessions:
@@ -60,7 +60,7 @@ def test_strangers_are_reported_once_a_second() -> None:
     before = len(one.local.noted("refused"))
     for number in range(500):
         link = 1000 + number
-        one.replicator.link_up(link, world.now_ms, None)
+        one.replicator.sessions.link_up(link, world.now_ms, None)
         if number % 2:
             receive(one, link, hello(number))
         receive(one, link, frames.encode(Bye(Reason.PROTOCOL, f"text {number}", 0)))
@@ -73,7 +73,7 @@ def test_the_text_of_a_stranger_is_no_refusal_by_the_region_that_it_names() -> N
     world = World()
     one, _ = world.cluster(2, secret=SECRET)
     world.run(1000)
-    one.replicator.link_up(77, world.now_ms, None)
+    one.replicator.sessions.link_up(77, world.now_ms, None)
     receive(one, 77, hello(2))
     assert one.replicator.links.sessions[77].stage is Stage.PROOF
     receive(one, 77, frames.encode(Bye(Reason.REMOVED, "you were removed", 0)))
