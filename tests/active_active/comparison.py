@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 from anabranch.commands.table import COMMANDS
-from anabranch.rdb.payload import decode_payload
 from anabranch.simulator import looking
 from anabranch.simulator.facts import NEVER, Vector
 from anabranch.simulator.formulas import Shown
@@ -22,6 +21,7 @@ from anabranch.stream.image import StreamImage
 from anabranch.stream.stream import Stream
 from tests.active_active.readers import GroupReader, token_of
 from tests.support.mesh import Mesh, Node
+from tests.support.payloads import decode_payload
 
 __all__ = ["GROUPS", "KEYS", "Comparison", "entries_of", "id_of", "pairs"]
 

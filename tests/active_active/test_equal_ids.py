@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.rdb.payload import decode_payload
 from anabranch.stream.image import StreamImage
 from tests.active_active.comparison import pairs
 from tests.support.mesh import Mesh, Node
+from tests.support.payloads import decode_payload
 
 SHOWN = [(b"1-1", b"eu1"), (b"2-1", b"eu2"), (b"2-1", b"us2"), (b"2-2", b"us3"), (b"3-1", b"us4")]
 """Entries of two regions, and what their fields hold."""

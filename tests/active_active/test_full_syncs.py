@@ -102,7 +102,7 @@ def test_old_data_with_later_entries_brings_no_counters_back() -> None:
     for _ in range(4):
         mesh.settle([1, 3])
         for node in (one, three):
-            node.replicator._sessions.follow_removals(0.0)
+            node.replicator.sessions.follow_removals(0.0)
     assert known_stream(one.region.keyspace, 0, b"s") is None, "something is left of it"
     now = state_of(one)
     three.receive(late)

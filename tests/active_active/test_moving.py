@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.effects import adopting, kinds
-from anabranch.rdb.payload import decode_payload
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import PendingList
 from anabranch.stream.image import StreamImage
@@ -21,6 +20,7 @@ from anabranch.stream.stream import Stream
 from tests.support.grouped import GROUPS, grouped
 from tests.support.images import comparable
 from tests.support.mesh import Mesh, Node
+from tests.support.payloads import decode_payload
 from tests.support.region_harness import Harness
 from tests.support.servers import REPOSITORY
 

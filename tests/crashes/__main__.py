@@ -18,8 +18,7 @@ import pytest
 from anabranch.engine import withheld
 from anabranch.engine.withheld import Withheld
 from anabranch.node.disk_trouble import DiskTrouble
-from anabranch.node.durability import Durability
-from anabranch.node.held_replies import HeldReplies
+from anabranch.node.durability import Durability, HeldReplies
 from tests.crashes.life import Lives
 from tests.crashes.tracker import Violation
 

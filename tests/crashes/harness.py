@@ -85,6 +85,7 @@ class _Driver(LoopDriver):
     """Time of the loop, and work that takes as long as chance will have it."""
 
     def __init__(self, chance: random.Random) -> None:
+        super().__init__()
         self._chance = chance
 
     def worker(self, name: str) -> SimulatedWorker:

@@ -109,18 +109,12 @@ class _Local:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self.cluster_id = "c"
-        self.removed: dict[int, int] = target.replica.removed
         self.addresses: dict[int, Address] = {}
         self.is_full = self.is_over = self.is_joining = False
 
     @property
-    def replica_id(self) -> int:
-        return self._target.replica.own
-
-    @property
-    def members(self) -> Mapping[int, Member]:
-        return self._target.replica.members
+    def replica(self) -> Replica:
+        return self._target.replica
 
     @property
     def vector(self) -> Mapping[int, int]:

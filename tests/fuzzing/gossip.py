@@ -159,12 +159,12 @@ class Duel:
     def _hear(self, link: int, frame: bytes) -> None:
         """What our region says can be read."""
         self.heard.append(frame)
-        session = self.one.replicator._links.sessions.get(link)
+        session = self.one.replicator.links.sessions.get(link)
         if session is None or session.sealing is None:
             readable(frame)
 
     def _dial(self, host: str, port: int) -> None:
-        self.one.replicator.dial_failed(host, port, self.world.now_ms, "nobody listens")
+        self.one.replicator.sessions.dial_failed(host, port, self.world.now_ms, "nobody listens")
 
     def receive(self, link: int, kind: int, payload: bytes) -> None:
         self.one.replicator.receive(link, kind, payload, self.world.now_ms)
@@ -187,13 +187,13 @@ class Duel:
         self.closed.clear()
         self.heard.clear()
         version = 2 if self.secret else self.rng.choice([1, 2])
-        epoch = max(0, self.one.replicator._links.membership.known_epoch(2))
+        epoch = max(0, self.one.replicator.links.membership.known_epoch(2))
         facts = frames.Hello(
             1, version, "c", 2, "us", epoch, f"run {self.links}", 1, frames.MODULUS, "us", 2, -1,
             self.rng.randbytes(32), has_secret=bool(self.secret),
         )  # fmt: skip
         hello = frames.packed(facts)
-        self.one.replicator.link_up(link, self.world.now_ms, None)
+        self.one.replicator.sessions.link_up(link, self.world.now_ms, None)
         self._say(link, FrameType.HELLO, hello)
         welcome = self._heard(FrameType.WELCOME)
         theirs = frames.decode(frames.Welcome, welcome).facts
@@ -238,12 +238,12 @@ class Duel:
         """Say things to a region that knows nothing of the other side yet."""
         link = self.next_link()
         dialled = self.rng.choice([None, None, ("us", 2)])
-        self.one.replicator.link_up(link, self.world.now_ms, dialled)
+        self.one.replicator.sessions.link_up(link, self.world.now_ms, dialled)
         for _ in range(self.rng.randrange(1, 4)):
             kind, payload = self.frame(None, early=True)
             self.receive(link, kind, payload)
-        if link in self.one.replicator._links.sessions:
-            self.one.replicator.link_down(link, self.world.now_ms)
+        if link in self.one.replicator.links.sessions:
+            self.one.replicator.sessions.link_down(link, self.world.now_ms)
             return "greeted"
         return "turned away"
 
@@ -329,7 +329,7 @@ def readable(frame: bytes) -> None:
     if kind in (FrameType.BATCH, FrameType.FULL_SYNC):
         return
     try:
-        frames.decode(frames._STRUCTS[kind], frames.body_of(kind, payload))
+        frames.decode(frames.STRUCTS[kind], frames.body_of(kind, payload))
     except Refusal as refusal:
         raise AssertionError(f"others cannot read what is said: {refusal}") from refusal
 

@@ -171,7 +171,7 @@ def test_every_frame_is_in_the_table_with_its_fields() -> None:
     shown = {(int(number), name): re.findall(r"`(\w+)`", fields) for number, name, fields in rows}
     sent = {
         kind: [field.name for field in msgspec.structs.fields(struct)]
-        for kind, struct in frames._STRUCTS.items()
+        for kind, struct in frames.STRUCTS.items()
     }
     assert shown == {
         (each.value, each.name): sent.get(each, [])  # a batch and a piece of a snapshot have none

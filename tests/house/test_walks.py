@@ -10,9 +10,9 @@ import pytest
 from tests.house.walks import WALKS, walked
 
 MOST: Final = {
-    "XADD with appendfsync always": (24, 51),
-    "a batch of another region": (42, 160),
-    "a blocked XREADGROUP": (43, 145),
+    "XADD with appendfsync always": (21, 43),
+    "a batch of another region": (41, 147),
+    "a blocked XREADGROUP": (38, 134),
 }
 """Files, and calls from one to another: what there are today, and a little for background work."""
 

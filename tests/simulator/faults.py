@@ -27,14 +27,13 @@ from anabranch.effects import adopting, apply_producers, kinds, streams
 from anabranch.effects.applier import Applier
 from anabranch.effects.apply import _APPLY, EFFECTS
 from anabranch.engine import id_rules
-from anabranch.keyspace.conflicts import Conflicts
+from anabranch.keyspace.conflicts import Conflicts, Processed
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.processed import Processed
 from anabranch.keyspace.replica import region_of
 from anabranch.node import exchange
-from anabranch.node.epoch_file import EpochFile
-from anabranch.oplog import manifest, recovery, stored
+from anabranch.node.cluster_notes import EpochFile
+from anabranch.oplog import manifest, recovery, segment
 from anabranch.oplog.batch import SentBatch
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.log_index import LogIndex
@@ -461,7 +460,7 @@ def epoch_kept(patch: Patch) -> None:
 
 
 def damage_sent(patch: Patch) -> None:
-    patch.setattr(stored, "is_sound", lambda data: True)
+    patch.setattr(segment, "is_sound", lambda data: True)
 
 
 def lost_end_not_noticed(patch: Patch) -> None:

@@ -14,8 +14,7 @@ import pytest
 from anabranch.engine.withheld import Withheld
 from anabranch.node import snapshots, write_gate
 from anabranch.node.disk_trouble import DiskTrouble
-from anabranch.node.durability import Durability
-from anabranch.node.held_replies import HeldReplies
+from anabranch.node.durability import Durability, HeldReplies
 from anabranch.node.local import RegionLocal
 from anabranch.node.snapshots import Snapshots
 from anabranch.replication.former_epochs import FormerEpochs

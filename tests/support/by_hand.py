@@ -205,7 +205,7 @@ class Node:
             self.region.dispatcher.allow_writes("newcomer")
         self.exchange.connect(_Nowhere(), "")
         self.replicator = self.exchange.replicator
-        self._receiver = self.replicator._receiver
+        self._receiver = self.replicator.receiver
         self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
 
     def restart(self) -> None:
@@ -331,7 +331,7 @@ class Node:
 
     def _link_to(self, replica_id: int) -> PeerSession:
         """A session that stands for a link to a region in one of its epochs."""
-        sessions = self.replicator._links.sessions
+        sessions = self.replicator.links.sessions
         session = sessions.get(replica_id)
         if session is None:
             region = region_of(replica_id)
@@ -343,7 +343,7 @@ class Node:
     def _apply(self) -> None:
         """Apply the units that are ready."""
         receiver = self._receiver
-        self.replicator._sessions.follow_epochs(0.0)
+        self.replicator.sessions.follow_epochs(0.0)
         while receiver.buffer and receiver.is_ready:
             receiver.deliver(0.0)
         if receiver.rejected:
@@ -406,14 +406,14 @@ class Node:
 
     def row(self) -> StatusRow:
         """The own status row."""
-        gossip = self.replicator._gossip
+        gossip = self.replicator.gossip
         self._version += 1
         gossip._version = self._version
         return gossip._own_row()
 
     def receive_rows(self, rows: Iterable[StatusRow]) -> None:
         """Status rows arrive; tombstones and tags below the watermark are dropped."""
-        gossip, known = self.replicator._gossip, self.replicator._links.rows.rows
+        gossip, known = self.replicator.gossip, self.replicator.links.rows.rows
         for row in rows:
             if row is not known.get(row.region):
                 gossip._update_row(row, 0.0)

@@ -16,7 +16,7 @@ import msgspec
 from anabranch.effects import kinds
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
-from anabranch.keyspace.replica import Member, epoch_of, region_of, replica_id_of
+from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.oplog.batch import (
     CONTINUES,
@@ -24,12 +24,12 @@ from anabranch.oplog.batch import (
     Compressor,
     SentBatch,
     decode_batch,
-    encode_batch,
     fingerprint,
     sent_batch,
 )
 from anabranch.replication.interface import Address
 from anabranch.scheduling import Steps
+from tests.support.batches import encode_batch
 
 if TYPE_CHECKING:
     from tests.support.replication_world import World
@@ -72,11 +72,8 @@ class CountedRegion:
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
-        self.replica_id = replica_id_of(number, 0)
-        self.cluster_id = ""
+        self.replica = Replica(replica_id_of(number, 0), lambda: (0, 0))
         self.vector: dict[int, int] = {}
-        self.members: dict[int, Member] = {}
-        self.removed: dict[int, int] = {}
         self.addresses: dict[int, Address] = {}
         self.batches: dict[int, list[bytes]] = defaultdict(list)
         """Everything that is applied, by replica ID."""
@@ -102,10 +99,10 @@ class CountedRegion:
     def sync(self) -> None:
         self.durable = dict(self.vector)
         self.disk = {
-            "replica_id": self.replica_id,
-            "cluster_id": self.cluster_id,
-            "members": dict(self.members),
-            "removed": dict(self.removed),
+            "replica_id": self.replica.own,
+            "cluster_id": self.replica.cluster_id,
+            "members": dict(self.replica.members),
+            "removed": dict(self.replica.removed),
             "addresses": dict(self.addresses),
             "vector": dict(self.vector),
             "batches": {replica_id: list(raws) for replica_id, raws in self.batches.items()},
@@ -118,16 +115,16 @@ class CountedRegion:
             self.sync()
         after = self.found_on(self.disk)
         if not clean:
-            after.reopen(epoch_of(after.replica_id))
+            after.reopen(after.replica.epoch)
         return after
 
     def found_on(self, disk: dict[str, Any]) -> CountedRegion:
         """What a process finds on this disk, believing that it is as it was left."""
         after = CountedRegion(self.world, self.number)
-        after.replica_id = disk["replica_id"]
-        after.cluster_id = disk["cluster_id"]
-        after.members = dict(disk["members"])
-        after.removed = dict(disk["removed"])
+        after.replica.become(disk["replica_id"])
+        after.replica.cluster_id = disk["cluster_id"]
+        after.replica.members = dict(disk["members"])
+        after.replica.removed = dict(disk["removed"])
         after.addresses = dict(disk["addresses"])
         after.vector = dict(disk["vector"])
         after.batches = defaultdict(list, {o: list(raws) for o, raws in disk["batches"].items()})
@@ -145,12 +142,12 @@ class CountedRegion:
     def _issue(
         self, effect: Any, count: int = 1, size: int = 10, *, continues: bool = False
     ) -> None:
-        first = self.vector.get(self.replica_id, 0) + 1
+        first = self.vector.get(self.replica.own, 0) + 1
         raw = batch_bytes(
-            self.replica_id,
+            self.replica.own,
             first,
             count,
-            dependencies=[(o, n) for o, n in self.vector.items() if o != self.replica_id],
+            dependencies=[(o, n) for o, n in self.vector.items() if o != self.replica.own],
             size=size,
             continues=continues,
             wall_ms=self.world.wall_ms(self.number),
@@ -170,10 +167,10 @@ class CountedRegion:
     def _members_of(self, batch: Batch) -> None:
         for array in batch.effects:
             if array[0] == 70:
-                self.members[array[1]] = Member(*array[2:5])
+                self.replica.members[array[1]] = Member(*array[2:5])
             elif array[0] == 71:
-                self.members.pop(array[1], None)
-                self.removed[array[1]] = array[2]
+                self.replica.members.pop(array[1], None)
+                self.replica.removed[array[1]] = array[2]
 
     def _check_stable(self, batch: Batch) -> None:
         """What is stable has been forgotten: nothing may come that does not know of it."""
@@ -213,7 +210,7 @@ class CountedRegion:
             raise self.trouble
         assert not units[-1].continues
         for batch, data in zip(units, raw, strict=True):
-            assert batch.replica_id != self.replica_id
+            assert batch.replica_id != self.replica.own
             self._apply(batch, data)
 
     def watermark_moved(self, vector: dict[int, int]) -> None:
@@ -231,7 +228,11 @@ class CountedRegion:
 
     def full_sync(self, places: Places | None) -> Iterator[bytes]:
         data = msgspec.msgpack.encode(
-            [list(self.batches.items()), list(self.members.items()), list(self.removed.items())]
+            [
+                list(self.batches.items()),
+                list(self.replica.members.items()),
+                list(self.replica.removed.items()),
+            ]
         )
         return iter([data[at : at + CHUNK] for at in range(0, len(data), CHUNK)])
 
@@ -266,13 +267,16 @@ class CountedRegion:
                     # What came with a full sync is not in the log.
                     self.cut[replica_id] = batch.last
         assert covers(self.vector, vector)
-        self.removed.update(removed)
+        self.replica.removed.update(removed)
         for region, fields in members:
-            if region not in self.removed or epoch_of(self._latest(region)) > self.removed[region]:
-                self.members[region] = Member(*fields)
-        for region in self.removed:
-            if epoch_of(self._latest(region)) <= self.removed[region]:
-                self.members.pop(region, None)
+            if (
+                region not in self.replica.removed
+                or epoch_of(self._latest(region)) > self.replica.removed[region]
+            ):
+                self.replica.members[region] = Member(*fields)
+        for region in self.replica.removed:
+            if epoch_of(self._latest(region)) <= self.replica.removed[region]:
+                self.replica.members.pop(region, None)
         self.joins += 1
         self.sync()
 
@@ -291,17 +295,17 @@ class CountedRegion:
     def enter(
         self, cluster_id: str, members: dict[int, Member], removed: Mapping[int, int] | None = None
     ) -> None:
-        self.cluster_id = cluster_id
-        self.members.update(members)
-        self.removed.update(removed or {})
+        self.replica.cluster_id = cluster_id
+        self.replica.members.update(members)
+        self.replica.removed.update(removed or {})
         self.sync()
 
     def reopen(self, epoch: int) -> None:
-        previous = epoch_of(self.replica_id)
-        self.replica_id = replica_id_of(
-            self.number, max(epoch, self.world.last_epoch[self.number]) + 1
+        previous = self.replica.epoch
+        self.replica.become(
+            replica_id_of(self.number, max(epoch, self.world.last_epoch[self.number]) + 1)
         )
-        self.world.last_epoch[self.number] = epoch_of(self.replica_id)
+        self.world.last_epoch[self.number] = self.replica.epoch
         self._issue(kinds.OpenEpoch(previous))
         self.sync()
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from anabranch.effects import kinds
-from anabranch.oplog.batch import COMPRESSED, Batch, decode_batch, effects_in, encode_batch
+from anabranch.oplog.batch import COMPRESSED, Batch, decode_batch, effects_in
 from anabranch.oplog.manifest import ManifestFile
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, batches_in
 from anabranch.server.disk import Directory
+from tests.support.batches import encode_batch
 
 Change = Callable[[Batch, kinds.Effect], kinds.Effect]
 """An effect of a batch, as it was or another one that takes as many numbers."""

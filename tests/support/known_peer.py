@@ -68,7 +68,7 @@ class KnownPeer:
 
         ``make`` gets the replica ID of that region.
         """
-        links = self._replicator._links
+        links = self._replicator.links
         async with asyncio.timeout(ENTER_S):
             await _until(lambda: links.session_of(region) is not None)
             session = links.session_of(region)

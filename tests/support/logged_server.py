@@ -90,9 +90,10 @@ def restored(files: dict[str, bytes]) -> MemoryStorage:
 
 
 def recovered(storage: Storage) -> tuple[Keyspace, Recovery]:
-    """What a directory holds; raises what recovery raises."""
+    """What a directory holds, which is tidied; raises what recovery raises."""
     keyspace = Keyspace()
     *_, report = recover(storage, keyspace)
+    report.tidy(storage)
     return keyspace, report
 
 

@@ -117,7 +117,7 @@ class Mesh:
         self._send_rows(source, self.nodes[source].row(), [target])
 
     def _send_rows(self, source: int, row: StatusRow, targets: Iterable[int]) -> None:
-        rows = [row, *self.nodes[source].replicator._links.rows.rows.values()]
+        rows = [row, *self.nodes[source].replicator.links.rows.rows.values()]
         for target in targets:
             self.nodes[target].receive_rows(rows)
 

@@ -82,13 +82,13 @@ class Node:
     # -- as a peer in the network -------------------------------------------------------------
 
     def link_up(self, link: int, dialled: Address | None) -> None:
-        self.replicator.link_up(link, self.world.now_ms, dialled)
+        self.replicator.sessions.link_up(link, self.world.now_ms, dialled)
 
     def link_down(self, link: int) -> None:
-        self.replicator.link_down(link, self.world.now_ms)
+        self.replicator.sessions.link_down(link, self.world.now_ms)
 
     def dial_failed(self, host: str, port: int, why: str) -> None:
-        self.replicator.dial_failed(host, port, self.world.now_ms, why)
+        self.replicator.sessions.dial_failed(host, port, self.world.now_ms, why)
 
     def frame(self, link: int, data: bytes) -> None:
         self.replicator.receive(link, data[4], data[5:], self.world.now_ms)
@@ -139,7 +139,7 @@ class World(LinkedWorld):
 
     def check_stable(self, local: CountedRegion) -> None:
         for node in self.nodes.values():
-            if node.number in local.members:
+            if node.number in local.replica.members:
                 assert covers(node.local.durable, local.watermark), "stable, and not on all disks"
 
     def converged(self) -> bool:

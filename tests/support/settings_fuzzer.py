@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from anabranch.commands.table import COMMANDS
 from anabranch.config.load import load
-from anabranch.config.rewrite import quoted, rewritten
+from anabranch.config.runtime import quoted, rewritten
 from anabranch.config.settings import ROWS, Settings
 from anabranch.engine.acl.rules import AclRegistry
 from anabranch.engine.acl.users import User

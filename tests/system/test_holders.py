@@ -23,12 +23,13 @@ import trustme
 from anabranch.effects import kinds
 from anabranch.engine.session import Session
 from anabranch.metrics.holdings import HOLDERS
-from anabranch.oplog.batch import decode_batch, encode_batch
+from anabranch.oplog.batch import decode_batch
 from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.snapshot import Contents, Snapshot
 from anabranch.replication.causal import CausalBuffer, Held
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.testing import Server
+from tests.support.batches import encode_batch
 from tests.support.inspection import has_proc, number, rss_bytes, wait_until
 from tests.support.region_certificates import write
 from tests.support.region_harness import Harness

@@ -21,7 +21,7 @@ NOT_NEEDED = """
     anabranch.commands.scripting anabranch.commands.set anabranch.commands.server.debug
     anabranch.commands.server.info anabranch.commands.server.catalogue
     anabranch.rdb anabranch.stream.image_conversion
-    anabranch.server.region_links anabranch.server.gossip anabranch.server.certificates
+    anabranch.server.region_links anabranch.server.gossip
     anabranch.node.exchange anabranch.replication.replicator anabranch.replication.sealing
     anabranch.oplog.repair anabranch.oplog.inspection
 """.split()

@@ -223,53 +223,10 @@ def test_a_snapshot_is_shown(kept: Kept) -> None:
     assert len(pending) == 30
 
 
-def test_a_stream_is_shown_as_the_server_would_have_it(kept: Kept) -> None:
-    kept.server.start()
-    with kept.server.client(resp=3) as client:
-        client.call("XDEL", "s", "7-0")
-        client.call("XADD", "s", "IDMP", "p", "i", "*", "last", "entry")
-        client.call("XNACK", "s", "g", "FAIL", "IDS", "1", "3-0")
-        _, shown = client.call("XINFO", "STREAM", "s", "FULL", "COUNT", "0")
-    kept.server.kill()
-    before = contents(kept.folder)
-    wanted = {name[1].decode(): value for name, value in shown}
-    arguments = ("s", kept.folder, "--entries", "--json", "--limit", "1000")
-    lines = kept.inspect("stream", *arguments, status=0).stdout.splitlines()
-    figures, *entries = map(json.loads, lines)
-    for name, (_, value) in wanted.items():
-        if name in ("entries", "groups") or name.startswith("radix-tree"):
-            continue
-        if name == "recorded-first-entry-id":
-            assert figures["first-entry"]["id"] == value.decode()
-            continue
-        assert figures[name] == (value.decode() if isinstance(value, bytes) else value), name
-    assert [entry["id"] for entry in entries] == [
-        entry[1][0][1].decode() for entry in wanted["entries"][1]
-    ]
-    ((_, group),) = wanted["groups"][1]
-    facts = {name[1].decode(): value for name, value in group}
-    (found,) = figures["groups"]
-    for name in ("entries-read", "lag", "pel-count", "nacked-count"):
-        assert found[name] == facts[name][1], name
-    assert [(each["id"], each["consumer"] or "", each["count"]) for each in found["pending"]] == [
-        (entry[1][0][1].decode(), entry[1][1][1].decode(), entry[1][3][1])
-        for entry in facts["pending"][1]
-    ]
-    text = kept.inspect("stream", "s", kept.folder, status=0).stdout
-    assert f"length                {ENTRIES}\n" in text
-    assert "  pending 3-0: released, delivered " in text
-    assert "  and 20 more pending: see --limit\n" in text
-    missing = kept.inspect("stream", "t", kept.folder, status=1).stderr
-    assert 'no key "t" in database 0' in missing
-    assert contents(kept.folder) == before
-
-
 def test_a_running_server_may_be_looked_at_but_not_written_to(kept: Kept) -> None:
     kept.server.start()
     kept.write(ENTRIES + 1, 20)
     kept.inspect("log", kept.folder, status=0)
-    text = kept.inspect("stream", "s", kept.folder, status=0).stdout
-    assert f"length                {ENTRIES + 20}\n" in text
     with kept.standing_still() as pid:
         before = contents(kept.folder)
         refusal = kept.inspect("log", kept.folder, "--write", "--yes", status=1).stderr
@@ -319,13 +276,8 @@ def test_a_torn_end_is_told_and_left_to_the_start(kept: Kept) -> None:
     assert match is not None
     offset, size = map(int, match.groups())
     assert offset + size == len(data) - 3
-    noted = kept.inspect("stream", "s", kept.folder, status=0)
-    assert f"is torn at byte {offset}: the {size} bytes from there on are left out" in noted.stderr
     assert last.read_bytes() == data[:-3]
     kept.server.start()
-    with kept.server.client() as client:
-        _, count = client.call("XLEN", "s")
-    assert f"length                {count}\n" in noted.stdout
     kept.write(ENTRIES + 1, 1)
     kept.server.kill()
     assert last.read_bytes().startswith(data[:offset] + b"AB")
@@ -350,7 +302,6 @@ def test_a_damaged_log_is_cut_where_a_refused_start_says(kept: Kept, which: int)
     looked = kept.inspect(*command, status=1).stdout
     assert f"damaged at byte {offset[1]}: " in looked
     assert "A start is refused" in looked
-    assert "at byte" in kept.inspect("stream", "s", kept.folder, status=1).stderr
 
     asks = kept.inspect(*command, "--write", status=2).stderr
     assert "there is no terminal: add --yes" in asks
@@ -456,9 +407,7 @@ def test_a_damaged_snapshot_is_not_cut(kept: Kept) -> None:
         ["log", ".", "--dump", "--from", "x"],
         ["log", ".", "--dump", "--key", '"open'],
         ["snapshot", ".", "--write"],
-        ["stream", "s", ".", "--from", "1"],
-        ["stream", "s", ".", "--entries", "--from", "x"],
-        ["stream", "s"],
+        ["snapshot"],
         ["nosuch"],
     ],
 )

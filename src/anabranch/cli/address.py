@@ -11,13 +11,13 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
 
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.options import FiniteRange, with_options
 
 CONNECT_SECONDS_MAX = 10.0
 _SCHEMES = {"redis", "rediss", "unix"}
@@ -25,8 +25,6 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 _PORT_DEFAULT = 6379
 _LINE_BYTES_MAX = 4096
 _FILE = click.Path(exists=True, dir_okay=False)
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-_Options = TypeVar("_Options")
 
 
 class RefusedByServer(Exception):
@@ -123,6 +121,12 @@ class Address:
             tls=self.tls or parts.scheme == "rediss",
         )
 
+    def other(self, url: str, what: str) -> Address:
+        """The other side of a transfer, at a URL: with these certificates, and its own login."""
+        password = os.environ.get("ANABRANCH_OTHER_AUTH")
+        plain = replace(self, user=None, password=password, port=_PORT_DEFAULT, path=None)
+        return replace(plain, tls=False, is_other=True).at_url(url, what)
+
     def open(self) -> socket.socket:
         """A connection, authenticated; raises :class:`OSError` or :class:`RefusedByServer`."""
         patience = min(self.timeout, CONNECT_SECONDS_MAX)
@@ -176,7 +180,7 @@ def is_url(text: str) -> bool:
     return text.partition("://")[0] in _SCHEMES and "://" in text
 
 
-def server_options(timeout: float) -> Callable[[_Command], _Command]:
+def server_options(timeout: float) -> Callable[[Any], Any]:
     """The options that name the running server; ``timeout``: seconds, by default."""
     options = [
         click.option(
@@ -202,18 +206,7 @@ def server_options(timeout: float) -> Callable[[_Command], _Command]:
             help="Seconds to wait.",
         ),
     ]
-
-    def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def taken(kind: type[_Options], options: dict[str, Any]) -> _Options:
-    """The options of a dataclass, taken out of those of a command."""
-    return kind(**{each.name: options.pop(each.name) for each in fields(cast("Any", kind))})
+    return with_options(*options)
 
 
 def _port(text: str | None) -> int | None:

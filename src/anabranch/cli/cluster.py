@@ -35,8 +35,8 @@ from anabranch.cli.cluster_servers import (
     wait_entered,
 )
 from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.group import NearestGroup
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
-from anabranch.cli.nearest import NearestGroup
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -201,7 +201,7 @@ def _free_ports(members: list[Member]) -> int:
     starts = [FIRST_PAGE_PORT + BLOCK * number for number in range(BLOCKS)]
     for start in starts:
         block = range(start, start + len(members))
-        if taken.isdisjoint(block) and all(map(_is_free, block)):
+        if taken.isdisjoint(block) and not any(map(why_taken, block)):
             return start
     raise ClusterFailed(
         f"no ports for pages are free between {starts[0]} and {starts[-1]}: choose with "
@@ -209,11 +209,12 @@ def _free_ports(members: list[Member]) -> int:
     )
 
 
-def _is_free(port: int) -> bool:
+def why_taken(port: int) -> str | None:
+    """Why a server cannot listen at a port; None if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
+        except OSError as problem:
+            return str(problem.strerror)
+    return None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member
+from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member, why_taken
 from anabranch.cli.interrupts import undisturbed
 
 if TYPE_CHECKING:
@@ -41,16 +40,12 @@ def require_free_ports(members: list[Member]) -> None:
                     f"{taken[port]}: choose others with --port or --http-port"
                 )
             taken[port] = f"{use} of region {member.name}"
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError as problem:
-                    raise ClusterFailed(
-                        f"port {port}, where region {member.name} is to listen for {use}, cannot "
-                        f"be had: {problem.strerror}. Stop what listens there, or begin another "
-                        "cluster with --port and a --dir of its own"
-                    ) from None
+            if (problem := why_taken(port)) is not None:
+                raise ClusterFailed(
+                    f"port {port}, where region {member.name} is to listen for {use}, cannot "
+                    f"be had: {problem}. Stop what listens there, or begin another "
+                    "cluster with --port and a --dir of its own"
+                )
 
 
 Processes = dict[Member, subprocess.Popen[bytes]]
@@ -120,7 +115,7 @@ def ask(member: Member, *words: str | int) -> Any:
     import redis  # noqa: PLC0415 - what only waits or ends does without it
 
     try:
-        with _client(member) as client:
+        with connect(member, ASK_S, protocol=3) as client:
             return client.execute_command(*words)
     except redis.RedisError as problem:
         raise ClusterFailed(f"region {member.name} (port {member.port}): {problem}") from None
@@ -146,13 +141,14 @@ def restore_links(files: ClusterFiles) -> list[list[str]]:
     return [list(pair) for pair in sorted(healed)]
 
 
-def _client(member: Member) -> redis.Redis:
+def connect(member: Member, seconds: float, **form: Any) -> redis.Redis:
+    """A client that reports a failure instead of trying again; ``form`` is that of its replies."""
     import redis  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
     from redis.retry import Retry  # noqa: PLC0415
 
     return redis.Redis(
-        host=HOST, port=member.port, socket_timeout=ASK_S, protocol=3, retry=Retry(NoBackoff(), 0)
+        host=HOST, port=member.port, socket_timeout=seconds, retry=Retry(NoBackoff(), 0), **form
     )
 
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_changes
-from os import environ
+from contextlib import closing
 from typing import Any
 
 import click
 
-from anabranch.cli.address import Address, is_url, server_options, taken
-from anabranch.cli.transfer.carry import (
-    TransferOptions,
-    carry,
-    conclude,
-    select,
-    transfer_options,
-)
+from anabranch.cli.address import Address, is_url, server_options
+from anabranch.cli.options import taken
+from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
 from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_target import FileTarget
 from anabranch.cli.transfer.live_target import LiveTarget
-from anabranch.cli.transfer.record import TransferFailed
+from anabranch.cli.transfer.record import TransferFailed, TransferOptions
 from anabranch.cli.transfer.scan import ScanSource
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import RDB_VERSION
@@ -64,11 +58,7 @@ def command(ctx: click.Context, /, target: str, **options: Any) -> None:
     if target == "-":
         raise click.UsageError("TARGET: a file or a URL; an export does not go to standard output")
     if is_url(target):
-        password = environ.get("ANABRANCH_OTHER_AUTH")
-        there = with_changes(
-            here, user=None, password=password, port=6379, path=None, tls=False, is_other=True
-        )
-        there = there.at_url(target, "TARGET")
+        there = here.other(target, "TARGET")
         if there.db is not None:
             raise click.UsageError("TARGET: keys keep their databases; leave the number out")
     selection = select(chosen.databases, chosen.pattern, here.db)
@@ -81,13 +71,7 @@ def command(ctx: click.Context, /, target: str, **options: Any) -> None:
         source = ScanSource(here, selection)
         if there is None:
             version = chosen.rdb_version or RDB_VERSION
-            file = FileTarget(
-                target,
-                summary,
-                replace=chosen.replace,
-                dry_run=chosen.dry_run,
-                rdb_version=version,
-            )
+            file = FileTarget(target, summary, chosen, version)
             if version < RDB_VERSION and not chosen.lossy:
                 for db, key, lost in source.losing(version):
                     summary.loses(db, key, lost, lossy=False)
@@ -96,16 +80,7 @@ def command(ctx: click.Context, /, target: str, **options: Any) -> None:
             with file:
                 carry(source, file, selection, summary, lossy=chosen.lossy)
             return
-        live = LiveTarget(
-            there,
-            summary,
-            replace=chosen.replace,
-            dry_run=chosen.dry_run,
-            rdb_version=chosen.rdb_version,
-        )
-        try:
+        with closing(LiveTarget(there, summary, chosen)) as live:
             carry(source, live, selection, summary, lossy=chosen.lossy)
-        finally:
-            live.close()
 
     conclude(ctx, summary, transfer, as_json=chosen.as_json)

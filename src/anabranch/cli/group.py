@@ -5,12 +5,12 @@ A sub-command's module is imported only when it is called, so that the others do
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from anabranch.cli.interrupts import ended_by_ctrl_c
-from anabranch.cli.nearest import NearestGroup
 from anabranch.version import __version__
 
 _SUBCOMMANDS = {
@@ -44,6 +44,21 @@ _MODULES = {
     "load": "live.load",
 }
 """Modules whose name differs from that of their sub-command."""
+
+
+class NearestGroup(click.Group):
+    """A group; not every version of click names the nearest command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The sub-command; :class:`click.UsageError` with the nearest name if there is none."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, known, n=1)
+            advice = f"Did you mean '{near[0]}'?" if near else "The help lists all of them."
+            ctx.fail(f"No such command '{name}'. {advice}")
+        return super().resolve_command(ctx, args)
 
 
 class _Lazy(NearestGroup):

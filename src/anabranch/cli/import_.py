@@ -5,24 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack, closing
-from dataclasses import replace as with_changes
 from typing import Any
 
 import click
 
-from anabranch.cli.address import Address, RefusedByServer, is_url, server_options, taken
+from anabranch.cli.address import Address, RefusedByServer, is_url, server_options
+from anabranch.cli.options import taken
 from anabranch.cli.remedies import message
-from anabranch.cli.transfer.carry import (
-    TransferOptions,
-    carry,
-    conclude,
-    select,
-    transfer_options,
-)
+from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
 from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_source import file_source
 from anabranch.cli.transfer.live_target import LiveTarget
-from anabranch.cli.transfer.record import Selection, Source, TransferFailed
+from anabranch.cli.transfer.record import Selection, Source, TransferFailed, TransferOptions
 from anabranch.cli.transfer.scan import ScanSource
 from anabranch.cli.transfer.summary import Summary
 from anabranch.cli.transfer.sync import sync_source
@@ -57,13 +51,7 @@ Examples:
 @click.option("--scan", is_flag=True, help="Read a running Redis with SCAN and DUMP.")
 @transfer_options
 @click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    source: str,
-    scan: bool,
-    **options: Any,
-) -> None:
+def command(ctx: click.Context, /, source: str, scan: bool, **options: Any) -> None:
     """Connect to the target, and copy all keys of the source to it."""
     chosen = taken(TransferOptions, options)
     here = Address.of_options(**options)
@@ -71,11 +59,7 @@ def command(
         raise click.UsageError("-u: keys keep their databases; leave the number out")
     there = None
     if is_url(source):
-        password = os.environ.get("ANABRANCH_OTHER_AUTH")
-        there = with_changes(
-            here, user=None, password=password, port=6379, path=None, tls=False, is_other=True
-        )
-        there = there.at_url(source, "SOURCE")
+        there = here.other(source, "SOURCE")
     elif scan:
         raise click.UsageError("--scan is for a running Redis")
     elif source != "-" and not os.path.lexists(source):
@@ -93,17 +77,7 @@ def command(
                 opened = open_ends.enter_context(closing(file_source(source)))
             for server in filter(None, (there, here)):
                 require_databases(server, selection.databases)
-            target = open_ends.enter_context(
-                closing(
-                    LiveTarget(
-                        here,
-                        summary,
-                        replace=chosen.replace,
-                        dry_run=chosen.dry_run,
-                        rdb_version=chosen.rdb_version,
-                    )
-                )
-            )
+            target = open_ends.enter_context(closing(LiveTarget(here, summary, chosen)))
             if there is not None:
                 opened = open_ends.enter_context(closing(_live(there, selection, scan=scan)))
             assert opened is not None

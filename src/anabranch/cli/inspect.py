@@ -8,39 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
+from anabranch.cli.group import NearestGroup
 from anabranch.cli.inspect_files import in_use, lines_of_failure, locate
-from anabranch.cli.inspect_report import (
-    complaints,
-    directory_object,
-    file_object,
-    report_lines,
-)
-from anabranch.cli.inspect_stream import (
-    Figures,
-    recovered,
-    stream_in,
-    stream_lines,
-    stream_object,
-)
-from anabranch.cli.inspect_values import (
-    as_json,
-    as_text,
-    effect_fields,
-    entries_of,
-    in_pieces,
-    record_fields,
-    when,
-)
+from anabranch.cli.inspect_report import complaints, directory_object, file_object, report_lines
+from anabranch.cli.inspect_values import as_json, effect_fields, in_pieces, record_fields, when
 from anabranch.cli.inspect_write import write_log
-from anabranch.cli.nearest import NearestGroup
+from anabranch.cli.options import with_options
 from anabranch.cli.progress import Progress
 from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of
@@ -49,13 +29,9 @@ from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import position_of
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 from anabranch.server.disk import Directory
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse
-from anabranch.stream.stream import Stream
 
-_DATABASES = 1024
-"""Databases that a recovery in memory has room for, unless --databases says otherwise."""
-
-_PENDING_SHOWN = 10
+_PATH = click.Path(exists=True, path_type=Path)
+_COUNT = click.IntRange(0)
 
 
 @click.group(
@@ -84,45 +60,15 @@ def _key(_: click.Context, __: click.Parameter, value: str | None) -> bytes | No
     return word
 
 
-def _entry_id(value: str | None, missing_seq: int) -> int | None:
-    """An entry ID, complete or not, or - or +."""
-    if value is None:
-        return None
-    if value in ("-", "+"):
-        return MIN_ID if value == "-" else MAX_ID
-    try:
-        return parse(os.fsencode(value), missing_seq)
-    except InvalidId:
-        raise click.BadParameter(f"{value!r} is no entry ID") from None
-
-
-def _first_id(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    return _entry_id(value, 0)
-
-
-def _last_id(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    return _entry_id(value, MAX_SEQ)
-
-
-_PATH = click.Path(exists=True, path_type=Path)
-_COUNT = click.IntRange(0)
-
-_FORM_OPTIONS = (
-    click.option("--json", "as_objects", is_flag=True, help="Print JSON, one object a line."),
-    click.option("--full", is_flag=True, help="Shorten nothing (JSON never does)."),
-)
-_DUMP_OPTIONS = (
+_DUMP_OPTIONS = with_options(
     click.option("--dump", is_flag=True, help="Print what the files hold, one line each."),
     click.option("--from", "start", type=_COUNT, metavar="N", help="Dump from here on."),
     click.option("--to", "end", type=_COUNT, metavar="N", help="Dump up to here, exclusively."),
     click.option("--key", callback=_key, help='Dump what concerns this key; "\\xff" in quotes.'),
     click.option("--limit", type=_COUNT, metavar="N", help="Dump at most so many lines."),
+    click.option("--json", "as_objects", is_flag=True, help="Print JSON, one object a line."),
+    click.option("--full", is_flag=True, help="Shorten nothing (JSON never does)."),
 )
-
-
-def _options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
-    each = [option for group in groups for option in group]
-    return lambda function: reduce(lambda made, option: option(made), reversed(each), function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +130,7 @@ Examples:
 """,
 )
 @click.argument("path", metavar="FILE|DIR", type=_PATH)
-@_options(_DUMP_OPTIONS, _FORM_OPTIONS)
+@_DUMP_OPTIONS
 @click.option("--write", is_flag=True, help="Cut off what is torn or damaged; asks before.")
 @click.option("--yes", is_flag=True, help="With --write: do not ask.")
 @click.pass_context
@@ -211,7 +157,7 @@ and fields; --from and --to are bytes. Entries are printed with --full or --json
 UTF-8; other bytes are \\xHH and a backslash is doubled.""",
 )
 @click.argument("path", metavar="FILE|DIR", type=_PATH)
-@_options(_DUMP_OPTIONS, _FORM_OPTIONS)
+@_DUMP_OPTIONS
 @click.pass_context
 def snapshot(ctx: click.Context, /, path: Path, **options: Any) -> None:
     """Report what a snapshot holds, or dump it."""
@@ -321,107 +267,3 @@ def _record_lines(seen: SeenRecord, dump: _Dump) -> Iterator[str]:
         yield as_json({"offset": seen.offset, "size": seen.size, "kind": kind, "fields": fields})
     else:
         yield f"{seen.offset} {seen.size} {kind} {in_pieces(fields, full=dump.full)}"
-
-
-# -- one stream -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _StreamOptions:
-    """What is printed of a stream, and in which form."""
-
-    entries: bool
-    start: int | None
-    end: int | None
-    limit: int | None
-    as_objects: bool
-    full: bool
-
-    def __post_init__(self) -> None:
-        """Raise :class:`click.UsageError` for a range of entries that are not printed."""
-        if not self.entries and (self.start is not None or self.end is not None):
-            raise click.UsageError(
-                "--from and --to say which entries to print: they need --entries"
-            )
-
-    def print_figures(self, figures: Figures) -> None:
-        """Print what XINFO STREAM FULL shows."""
-        if self.as_objects:
-            print(as_json(figures))
-        else:
-            print("\n".join(stream_lines(figures, full=self.full)))
-
-    def print_entries(self, stream: Stream) -> None:
-        """Print the entries in the range, up to the limit."""
-        first = MIN_ID if self.start is None else self.start
-        last = MAX_ID if self.end is None else self.end
-        if not self.as_objects:
-            print()
-        for entry in entries_of(stream, first, last, -1 if self.limit is None else self.limit):
-            if self.as_objects:
-                print(as_json(entry))
-            else:
-                print(f"{entry['id']} {as_text(entry['fields'], full=self.full)}")
-
-
-@command.command(
-    help="""Recover DIR in memory, and show the stream KEY.
-
-Shows what XINFO STREAM FULL shows; with --entries also the entries. This needs about as much memory
-as the server. Like a start, it ignores a torn end and refuses damage: see 'anabranch inspect log'.
-
-\b
-Examples:
-  anabranch inspect stream orders /var/lib/anabranch
-  anabranch inspect stream orders DIR --entries --from 1700000000000 --limit 5
-""",
-)
-@click.argument("key", callback=_key)
-@click.argument(
-    "path", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
-@click.option("--db", type=click.IntRange(0), default=0, help="The database (default 0).")
-@click.option(
-    "--databases",
-    type=click.IntRange(1),
-    default=_DATABASES,
-    help=f"At least as many as the server has (default {_DATABASES}).",
-)
-@click.option("--entries", is_flag=True, help="Print the entries too, one line each.")
-@click.option("--from", "start", callback=_first_id, metavar="ID", help="Entries from this one on.")
-@click.option("--to", "end", callback=_last_id, metavar="ID", help="Entries up to this one.")
-@click.option(
-    "--limit",
-    type=_COUNT,
-    metavar="N",
-    help="At most so many entries (default: all), and pending entries of each group (default "
-    f"{_PENDING_SHOWN}).",
-)
-@_options(_FORM_OPTIONS)
-@click.pass_context
-def stream(
-    ctx: click.Context,
-    /,
-    key: bytes,
-    path: Path,
-    *,
-    db: int,
-    databases: int,
-    **options: Any,
-) -> None:
-    """Recover, look it up, print."""
-    shown = _StreamOptions(**options)
-    with lines_of_failure(ctx):
-        directory, _ = locate(path)
-        keyspace, report = recovered(directory, max(databases, db + 1))
-        if report.cut is not None and not in_use(directory):
-            print(
-                f"anabranch: {report.cut.name} is torn at byte {report.cut.offset}: the "
-                f"{report.cut.size:,} bytes from there on are left out",
-                file=sys.stderr,
-            )
-        found, deadline = stream_in(keyspace, db, key)
-        pending = _PENDING_SHOWN if shown.limit is None else shown.limit
-        shown.print_figures(stream_object(found, deadline, db=db, key=key, pending=pending))
-        if shown.entries:
-            shown.print_entries(found)

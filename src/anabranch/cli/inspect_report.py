@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from anabranch.cli.inspect_values import when
 from anabranch.oplog.inspection import Fate, SegmentFacts, SnapshotFacts, Survey
@@ -158,6 +158,13 @@ def _directory_rows(survey: Survey, *, running: bool) -> Iterator[tuple[str, str
 # -- for programs -----------------------------------------------------------------------------
 
 
+_OF_SEGMENT: Final = "turns batches effects local first_number next_number region epoch".split()
+_OF_SNAPSHOT: Final = (
+    "records region epoch next_number keys deadlines entries groups consumers pending "
+    "idempotent_ids users libraries policies"
+).split()
+
+
 def file_object(facts: Facts) -> dict[str, Any]:
     """Everything about one file."""
     problem = facts.problem
@@ -168,43 +175,14 @@ def file_object(facts: Facts) -> dict[str, Any]:
         "size": facts.size,
     }
     if isinstance(facts, SegmentFacts):
-        found |= {
-            "first_position": facts.first,
-            "end_position": facts.end,
-            "turns": facts.turns,
-            "batches": facts.batches,
-            "effects": facts.effects,
-            "local": facts.local,
-            "kinds": dict(facts.kinds),
-            "first_number": facts.first_number,
-            "next_number": facts.next_number,
-            "region": facts.region,
-            "epoch": facts.epoch,
-            "earliest": when(facts.earliest_ms),
-            "latest": when(facts.latest_ms),
-            "keys": len(facts.keys),
-        }
+        found |= {"first_position": facts.first, "end_position": facts.end}
+        found |= {name: getattr(facts, name) for name in _OF_SEGMENT}
+        found |= {"earliest": when(facts.earliest_ms), "latest": when(facts.latest_ms)}
+        found |= {"kinds": dict(facts.kinds), "keys": len(facts.keys)}
     else:
-        found |= {
-            "position": facts.position,
-            "taken": when(facts.wall_ms),
-            "records": facts.records,
-            "region": facts.region,
-            "epoch": facts.epoch,
-            "next_number": facts.next_number,
-            "keys": facts.keys,
-            "kinds": dict(facts.kinds),
-            "databases": sorted(facts.databases),
-            "deadlines": facts.deadlines,
-            "entries": facts.entries,
-            "groups": facts.groups,
-            "consumers": facts.consumers,
-            "pending": facts.pending,
-            "idempotent_ids": facts.idempotent_ids,
-            "users": facts.users,
-            "libraries": facts.libraries,
-            "policies": facts.policies,
-        }
+        found |= {"position": facts.position, "taken": when(facts.wall_ms)}
+        found |= {name: getattr(facts, name) for name in _OF_SNAPSHOT}
+        found |= {"kinds": dict(facts.kinds), "databases": sorted(facts.databases)}
     found |= {"fate": facts.fate.value, "superseded": facts.is_superseded, "problem": None}
     if problem is not None:
         found["problem"] = {"offset": problem[0], "reason": problem[1], "newer": facts.is_newer}

@@ -181,29 +181,11 @@ def _entry_fields(fragment: bytes) -> list[bytes]:
     return list(fields)
 
 
-def entries_of(
-    stream: Stream, start: int = MIN_ID, end: int = MAX_ID, limit: int = -1
-) -> Iterator[dict[str, Any]]:
+def _entries_of(stream: Stream) -> Iterator[dict[str, Any]]:
     """Live entries, ascending."""
-    for block, low, high in stream.spans(start, end, limit):
+    for block, low, high in stream.spans(MIN_ID, MAX_ID):
         for entry, fragment in zip(block.ids[low:high], block.fragments(low, high), strict=True):
             yield {"id": id_text(entry), "fields": _entry_fields(fragment)}
-
-
-def figures_of(stream: Stream) -> dict[str, Any]:
-    """What XINFO STREAM shows of a stream as a whole, except its length."""
-    producers = stream.producers
-    return {
-        "last-generated-id": id_text(stream.last_id),
-        "max-deleted-entry-id": id_text(stream.max_deleted_id),
-        "entries-added": stream.entries_added,
-        "idmp-duration": producers.duration_s,
-        "idmp-maxsize": producers.maxsize,
-        "pids-tracked": len(producers.tables),
-        "iids-tracked": producers.tracked,
-        "iids-added": producers.iids_added,
-        "iids-duplicates": producers.duplicates,
-    }
 
 
 # -- records ----------------------------------------------------------------------------------
@@ -254,8 +236,17 @@ def record_fields(record: SeenRecord, *, full: bool) -> tuple[str, dict[str, Any
 
 
 def _head(stream: Stream) -> dict[str, Any]:
+    producers = stream.producers
     return {
-        **figures_of(stream),
+        "last-generated-id": id_text(stream.last_id),
+        "max-deleted-entry-id": id_text(stream.max_deleted_id),
+        "entries-added": stream.entries_added,
+        "idmp-duration": producers.duration_s,
+        "idmp-maxsize": producers.maxsize,
+        "pids-tracked": len(producers.tables),
+        "iids-tracked": producers.tracked,
+        "iids-added": producers.iids_added,
+        "iids-duplicates": producers.duplicates,
         "groups": [
             {
                 "name": name,
@@ -273,7 +264,7 @@ def _head(stream: Stream) -> dict[str, Any]:
                     for iid, (entry, ms) in table.items()
                 ],
             }
-            for pid, table in stream.producers.tables.items()
+            for pid, table in producers.tables.items()
         ],
         "bulk-producers": [
             {
@@ -317,7 +308,7 @@ def _blocks(record: SeenRecord, *, full: bool) -> dict[str, Any]:
     stream = builder.stream
     found: dict[str, Any] = {"region": region, "blocks": len(blocks)}
     if full:
-        return found | {"entries": list(entries_of(stream))}
+        return found | {"entries": list(_entries_of(stream))}
     return found | {
         "entries": sum(block.live for block in stream.logs[region].blocks),
         "first": id_text(stream.first_id),

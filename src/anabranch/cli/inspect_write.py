@@ -13,7 +13,7 @@ from anabranch.cli.inspect_files import Failed
 from anabranch.cli.inspect_values import as_json, when
 from anabranch.cli.progress import Progress
 from anabranch.errors import ConfigError
-from anabranch.node.epoch_file import forget_epoch
+from anabranch.node.cluster_notes import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.repair import RepairPlan, carry_out, plan_repair
 from anabranch.server.disk import Directory, lock_directory

@@ -11,8 +11,8 @@ import click
 import redis
 
 from anabranch.cli.address import Address
+from anabranch.cli.group import NearestGroup
 from anabranch.cli.inspect_files import Failed, lines_of_failure
-from anabranch.cli.nearest import NearestGroup
 from anabranch.cli.remedies import message
 from anabranch.cli.salvage import Lost, RemainingRegions, bring_back, lost_in, noted, remember_done
 from anabranch.errors import AnabranchError

@@ -9,7 +9,7 @@ import click
 
 from anabranch.cli.inspect_files import Failed, lines_of_failure, locate
 from anabranch.cli.inspect_write import locked
-from anabranch.node.epoch_file import forget_epoch
+from anabranch.node.cluster_notes import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import ManifestFile
 

@@ -21,16 +21,18 @@ from typing import Any, Final, NamedTuple
 
 from anabranch.cli.address import Address
 from anabranch.cli.inspect_files import Failed, in_use, locate
-from anabranch.cli.inspect_stream import recovered
 from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.client import connect
 from anabranch.config.load import load
 from anabranch.effects import kinds
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers
 from anabranch.node.identity import identity_in, set_back_noted
+from anabranch.oplog.recovery import recover
 from anabranch.scripting import new_machine
 from anabranch.server.app import Server
+from anabranch.server.disk import Directory
 from anabranch.server.logs import close_logs, open_logs
 from anabranch.server.stop import orderly_stop
 from anabranch.server.wings import Wings
@@ -76,18 +78,13 @@ class RemainingRegions:
         self._client = connect(address, 0)
         answer = _pairs(self._client.execute_command("AB.INFO"))
         self.vector = {replica_id_of(region, epoch): n for region, epoch, n in answer[b"vector"]}
-        self._databases = int(self._client.config_get("databases").get("databases", 16))
+        self.databases = int(self._client.config_get("databases").get("databases", 16))
         rows = [_pairs(row) for row in self._client.execute_command("AB.REGION", "LIST")]
         self._states = {row[b"region"]: row[b"state"].decode() for row in rows}
         self.region = next((n for n, state in self._states.items() if state == "myself"), 0)
         self.address = next(
             (row[b"address"].decode() for row in rows if row[b"region"] == self.region), ""
         )
-
-    @property
-    def databases(self) -> int:
-        """How many of these effects every region has."""
-        return self._databases
 
     def state(self, region: int) -> str:
         """The row of a region in AB.REGION LIST; empty if it was never a member."""
@@ -138,7 +135,7 @@ def lost_in(path: Path, cluster: RemainingRegions | None) -> Lost:
             f"or, if it cannot be started, after AB.REGION REMOVE {region} FORCE"
         )
     replica = Replica(replica_id_of(region, 0), lambda: (0, 0))
-    keyspace, _ = recovered(directory, _DATABASES, replica)
+    keyspace = _recovered(directory, replica)
     seen: dict[int, int] = dict(replica.watermark if cluster is None else cluster.vector)
     if set_back is not None:  # behind that the numbers mean other effects there
         seen.update(set_back[1])
@@ -155,6 +152,16 @@ def lost_in(path: Path, cluster: RemainingRegions | None) -> Lost:
                 if found:
                     entries[database.index, key] = found
     return Lost(region, identity.region_name, effects, entries)
+
+
+def _recovered(directory: Directory, replica: Replica) -> Keyspace:
+    """The contents of a region's directory; fills ``replica``, raises what recovery raises."""
+    keyspace = Keyspace(_DATABASES, replica)
+    with Progress("recovering", None) as progress:
+        for report in recover(directory, keyspace):
+            progress.total = report.bytes_total
+            progress.update(report.bytes_done)
+    return keyspace
 
 
 def _behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[Entry]:
@@ -212,7 +219,7 @@ async def _live(server: Server, lost: Lost, cluster: RemainingRegions, patience_
     try:
         await server.start()
         await _until(
-            lambda: bool(local.cluster_id) and covers(local.vector, cluster.vector),
+            lambda: bool(local.replica.cluster_id) and covers(local.vector, cluster.vector),
             "the region joins and catches up",
             patience_s,
         )

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from anabranch.cli import exploring
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.options import FiniteRange
 from anabranch.simulator.cases import CASES, meaning
 from anabranch.simulator.faults import FAULTS
 from anabranch.simulator.runs import simulate, smallest

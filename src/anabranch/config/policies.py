@@ -63,6 +63,8 @@ _GRACE_MS: Final = 1000
 class LeaseKind(Kind):
     """``none``, ``connection[:grace]``, ``heartbeat:t`` or ``time:t``."""
 
+    allowed = "none, connection, connection:grace, heartbeat:t or time:t"
+
     def parse(self, words: Sequence[str]) -> Lease:
         """The grace of a connection may be 0, and is a second unless it is given."""
         mode, colon, rest = words[0].lower().partition(":")
@@ -78,14 +80,11 @@ class LeaseKind(Kind):
         """With the duration in any case."""
         return f"{value.mode}:{duration_text(value.ms)}" if value.mode else "none"
 
-    @property
-    def allowed(self) -> str:
-        """The forms."""
-        return "none, connection, connection:grace, heartbeat:t or time:t"
-
 
 class Duration(Kind):
     """Milliseconds, with units; 0 switches off."""
+
+    allowed = _DURATION_WORDS
 
     def parse(self, words: Sequence[str]) -> int:
         """Also without a unit."""
@@ -95,14 +94,11 @@ class Duration(Kind):
         """With the longest unit that fits."""
         return duration_text(value) if value else "0"
 
-    @property
-    def allowed(self) -> str:
-        """The form."""
-        return _DURATION_WORDS
-
 
 class Delays(Kind):
     """Several durations, ``1s,10s,1m``, or none."""
+
+    allowed = "none, or durations such as 1s,10s,1m"
 
     def parse(self, words: Sequence[str]) -> tuple[int, ...]:
         """Milliseconds each."""
@@ -117,11 +113,6 @@ class Delays(Kind):
         """Each with the longest unit that fits."""
         return ",".join(map(duration_text, value)) or "none"
 
-    @property
-    def allowed(self) -> str:
-        """The form."""
-        return "none, or durations such as 1s,10s,1m"
-
 
 class Room(NamedTuple):
     """How many entries may be pending."""
@@ -134,6 +125,8 @@ class Room(NamedTuple):
 
 class RoomKind(Kind):
     """``consumer:n``, ``group:n``, or none."""
+
+    allowed = "none, consumer:n or group:n"
 
     def parse(self, words: Sequence[str]) -> Room:
         """From 1 on."""
@@ -148,25 +141,17 @@ class RoomKind(Kind):
         """The same words."""
         return f"{'group' if value.is_group else 'consumer'}:{value.most}" if value.most else "none"
 
-    @property
-    def allowed(self) -> str:
-        """The forms."""
-        return "none, consumer:n or group:n"
-
 
 class KeyName(Kind):
     """The name of a key; empty for none."""
+
+    allowed = "the name of a key of the same database"
 
     def parse(self, words: Sequence[str]) -> str:
         """As given; bytes that are no text are kept."""
         if len(words[0].encode("utf-8", "surrogateescape")) > _NAME_BYTES_MAX:
             raise ValueError(f"a key has at most {_NAME_BYTES_MAX} bytes here")
         return words[0]
-
-    @property
-    def allowed(self) -> str:
-        """Anything."""
-        return "the name of a key of the same database"
 
 
 class GroupStart(NamedTuple):
@@ -180,6 +165,8 @@ class GroupStart(NamedTuple):
 
 class GroupStartKind(Kind):
     """``name:0``, ``name:$``, or none."""
+
+    allowed = "none, name:0 or name:$, where the name may be a pattern"
 
     def parse(self, words: Sequence[str]) -> GroupStart:
         """A name may contain colons."""
@@ -196,11 +183,6 @@ class GroupStartKind(Kind):
         """The same words."""
         return f"{value.name}:{'$' if value.is_new_only else 0}" if value.name else "none"
 
-    @property
-    def allowed(self) -> str:
-        """The forms."""
-        return "none, name:0 or name:$, where the name may be a pattern"
-
 
 class KeepLimit(NamedTuple):
     """How much is kept for groups; 0 is no limit."""
@@ -214,6 +196,8 @@ NO_KEEP_LIMIT: Final = KeepLimit(0, 0)
 
 class KeepLimitKind(Kind):
     """Bytes with a unit, a duration with a unit, or none."""
+
+    allowed = "none, bytes with b, k, kb, mb, g or gb, or an age with ms, s, m, h or d"
 
     def parse(self, words: Sequence[str]) -> KeepLimit:
         """A unit is needed: it says which of both is meant. ``m`` is minutes."""
@@ -231,11 +215,6 @@ class KeepLimitKind(Kind):
         if value.bytes:
             return f"{value.bytes}b"
         return duration_text(value.ms) if value.ms else "none"
-
-    @property
-    def allowed(self) -> str:
-        """The forms."""
-        return "none, bytes with b, k, kb, mb, g or gb, or an age with ms, s, m, h or d"
 
 
 class PolicyRow(NamedTuple):

@@ -13,8 +13,9 @@ from typing import Final
 
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
-from anabranch.effects.apply import apply, numbers_of
+from anabranch.effects.apply import apply
 from anabranch.effects.apply_stream import append_entry, log_at, tell_observers
+from anabranch.effects.codec import numbers_of
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.prepare import mode_of
 from anabranch.effects.rewriting import Rewriting
@@ -29,8 +30,6 @@ _REMEMBER: Final = kinds.Remember
 
 class Author:
     """Who decides changes here: the session of a client."""
-
-    __slots__ = ()
 
     def wrote(self, replica_id: int, number: int) -> None:
         """The author has written an effect that goes to other regions."""

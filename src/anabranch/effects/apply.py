@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from anabranch.effects import (
     apply_group,
     apply_keys,
-    apply_policies,
     apply_producers,
     apply_regions,
     apply_stream,
@@ -90,7 +89,7 @@ EFFECTS: dict[type[kinds.Effect], EffectRow] = {
     kinds.DropUser: EffectRow(apply_keys.drop_user),
     kinds.SetLibrary: EffectRow(apply_keys.set_library),
     kinds.DropLibrary: EffectRow(apply_keys.drop_library),
-    kinds.SetPolicies: EffectRow(apply_policies.set_policies),
+    kinds.SetPolicies: EffectRow(apply_keys.set_policies),
     kinds.Synced: EffectRow(apply_keys.synced),
     kinds.AddRegion: _regional(apply_regions.add_region),
     kinds.RemoveRegion: _regional(apply_regions.remove_region),
@@ -101,25 +100,8 @@ EFFECTS: dict[type[kinds.Effect], EffectRow] = {
 }
 
 _APPLY: Final = {kind: row.apply for kind, row in EFFECTS.items()}
-_ADD: Final = kinds.Add  # a name of an interpreted module is looked up each time
-_ADD_RUN: Final = kinds.AddRun
 
 
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
     """Apply one effect. Its dot, if it has one, is that of the replica."""
     _APPLY[type(effect)](keyspace, effect)
-
-
-def numbers_of(effect: kinds.Effect) -> int:
-    """The count of effect numbers that an effect takes: one for each entry that it adds."""
-    if effect.local:
-        return 0
-    return len(effect.ids) if type(effect) is _ADD_RUN else 1
-
-
-def total_numbers(effects: list[kinds.Effect]) -> int:
-    """The count of effect numbers that several effects take."""
-    total = 0
-    for effect in effects:
-        total += 1 if type(effect) is _ADD else numbers_of(effect)
-    return total

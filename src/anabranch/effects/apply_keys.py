@@ -16,7 +16,9 @@ from anabranch.effects.streams import (
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
+from anabranch.keyspace.policies import PolicySetting, Subject
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.scheduling import in_one_go
 from anabranch.stream import by_number
 from anabranch.stream.groups.group import NO_REPLICA_ID
@@ -198,3 +200,16 @@ def set_library(keyspace: Keyspace, effect: kinds.SetLibrary) -> None:
 def drop_library(keyspace: Keyspace, effect: kinds.DropLibrary) -> None:
     """Remove a library of functions."""
     keyspace.libraries.pop(effect.name, None)
+
+
+def set_policies(keyspace: Keyspace, effect: kinds.SetPolicies) -> None:
+    """Set or delete policies of a name; of a deleted one the stamp stays while members lack it."""
+    replica = keyspace.replica
+    replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
+    database = keyspace.databases[effect.db]
+    subject = Subject(effect.is_pattern, effect.subject, effect.group)
+    keeps = not covers_dot(replica.watermark, replica.dot)
+    for name, text in effect.rows:
+        setting = PolicySetting(effect.stamp_ms, *replica.dot, text)
+        database.policies.set(subject, name, setting, keeps=keeps)
+    database.policies.rebind(subject, database.values, database.order)

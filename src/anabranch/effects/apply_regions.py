@@ -56,7 +56,7 @@ def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
     """
     replica = keyspace.replica
     if region_of(replica.replica_id) == replica.region and replica.replica_id >= replica.own:
-        replica.own = replica.replica_id
+        replica.become(replica.replica_id)
         for database in keyspace.databases:
             for stream in [*database.values.values(), *database.remembered.objects.values()]:
                 stream.write_as(replica.own)  # type: ignore[union-attr]  # there are streams only

@@ -194,6 +194,7 @@ _TAGS: Final = {kind: tag for tag, kind in _KINDS.items()}
 _SPLIT: Final = {kind: _changes(kind, 0) for kind in EFFECTS}
 _JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in EFFECTS}
 _ADD: Final = kinds.Add
+_ADD_RUN: Final = kinds.AddRun
 _RUN_TAG: Final = _tag(kinds.AddRun)
 _SIZES_AT: Final = kinds.AddRun.__struct_fields__.index("sizes") + 1
 
@@ -290,3 +291,21 @@ def effect_of(array: list[Any], ids_max: int = IDS_MAX) -> kinds.Effect:
         return msgspec.convert(array, kind)
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
         raise EffectFormatError(f"not an effect: {problem}") from None
+
+
+# -- how many effect numbers effects take -------------------------------------------------------
+
+
+def numbers_of(effect: kinds.Effect) -> int:
+    """The count of effect numbers that an effect takes: one for each entry that it adds."""
+    if effect.local:
+        return 0
+    return len(effect.ids) if type(effect) is _ADD_RUN else 1
+
+
+def total_numbers(effects: list[kinds.Effect]) -> int:
+    """The count of effect numbers that several effects take."""
+    total = 0
+    for effect in effects:
+        total += 1 if type(effect) is _ADD else numbers_of(effect)
+    return total

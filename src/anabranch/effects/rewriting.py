@@ -266,8 +266,6 @@ def _numbers(blocks: list[Block], low: int, high: int) -> list[int]:
 class _Prepared:
     """An effect that writes the entries with IDs above ``low`` and up to ``high`` again."""
 
-    __slots__ = ("_blocks", "_last", "_oldest", "effect", "high", "low", "renumbering")
-
     def __init__(self, run: _RewrittenRun, low: int, views: _Views, db: int, key: bytes) -> None:
         self.low = low
         self.high = run.newest

@@ -7,7 +7,7 @@ There is one context per region, set to the session of each request. Commands re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from anabranch.config.settings import Settings
@@ -18,7 +18,6 @@ from anabranch.engine.host import HostClock
 from anabranch.engine.id_rules import IdRules, RegionalIdRules
 from anabranch.engine.services import Services
 from anabranch.engine.session import Session
-from anabranch.engine.waits import Waits
 from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.inquiry import Inquiry
@@ -320,3 +319,15 @@ def _encoded(values: list[Any], resp3: bool) -> Steps[list[bytes]]:
         parts += [encode(each, resp3) for each in values[at : at + _VALUES_AT_ONCE]]
         yield
     return parts
+
+
+class Waits:
+    """The waiters, by their condition; a waiter is removed when its wait ends."""
+
+    def __init__(self) -> None:
+        # until more of the log is on the disk, here or in other regions, or applied there
+        self.safety: dict[Waiter, None] = {}
+        # until an inquiry in another region, or a snapshot, is done
+        self.inquiries: dict[Waiter, Inquiry] = {}
+        # until the own version vector covers theirs
+        self.vectors: dict[Waiter, Mapping[int, int]] = {}

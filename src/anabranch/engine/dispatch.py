@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from anabranch.config.settings import Settings
 from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.engine import texts
+from anabranch.engine.absent import unknown_command
 from anabranch.engine.acl.rules import AclRegistry, Asked
 from anabranch.engine.channels import Channels
 from anabranch.engine.host import HostClock
@@ -21,7 +22,6 @@ from anabranch.engine.queueing import end_transaction, queue
 from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.session import Session
 from anabranch.engine.spec import Command
-from anabranch.engine.unknown import unknown_command
 from anabranch.engine.withheld import Withheld
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
 from anabranch.errors import CommandError
-from anabranch.keyspace.vector_token import write_token
+from anabranch.keyspace.replica import write_token
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEALED_ID, SEQ_BITS, text
 from anabranch.stream.regional_id import (
     MODULUS,
@@ -178,8 +178,6 @@ class IdRules:
 
 class RegionalIdRules(IdRules):
     """The rules where several regions write, see :mod:`anabranch.stream.regional_id`."""
-
-    __slots__ = ("_first_seq", "_own", "_replica", "_settings")
 
     def __init__(self, replica: Replica, settings: Settings, stats: Stats) -> None:
         super().__init__(stats)

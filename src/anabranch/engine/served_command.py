@@ -9,8 +9,6 @@ from anabranch.metrics.stats import CommandStats
 class ServedCommand(CommandStats):
     """A command of this server: its row, its function, its statistics."""
 
-    __slots__ = ("command", "full_name", "function", "high", "is_tame", "low", "subcommands")
-
     def __init__(self, command: Command) -> None:
         super().__init__()
         self.command = command

@@ -8,10 +8,9 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from anabranch.engine.acl.rules import AclRegistry
-from anabranch.engine.channels import Channels
+from anabranch.engine.channels import Channels, KeyspaceEvents
 from anabranch.engine.dispatch import Dispatcher
 from anabranch.engine.host import Host
-from anabranch.engine.keyspace_events import KeyspaceEvents
 from anabranch.engine.leases import Leases
 from anabranch.engine.script_store import Scripts
 from anabranch.engine.served_command import ServedCommand
@@ -19,8 +18,8 @@ from anabranch.engine.session import Session
 from anabranch.keyspace.waiter import Waiter
 from anabranch.metrics.holdings import Holdings
 from anabranch.metrics.latency import LatencyMonitor
-from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
+from anabranch.metrics.stats import Rates
 from anabranch.scheduling import Steps
 
 

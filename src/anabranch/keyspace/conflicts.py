@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from anabranch.keyspace.displaced_tags import DisplacedTags
 from anabranch.keyspace.held_tags import HeldTag, HeldTags, are_concurrent
 from anabranch.keyspace.last_effects import Place
-from anabranch.keyspace.processed import GroupPlace, Processed
+from anabranch.stream.ranges import Ranges
 from anabranch.stream.shared import Dot, Tag
 
 RESOLVED_MAX: Final = 1000
@@ -265,3 +265,63 @@ class Conflicts:
         """The held tag of an effect, or None."""
         held = self.held.get(dot[0])
         return None if held is None else held.of_number(dot[1])
+
+
+GroupPlace = tuple[int, bytes, bytes]
+"""Database, key, group."""
+
+
+class Processed:
+    """By group and by replica ID, the numbers of entries that were acknowledged in this region.
+
+    Another region may have accepted the same message. If a conflict removes such an entry, the
+    remaining entry need not be delivered again. This is remembered until the entry is below the
+    watermark: then every effect without the entry in its context has arrived here, and the
+    conflicts that follow are resolved.
+    """
+
+    def __init__(self) -> None:
+        self._ranges: dict[tuple[GroupPlace, int], Ranges] = {}
+
+    def __len__(self) -> int:
+        """The count of intervals, not of numbers."""
+        return sum(map(len, self._ranges.values()))
+
+    def add(self, where: GroupPlace, replica_id: int, low: int, high: int) -> None:
+        """Record that the numbers above ``low`` up to ``high`` were acknowledged."""
+        self._ranges.setdefault((where, replica_id), Ranges()).add(low, high)
+
+    def __contains__(self, entry: tuple[GroupPlace, tuple[int, int]]) -> bool:
+        where, (replica_id, number) = entry
+        return number in self._ranges.get((where, replica_id), ())
+
+    def prune(self, watermark: Mapping[int, int]) -> None:
+        """Drop what is below the watermark."""
+        for place, ranges in list(self._ranges.items()):
+            rest = ranges.without(Ranges([(0, watermark.get(place[1], 0))]))
+            if rest:
+                self._ranges[place] = rest
+            else:
+                del self._ranges[place]
+
+    def limit(self, most: int) -> None:
+        """Keep so many intervals, the newest of each group."""
+        ranges = self._ranges
+        while len(self) > most:
+            place = max(ranges, key=lambda each: len(ranges[each]))
+            edges = ranges[place].flat()
+            ranges[place] = Ranges.of_flat(edges[len(edges) // 4 * 2 or 2 :])
+            if not ranges[place]:
+                del ranges[place]
+
+    def written(self) -> list[list[Any]]:
+        """Everything as plain values; :meth:`read` takes it back."""
+        return [
+            [*where, replica_id, ranges.flat()]
+            for (where, replica_id), ranges in self._ranges.items()
+        ]
+
+    def read(self, written: list[list[Any]]) -> None:
+        """Read what :meth:`written` returned."""
+        for db, key, group, replica_id, edges in written:
+            self._ranges[(db, key, group), replica_id] = Ranges.of_flat(edges)

@@ -36,8 +36,6 @@ _VALUES_MAX: Final = 1 << 18
 class DeferredFree:
     """The values to free, in the order of their arrival."""
 
-    __slots__ = ("_orders", "_settles_first", "_steps", "_things", "_waiting", "call")
-
     def __init__(self) -> None:
         self.call: Callable[[], None] | None = None
         """Called when there is something to sweep."""

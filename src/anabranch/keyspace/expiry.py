@@ -30,8 +30,6 @@ class Deadlines(dict[_K, int], Generic[_K]):
     dictionary: they do not update the heap.
     """
 
-    __slots__ = ("_heap",)
-
     def __init__(self) -> None:
         super().__init__()
         self._heap: list[tuple[int, _K]] = []

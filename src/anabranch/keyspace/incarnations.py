@@ -14,8 +14,6 @@ from anabranch.stream.stream import Stream
 class Incarnations:
     """The next incarnation, for all keys of a server."""
 
-    __slots__ = ("next",)
-
     def __init__(self) -> None:
         self.next = 0
 

@@ -16,7 +16,7 @@ from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers_dot
-from anabranch.keyspace.waiters import Waiters
+from anabranch.keyspace.waiter import Waiters
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.shared import Dot, Tombstone

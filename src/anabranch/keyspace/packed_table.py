@@ -58,8 +58,6 @@ def _size_of(first_keys: list[bytes], chunks: list[bytes]) -> int:
 class PackedTable:
     """Rows by key; a row is bytes."""
 
-    __slots__ = ("_chunks", "_first_keys", "_rows", "size")
-
     def __init__(self) -> None:
         self.size = 0
         """Bytes of all chunks and first keys."""
@@ -191,8 +189,6 @@ class PackedTable:
 
 class Sweep:
     """Looks at all rows of tables, in slices, whenever something has changed for them."""
-
-    __slots__ = ("_is_due", "_steps", "_sweep")
 
     def __init__(self, sweep: Callable[[], Iterator[None]]) -> None:
         """``sweep`` examines one chunk after the other, and yields after each."""

@@ -55,7 +55,8 @@ class Remembered:
         self._home = home
         self._last_positions = last_positions
         self._index = index
-        self._objects: dict[bytes, Stream] = {}  # the one that was used last is the last one
+        self.objects: dict[bytes, Stream] = {}
+        """The streams that are not packed; the one that was used last is the last one."""
         self._packed = PackedTable()
         self._absent: bytes | None = None  # a key that is known not to be packed
         self._pack_at = 0  # do not look for streams to pack before there are so many objects
@@ -66,25 +67,20 @@ class Remembered:
         self._sweep = Sweep(self._dropping)
 
     def __len__(self) -> int:
-        return len(self._objects) + len(self._packed)
+        return len(self.objects) + len(self._packed)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._objects or self._packed.get(key) is not None
+        return key in self.objects or self._packed.get(key) is not None
 
     def __iter__(self) -> Iterator[bytes]:
         """All keys; streams may be used meanwhile."""
-        yield from list(self._objects)
+        yield from list(self.objects)
         yield from self._packed
-
-    @property
-    def objects(self) -> Mapping[bytes, Stream]:
-        """The streams that are not packed."""
-        return self._objects
 
     @property
     def used_bytes(self) -> int:
         """An estimate of the memory of all of them."""
-        return self._packed.size + scaled(self._objects.items(), _object_bytes, _SAMPLES)
+        return self._packed.size + scaled(self.objects.items(), _object_bytes, _SAMPLES)
 
     @property
     def packed(self) -> list[bytes]:
@@ -101,7 +97,7 @@ class Remembered:
 
     def get(self, key: bytes) -> Stream | None:
         """The stream of a key, or None."""
-        stream = self._objects.pop(key, None)
+        stream = self.objects.pop(key, None)
         if stream is None:
             head = self._head_of(key)
             if head is None:
@@ -122,7 +118,7 @@ class Remembered:
 
     def discard(self, key: bytes) -> bool:
         """Forget a key; returns whether it was here."""
-        if self._objects.pop(key, None) is not None:
+        if self.objects.pop(key, None) is not None:
             return True
         head = self._head_of(key)
         if head is not None:
@@ -140,7 +136,7 @@ class Remembered:
 
         Streams may be used meanwhile; one that is packed then may come twice.
         """
-        yield from list(self._objects.items())
+        yield from list(self.objects.items())
         for rows in self._packed.pages():
             for key, row in rows.items():
                 yield key, _stream_of(_decode(row), self._home.replica.own)
@@ -163,14 +159,14 @@ class Remembered:
 
     def add(self, key: bytes, stream: Stream) -> None:
         """Remember the stream of a key that is not here."""
-        objects = self._objects
+        objects = self.objects
         objects[key] = stream
         if len(objects) >= max(OBJECTS_MAX + BATCH, self._pack_at):
             self._pack()
 
     def _pack(self) -> None:
         """Pack some of the streams that were used longest ago."""
-        objects = self._objects
+        objects = self.objects
         tombstoned = self._home.replica.tombstoned
         rows: dict[bytes, bytes] = {}
         for key in list(islice(objects, BATCH)):

@@ -12,8 +12,11 @@ until every member has them on its disk.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
@@ -61,8 +64,6 @@ class Member(NamedTuple):
 class ApplyStats:
     """Counts made while effects are applied, for the statistics of the region."""
 
-    __slots__ = ("collapsed", "duplicate_ids", "newest_id", "processed")
-
     def __init__(self) -> None:
         self.collapsed = 0  # entries that conflicts of idempotent IDs removed
         self.duplicate_ids = 0  # entries that came with the ID of another live entry
@@ -82,6 +83,9 @@ class Replica:
     def __init__(self, own: int, default_limits: Callable[[], tuple[int, int]]) -> None:
         """``default_limits`` are seconds and count for idempotent producers of new streams."""
         self.own = own
+        """The replica ID of this region's epoch; see :meth:`become`."""
+        self.region = region_of(own)
+        self.epoch = epoch_of(own)
         self.is_regional = region_of(own) != ALONE
         """Whether other regions may write the same keys. What follows from that is little:
         ``tests/house/test_forks.py`` lists the lines that ask, and why."""
@@ -114,10 +118,10 @@ class Replica:
         """The replica of a server on its own."""
         return cls(ALONE, lambda: (0, 0))
 
-    @property
-    def region(self) -> int:
-        """The number of this region."""
-        return region_of(self.own)
+    def become(self, own: int) -> None:
+        """Go on in another epoch of this region."""
+        self.own = own
+        self.epoch = epoch_of(own)
 
     @property
     def dot(self) -> Dot:
@@ -155,7 +159,7 @@ class Replica:
         """Read what :meth:`written` returned; from another region the own replica ID stays."""
         own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written[:7]
         if region_of(own) == self.region:
-            self.own = own
+            self.become(own)
         self.vector.update((replica_id, number) for replica_id, number in vector)
         last_effects = written[7] if len(written) > 7 else None
         if last_effects is None:
@@ -225,3 +229,41 @@ class Replica:
     def stamp(self, now_ms: int) -> int:
         """A stamp for a new setting: not before any known stamp."""
         return max(now_ms, self.hybrid_ms + 1)
+
+
+# -- tokens: version vectors as short printable words ---------------------------------------------
+
+TOKEN_PREFIX: Final = b"v1:"
+_NOTHING: Final = b"0"
+_NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
+
+
+def write_token(vector: Mapping[int, int]) -> bytes:
+    """The token of a vector; replica IDs of which it covers nothing are left out.
+
+    It is ``v1:`` and the base64url of a msgpack list: region, epoch and number of each replica ID;
+    that of an empty vector is ``0``. There is exactly one token for a vector.
+    """
+    triples = sorted((region_of(o), epoch_of(o), number) for o, number in vector.items() if number)
+    if not triples:
+        return _NOTHING
+    data = msgspec.msgpack.encode([each for triple in triples for each in triple])
+    return TOKEN_PREFIX + urlsafe_b64encode(data).rstrip(b"=")
+
+
+def read_token(raw: bytes) -> dict[int, int]:
+    """The vector of a token. Raises :class:`ValueError` for anything that is none."""
+    if raw == _NOTHING:
+        return {}
+    coded = raw.removeprefix(TOKEN_PREFIX)
+    try:
+        flat = _NUMBERS.decode(urlsafe_b64decode(coded + b"=" * (-len(coded) % 4)))
+    except msgspec.MsgspecError as problem:
+        raise ValueError("not a list of numbers") from problem
+    vector = {
+        replica_id_of(region, epoch): number
+        for region, epoch, number in zip(flat[::3], flat[1::3], flat[2::3], strict=False)
+    }
+    if min(flat, default=0) < 0 or write_token(vector) != raw:
+        raise ValueError("not as a token is written")
+    return vector

@@ -30,8 +30,6 @@ _UNSETTLED_MAX = 1 << 18  # keys that wait for that; beyond, who changes keys wa
 class KeyOrder:
     """The keys of one database in scanning order."""
 
-    __slots__ = ("_buckets", "_keys", "_unsettled", "_used", "_waiting", "changes")
-
     def __init__(self, keys: Collection[bytes]) -> None:
         """``keys`` are always the keys that exist."""
         self._keys = keys

@@ -17,8 +17,6 @@ from anabranch.stream.shared import Dot
 class UnstableTombstones:
     """A set of dots; the oldest is the one that arrived first, as far as that is known."""
 
-    __slots__ = ("_arrivals", "_arrived", "_numbers")
-
     def __init__(self) -> None:
         self._numbers: dict[int, array[int]] = {}  # by replica ID, ascending
         self._arrivals: dict[int, array[int]] = {}  # a running count for each of them

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from io import BytesIO
 from sys import getsizeof
 from typing import ClassVar, Final
 
 from anabranch.compiling import mypyc_attr
-from anabranch.keyspace.draw_order import DrawOrder
 from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
@@ -29,7 +28,6 @@ class StringValue:
     the present ``data``: then it copies before it writes, so what somebody has never changes.
     """
 
-    __slots__ = ("_buffer", "_data", "accessed_ms", "counted_bytes", "form", "is_due")
     type_name: ClassVar = b"string"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
@@ -79,7 +77,6 @@ class StringValue:
 class ListValue:
     """A list; a key whose list becomes empty is removed, as in Redis."""
 
-    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "items")
     type_name: ClassVar = b"list"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
@@ -94,7 +91,6 @@ class ListValue:
 class SetValue:
     """An unordered set. ``order`` is there for random choices, after the first one."""
 
-    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "members", "order")
     type_name: ClassVar = b"set"
     shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
@@ -112,3 +108,49 @@ def string_values(data: list[bytes]) -> list[StringValue]:
 
 
 Value = Stream | StringValue | ListValue | SetValue
+
+
+@mypyc_attr(acyclic=True)
+class DrawOrder:
+    """A set's members for random choices; it must be told of each change.
+
+    A removed member stays in the list until a draw meets it, or until a third of the list was
+    removed. So adding, removing and drawing take the same time in sets of all sizes.
+    """
+
+    def __init__(self, members: Iterable[bytes]) -> None:
+        self._members = sorted(members)  # equal seeds draw the same
+        self._removed: set[bytes] = set()
+
+    @property
+    def size_bytes(self) -> int:
+        """Its memory, without the members themselves."""
+        return getsizeof(self._members) + getsizeof(self._removed)
+
+    def add(self, members: Iterable[bytes]) -> None:
+        """Add members that the set does not have."""
+        for member in members:
+            if member in self._removed:
+                self._removed.discard(member)
+            else:
+                self._members.append(member)
+
+    def remove(self, members: Collection[bytes]) -> None:
+        """Remove members that the set has."""
+        self._removed.update(members)
+        if len(self._removed) * 3 > len(self._members):
+            removed = self._removed
+            self._members = [each for each in self._members if each not in removed]
+            self._removed = set()
+
+    def draw(self, random_below: Callable[[int], int]) -> bytes:
+        """A member; each of them is equally likely. There must be one."""
+        while True:
+            at = random_below(len(self._members))
+            member = self._members[at]
+            if member not in self._removed:
+                return member
+            self._removed.discard(member)
+            last = self._members.pop()
+            if last is not member:
+                self._members[at] = last

@@ -60,8 +60,6 @@ def bytes_of(args: list[bytes]) -> int:
 class Holdings:
     """The bytes that clients make one server hold, by holder."""
 
-    __slots__ = ("_total", "by_holder", "measured", "replies")
-
     def __init__(self) -> None:
         self.by_holder = dict.fromkeys(HOLDERS, 0)
         self.replies = 0

@@ -16,7 +16,7 @@ from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Member
 from anabranch.metrics.peers import PeerFigures, PeerProgress
-from anabranch.node.epoch_file import continue_or_open_epoch
+from anabranch.node.cluster_notes import continue_or_open_epoch
 from anabranch.node.identity import remember
 from anabranch.node.local import RegionLocal
 from anabranch.node.stability import StabilityWatch
@@ -144,9 +144,9 @@ class Exchange:
         self.replicator = Replicator(self.local, transport, self._config, self._chance)
         notes = self.local.notes
         if notes.removed:
-            self.replicator.expelled(notes.removed)
+            self.replicator.links.expelled(notes.removed)
         if notes.set_back:
-            self.replicator.set_back(notes.set_back)
+            self.replicator.links.set_back(notes.set_back)
 
     def wall_ms(self) -> int:
         """The wall-clock time in ms since 1970."""
@@ -187,7 +187,7 @@ class Exchange:
         self._durability.end_turn()
 
     def _compare_on(self) -> None:
-        if self.replicator.is_comparing and not self._compares:
+        if self.replicator.digest_exchange.is_busy and not self._compares:
             self._compares = True
             self._driver.call_later(COMPARE_S, self._compare)
 
@@ -196,12 +196,12 @@ class Exchange:
         if self._region.scheduler.is_exclusive:
             self._compare_on()
         elif self._pulse is not None and not self._durability.broken:
-            self.replicator.compare(self.now_ms())
+            self.replicator.digest_exchange.tick(self.now_ms())
             self._compare_on()
 
     def lacking(self) -> list[int]:
         """Regions whose links are up, and that have not confirmed all effects of this region."""
-        return [] if self._pulse is None else self.replicator.lacking()
+        return [] if self._pulse is None else self.replicator.gossip.lacking()
 
     def stop(self, *, farewell: bool = True) -> None:
         """End all links; the caller has written everything before."""
@@ -209,7 +209,7 @@ class Exchange:
             self._pulse.cancel()
             self._pulse = None
             if farewell:
-                self.replicator.stop()
+                self.replicator.sessions.stop()
             if self.sockets is not None:
                 self.sockets.shut_down()
 
@@ -244,7 +244,7 @@ class Exchange:
 
     def answer_waits(self) -> None:
         """Other regions may have confirmed effects of this one: answer the clients that wait."""
-        confirmed = self.replicator.confirmed()
+        confirmed = self.replicator.gossip.confirmed()
         if confirmed != self._confirmed:
             self._confirmed = confirmed
             if self._region.context.waits.safety:
@@ -280,7 +280,7 @@ class Exchange:
         if region == self._settings.region_id:
             me = self._self()
             return f"{me.host}:{me.port}"
-        return "{}:{}".format(*self.replicator.address(region))
+        return "{}:{}".format(*self.replicator.links.membership.address(region))
 
     # -- for commands -------------------------------------------------------------------------
 
@@ -311,15 +311,15 @@ class Exchange:
 
     def peer_progress(self) -> dict[int, PeerProgress]:
         """The newest status row of each other region, received directly or through others."""
-        return self.replicator.peer_progress(self.now_ms())
+        return self.replicator.figures.peer_progress(self.now_ms())
 
     def feature_levels(self) -> dict[int, int]:
         """The feature level of each member, this region included."""
-        return self.replicator.feature_levels()
+        return self.replicator.gossip.feature_levels()
 
     def holding_back(self, effects: Mapping[int, int]) -> list[int]:
         """The members whose disks may lack some of these effects; may include this region."""
-        return self.replicator.holding_back(effects)
+        return self.replicator.figures.holding_back(effects)
 
     def acknowledged(self, effect: Dot) -> tuple[int, int]:
         """How many other regions have applied an own effect, and how many have it on the disk."""

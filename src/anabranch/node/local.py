@@ -138,26 +138,6 @@ class RegionLocal:
     # -- for the replicator -------------------------------------------------------------------
 
     @property
-    def replica_id(self) -> int:
-        """The own replica ID, ``epoch << 8 | region``."""
-        return self.replica.own
-
-    @property
-    def cluster_id(self) -> str:
-        """The cluster of this region; empty before it has joined one."""
-        return self.replica.cluster_id
-
-    @property
-    def members(self) -> Mapping[int, Member]:
-        """All members by region number, this region too."""
-        return self.replica.members
-
-    @property
-    def removed(self) -> Mapping[int, int]:
-        """The last epoch of each region that was removed."""
-        return self.replica.removed
-
-    @property
     def durable(self) -> Mapping[int, int]:
         """What has been applied and is on the disk, by replica ID."""
         return self._log_index.durable
@@ -234,7 +214,7 @@ class RegionLocal:
         contents = Contents(
             self._journal.position,
             replica.region,
-            epoch_of(replica.own),
+            replica.epoch,
             replica.vector.get(replica.own, 0) + 1,
             self._region.clock.now_us() // 1000,
         )
@@ -317,7 +297,7 @@ class RegionLocal:
 
     def reopen(self, epoch: int) -> None:
         """Open an epoch later than ``epoch``, of which others have effects that are lost here."""
-        if epoch < epoch_of(self.replica.own):
+        if epoch < self.replica.epoch:
             return
         self._journal.commit()
         self._region.merging.open_epoch(epoch + 1)

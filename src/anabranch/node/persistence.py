@@ -146,6 +146,7 @@ class Persistence:
                         effects=report.effects,
                         seconds=round(now - began, 1),
                     )
+            report.tidy(storage)
         except OSError as problem:
             raise LogError(
                 f"cannot read {problem.filename or self._place.shown}: {problem.strerror}. "
@@ -271,10 +272,11 @@ class Persistence:
             position = durability.begin_segment()
         else:
             position = self._end = self._end + 1
+        replica = self._region.replica
         return Contents(
             position,
-            self._turn.region,
-            self._turn.epoch,
+            replica.region,
+            replica.epoch,
             self._turn.next_number,
             self._region.clock.now_us() // 1000,
         )
@@ -460,6 +462,7 @@ class Persistence:
                 raise CommandError("ERR there is nothing to load: nothing was ever saved")
             keyspace = Keyspace(len(self._region.keyspace.databases))
             *_, report = recover(storage, keyspace)
+            report.tidy(storage)
         except (OSError, LogError) as problem:
             self._log("error", "reload.failed", reason=str(problem))
             raise CommandError(

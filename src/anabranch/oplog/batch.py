@@ -40,7 +40,6 @@ from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
-from anabranch.effects.apply import total_numbers
 from anabranch.effects.codec import BODY_BYTES_MAX, effect_of, plain_effects
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
@@ -150,8 +149,6 @@ class Batch(NamedTuple):
 class SentBatch:
     """A numbered batch as other regions get it, and the facts in its header; see :class:`Batch`."""
 
-    __slots__ = ("data", "end", "first", "last", "replica_id", "wall_ms")
-
     def __init__(
         self, data: bytes, replica_id: int, first: int, last: int, wall_ms: int, end: int
     ) -> None:
@@ -163,33 +160,6 @@ class SentBatch:
         self.wall_ms = wall_ms
         self.end = end
         """The position behind it in the log of this region; 0 for a batch that is in none."""
-
-
-def encode_batch(
-    effects: Sequence[kinds.Effect],
-    *,
-    region: int,
-    epoch: int,
-    first: int,
-    wall_ms: int,
-    flags: int,
-    dependencies: Sequence[int] = (),
-    compressor: Compressor | None = None,
-) -> bytes:
-    """Encode effects as a batch; all of them are local, or none, as ``flags`` says."""
-    listed = list(effects)
-    packed, body = pack(body_parts(listed, dependencies), compressor)
-    return b"".join(
-        batch_pieces(
-            body,
-            region=region,
-            epoch=epoch,
-            first=first,
-            count=total_numbers(listed),
-            wall_ms=wall_ms,
-            flags=flags | packed,
-        )
-    )
 
 
 def body_of(effects: list[kinds.Effect], dependencies: Sequence[int]) -> bytes:

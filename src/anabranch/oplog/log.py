@@ -14,9 +14,13 @@ from typing import Final
 from anabranch.effects.kinds import Synced
 from anabranch.oplog.errors import SyncFailedError
 from anabranch.oplog.manifest import TAIL_BYTES, ManifestFile
-from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
+from anabranch.oplog.segment import (
+    SEGMENT_HEADER_BYTES,
+    segment_header,
+    segment_name,
+    stored_batches,
+)
 from anabranch.oplog.storage import LogFile, Storage
-from anabranch.oplog.stored import stored_batches
 
 _PIECE_BYTES: Final = 64 * 1024
 """Batches that are written together are joined up to this size."""
@@ -29,8 +33,6 @@ LOST: Final = "the data directory, or a file in it, was deleted or replaced belo
 
 class Segment:
     """One file: the position of its first batch, and the bytes of its batches."""
-
-    __slots__ = ("first", "size")
 
     def __init__(self, first: int, size: int = 0) -> None:
         self.first = first

@@ -15,8 +15,8 @@ from typing import Final
 from anabranch.oplog.batch import SentBatch, fingerprint, is_local, sent_batch, wire_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog, Segment
+from anabranch.oplog.segment import stored_batches
 from anabranch.oplog.storage import Storage
-from anabranch.oplog.stored import stored_batches
 
 NOTED_EVERY_BYTES: Final = 64 * 1024
 """The most bytes of the log that are read in vain to find a batch."""

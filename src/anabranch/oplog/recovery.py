@@ -1,6 +1,6 @@
 """From files to state: the newest snapshot, then the log after it.
 
-Files as a crash leaves them do not prevent a start: an unfinished snapshot is removed; an
+Files as a crash leaves them do not prevent a start: an unfinished snapshot is left out; an
 unfinished end of the log is ignored and reported, with the files behind it. All other changed bytes
 are damage, and a start with damage is refused: the operator decides.
 """
@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 
 from msgspec import Struct, field
 
-from anabranch.effects.apply import apply, numbers_of
-from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.apply import apply
+from anabranch.effects.codec import EffectFormatError, numbers_of
 from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.kinds import Effect, JoinFullSync, Synced, TakeKey
 from anabranch.keyspace.keyspace import Keyspace
@@ -92,7 +92,8 @@ class Recovery(Struct):
     cut: Cut | None = None
     left_out: list[str] = field(default_factory=list)
     """Newest files that are not part of the log, to be deleted before the first write."""
-    removed: list[str] = field(default_factory=list)
+    superfluous: list[str] = field(default_factory=list)
+    """Files that no start needs, in the order in which :meth:`tidy` deletes them."""
 
     def cut_file(self) -> Absence | None:
         """The file within which the log ends, and why; None if it ends with a file."""
@@ -106,12 +107,17 @@ class Recovery(Struct):
         """The position at which the log continues."""
         return max(self.segments[-1].end if self.segments else 0, self.snapshot_position)
 
+    def tidy(self, storage: Storage) -> None:
+        """Delete what no start needs; OSError. The next recovery comes to the same without it."""
+        while self.superfluous:
+            storage.remove(self.superfluous.pop(0))
+
 
 def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     """Fill an empty keyspace from a directory; yields the same object after each step.
 
     Raises :class:`anabranch.oplog.errors.LogError` for damaged, missing or newer files, and
-    :class:`OSError`. The files stay unchanged.
+    :class:`OSError`. The files stay unchanged: see :meth:`Recovery.tidy`.
     """
     report = Recovery()
     manifest, absence = read_manifest(storage)
@@ -147,13 +153,10 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         raise AbsentFileError(storage.shown(absence.name), absence.what, _ABSENCE_ADVICE)
     if report.segments and report.segments[-1].end < report.snapshot_position:
         # The log was off when the snapshot was taken: it continues there in a new file.
-        for segment in report.segments:
-            storage.remove(segment.name)
-            report.removed.append(segment.name)
+        report.superfluous += [segment.name for segment in report.segments]
         report.segments.clear()
-    for name in [*snapshots[:-1], *(name for name in names if name.endswith(TEMPORARY_SUFFIX))]:
-        storage.remove(name)
-        report.removed.append(name)
+    report.superfluous += snapshots[:-1]
+    report.superfluous += [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
     yield report
 
 

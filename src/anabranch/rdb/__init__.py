@@ -10,5 +10,5 @@ In reading order: :mod:`.payload` (the frame of DUMP), :mod:`.values` (one value
 :mod:`.kinds` names them), :mod:`.stream_codec` with :mod:`.stream_node` and :mod:`.stream_groups`
 (streams), :mod:`.listpack`, :mod:`.ziplist` and :mod:`.intset` (packed sequences), :mod:`.lengths`
 (numbers and strings), :mod:`.lzf`, :mod:`.crc64`. Files: :mod:`.file` over :mod:`.chunk_reader` and
-:mod:`.walk`, :mod:`.writer`, and :mod:`.older` for what older versions cannot hold.
+:mod:`.walk`, and :mod:`.older` for what older versions cannot hold.
 """

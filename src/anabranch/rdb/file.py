@@ -1,4 +1,4 @@
-"""Whole RDB files: from chunks of bytes to keys, one at a time.
+"""Whole RDB files: from chunks of bytes to keys, one at a time, and back.
 
 ::
 
@@ -11,14 +11,16 @@ memory at a time, and only if it is of a kind that was asked for and not too lar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from anabranch.rdb.chunk_reader import ChunkReader
+from anabranch.rdb.crc64 import crc64
 from anabranch.rdb.errors import RdbFileError
 from anabranch.rdb.kinds import KINDS, MODULE, MODULE_PRELIMINARY, SUPPORTED, module_name
+from anabranch.rdb.lengths import length_bytes, string_bytes
 from anabranch.rdb.payload import RDB_VERSION
 from anabranch.rdb.walk import WALKS, walk_module
 
@@ -198,3 +200,57 @@ class RdbFile:
 
 def _shown(key: bytes) -> str:
     return repr(key[:_SHOWN_BYTES])[1:]
+
+
+_BUFFER_BYTES: Final = 1 << 20
+
+
+class RdbWriter:
+    """A file that is being written, in the forms of Redis: :meth:`write` keys, then :meth:`end`.
+
+    Nothing is written that a server of the version would not know, so Redis can load the file at
+    its start.
+    """
+
+    __slots__ = ("_buffered", "_crc", "_db", "_pieces", "_write")
+
+    def __init__(
+        self, write: Callable[[bytes], object], rdb_version: int, aux: Mapping[bytes, bytes]
+    ) -> None:
+        """``write`` takes the file's bytes in order; ``aux`` is what the file says of itself."""
+        self._write = write
+        self._crc = 0
+        self._db: int | None = None
+        self._pieces: list[bytes] = [b"REDIS%04d" % rdb_version]
+        self._buffered = 0
+        for name, value in aux.items():
+            self._pieces.append(bytes([_AUX]) + string_bytes(name) + string_bytes(value))
+
+    def write(self, db: int, key: bytes, expire_at_ms: int | None, body: bytes) -> None:
+        """One key; ``body`` is type byte and value, in forms the file's version knows.
+
+        No key may come twice: Redis refuses to load such a file.
+        """
+        pieces = self._pieces
+        if db != self._db:
+            self._db = db
+            pieces.append(bytes([_SELECT]) + length_bytes(db))
+        if expire_at_ms is not None:
+            pieces.append(bytes([_EXPIRE_MS]) + expire_at_ms.to_bytes(8, "little", signed=True))
+        pieces += (body[:1], string_bytes(key), body[1:])
+        self._buffered += len(key) + len(body)
+        if self._buffered >= _BUFFER_BYTES:
+            self._flush()
+
+    def end(self) -> None:
+        """Write what closes the file."""
+        self._pieces.append(bytes([_END]))
+        self._flush()
+        self._write(self._crc.to_bytes(8, "little"))
+
+    def _flush(self) -> None:
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._buffered = 0
+        self._crc = crc64(data, self._crc)
+        self._write(data)

@@ -45,21 +45,14 @@ _PIECE_BYTES: Final = 1 << 16
 """The checksum of so many bytes takes much less than a millisecond."""
 
 
-def encode_payload(
-    value: Value, *, rdb_version: int = RDB_VERSION, compress: bool = False
-) -> bytes:
-    """The payload of ``value`` for servers that know ``rdb_version`` (10 ... 14).
+def encode_body(value: Value, *, rdb_version: int, compress: bool = False) -> bytes:
+    """Type byte and value for servers that know ``rdb_version`` (10 ... 14), without a frame.
 
     A stream gets the newest type of that version. An older type cannot store everything: below 13
     idempotent producers are left out, below 11 active times. NACKed entries below 14 raise
     ValueError, because without them the group would lose these entries. ``compress`` compresses
     strings by LZF, at some 5 MB/s.
     """
-    return frame(encode_body(value, rdb_version=rdb_version, compress=compress), rdb_version)
-
-
-def encode_body(value: Value, *, rdb_version: int, compress: bool = False) -> bytes:
-    """Type byte and value alone, in the form of payloads and of files."""
     if not RDB_VERSION_MIN <= rdb_version <= RDB_VERSION:
         raise ValueError(f"cannot write RDB version {rdb_version}")
     return encode_value(value, stream_type_of(rdb_version), compress=compress)
@@ -112,23 +105,15 @@ def _framed(parts: list[bytes], rdb_version: int) -> Steps[list[bytes]]:
     return pieces
 
 
-def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
-    """The value inside a payload.
-
-    Raises :class:`PayloadChecksumError` or :class:`PayloadFormatError`, nothing else.
-    ``expanded_max`` bounds what compressed strings may grow to, see :mod:`anabranch.rdb.lengths`.
-    """
-    body_size, _ = in_one_go(_checked(payload))
-    return _decode(Cursor(payload, 0, body_size, expanded_max))
-
-
 def decode_payload_steps(
     payload: bytes, take: Callable[[NodeImage], None], *, is_limited: bool = False
 ) -> Steps[Value]:
-    """The same in short steps; ``take`` gets the nodes of a stream, which its image then lacks.
+    """The value inside a payload, in short steps.
 
-    ``is_limited`` raises :class:`PayloadSizeError` for a value that would take far more memory than
-    the payload: see :data:`DECODED_RATIO`.
+    Raises :class:`PayloadChecksumError` or :class:`PayloadFormatError`, nothing else. ``take`` gets
+    the nodes of a stream, which its image then lacks. ``is_limited`` raises
+    :class:`PayloadSizeError` for a value that would take far more memory than the payload: see
+    :data:`DECODED_RATIO`.
     """
     body_size, _ = yield from _checked(payload)
     decoded_max = max(DECODED_BYTES_MIN, DECODED_RATIO * len(payload)) if is_limited else None
@@ -139,11 +124,11 @@ def decode_payload_steps(
 
 
 def decode_body(body: bytes, *, expanded_max: int | None = None) -> Value:
-    """The value in a type byte and a value; raises :class:`PayloadFormatError`."""
-    return _decode(Cursor(body, expanded_max=expanded_max))
+    """The value in a type byte and a value; raises :class:`PayloadFormatError`.
 
-
-def _decode(cursor: Cursor) -> Value:
+    ``expanded_max`` bounds what compressed strings may grow to, see :mod:`anabranch.rdb.lengths`.
+    """
+    cursor = Cursor(body, expanded_max=expanded_max)
     value = decode_value(cursor, cursor.byte())
     _refuse_rest(cursor)
     return value

@@ -15,8 +15,15 @@ from typing import Any, Final
 import msgspec
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import EFFECTS, numbers_of, total_numbers
-from anabranch.effects.codec import SENT_IDS_MAX, EffectFormatError, effect_of, id_fields
+from anabranch.effects.apply import EFFECTS
+from anabranch.effects.codec import (
+    SENT_IDS_MAX,
+    EffectFormatError,
+    effect_of,
+    id_fields,
+    numbers_of,
+    total_numbers,
+)
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.oplog.batch import NUMBER_MAX, Batch
@@ -49,8 +56,6 @@ _PLAIN: Final = {
 
 class _KeyEnd:
     """The end of the log of the unit's replica ID in one key."""
-
-    __slots__ = ("base", "newest_id", "position")
 
     def __init__(self, position: int = 0, base: int = 0, newest_id: int = -1) -> None:
         self.position = position

@@ -8,11 +8,10 @@ from typing import Protocol
 from anabranch.config.settings import Settings
 from anabranch.effects.applier import Applier
 from anabranch.engine.acl.rules import AclRegistry
-from anabranch.engine.channels import Channels
+from anabranch.engine.channels import Channels, KeyspaceEvents
 from anabranch.engine.context import Context
 from anabranch.engine.dispatch import Dispatcher
 from anabranch.engine.host import Host, HostClock
-from anabranch.engine.keyspace_events import KeyspaceEvents
 from anabranch.engine.leases import Leases
 from anabranch.engine.redaction import hidden, redacted
 from anabranch.engine.served_command import ServedCommand
@@ -24,9 +23,8 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.metrics.holdings import Holdings
 from anabranch.metrics.latency import LatencyMonitor
-from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
-from anabranch.metrics.stats import Stats
+from anabranch.metrics.stats import Rates, Stats
 from anabranch.scheduling import CpuTime, Scheduler
 
 

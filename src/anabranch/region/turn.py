@@ -6,8 +6,8 @@ from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
-from anabranch.effects.apply import total_numbers
-from anabranch.keyspace.replica import Replica, epoch_of
+from anabranch.effects.codec import total_numbers
+from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
@@ -37,16 +37,6 @@ class Turn:
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []
         self._compressor = Compressor()
-
-    @property
-    def region(self) -> int:
-        """The number of the region that made the effects."""
-        return self._replica.region
-
-    @property
-    def epoch(self) -> int:
-        """The epoch in which the region made them."""
-        return epoch_of(self._replica.own)
 
     def _dependencies(self) -> list[int]:
         """The applied effects of other replica IDs. No such effect is applied within a turn."""
@@ -102,13 +92,12 @@ class Turn:
             if not part.flags & LOCAL:
                 part.flags |= followed_by_numbered
                 followed_by_numbered = UNIT_CONTINUES
-        region, epoch = self.region, self.epoch
         batches = []
         for part in parts:
             pieces = batch_pieces(
                 part.body,
-                region=region,
-                epoch=epoch,
+                region=replica.region,
+                epoch=replica.epoch,
                 first=number,
                 count=part.count,
                 wall_ms=wall_ms,

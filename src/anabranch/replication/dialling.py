@@ -42,7 +42,7 @@ class Dialler:
 
     def recommend(self, address: Address) -> None:
         """A member named the address of the region that admits others."""
-        if not self._links.local.cluster_id:
+        if not self._links.local.replica.cluster_id:
             self._recommended.add(address)
 
     def connected(self, address: Address) -> None:
@@ -60,7 +60,7 @@ class Dialler:
     def failed(self, address: Address, now_ms: float, why: str) -> None:
         """The address did not answer; ``why`` is the reason for operators."""
         self._under_way.pop(address, None)
-        if address in self._recommended and not self._links.local.cluster_id:
+        if address in self._recommended and not self._links.local.replica.cluster_id:
             self._recommended.clear()
             if not epoch_of(self._links.replica_id):
                 # Any member can admit this region unless it could be confused with another server.
@@ -70,7 +70,7 @@ class Dialler:
 
     def record_failure(self, address: Address, now_ms: float, why: str) -> None:
         """Report a failed attempt to be admitted."""
-        if self._links.local.cluster_id:
+        if self._links.local.replica.cluster_id:
             return
         count = self._failures.get(address, (0, ""))[0] + 1
         self._failures[address] = count, why
@@ -87,7 +87,7 @@ class Dialler:
     def wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
         """Do not dial an address again at once."""
         region = self._region_at(address)
-        if region is None and self._links.local.cluster_id:
+        if region is None and self._links.local.replica.cluster_id:
             at_least_ms = max(at_least_ms, REMOVED_MS)
         backoff = self._seeds.get(address) if region is None else self._links.peer(region).backoff
         if backoff is not None:
@@ -107,7 +107,7 @@ class Dialler:
         """The addresses of regions that have neither a link nor a dial in progress."""
         links = self._links
         making = {session.dialled for session in links.sessions.values() if session.dialled}
-        if not links.local.cluster_id:
+        if not links.local.replica.cluster_id:
             addresses = [*self._config.join, *self._recommended]
             seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in addresses}
             return {} if making else seeds

@@ -120,7 +120,7 @@ class Figures:
         return {
             "region": links.region,
             "epoch": epoch_of(links.replica_id),
-            "cluster_id": links.local.cluster_id,
+            "cluster_id": links.local.replica.cluster_id,
             "members": len(others) + 1,
             "peers_connected": sum(1 for _ in links.up()),
             "peers_in_sync": states.count("in_sync"),

@@ -338,7 +338,7 @@ Message = (
     | FullSyncGet | FullSyncBegin | FullSyncEnd | Bye | Digests | Differing | KeysGet | Keys
 )  # fmt: skip
 
-_STRUCTS: Final[dict[FrameType, type[Message]]] = {
+STRUCTS: Final[dict[FrameType, type[Message]]] = {
     FrameType.HELLO: Hello,
     FrameType.WELCOME: Welcome,
     FrameType.PROOF: Proof,
@@ -358,7 +358,9 @@ _STRUCTS: Final[dict[FrameType, type[Message]]] = {
     FrameType.KEYS_GET: KeysGet,
     FrameType.KEYS: Keys,
 }
-_TYPES: Final = {kind: frame_type for frame_type, kind in _STRUCTS.items()}
+"""The message that a frame of each type carries."""
+
+_TYPES: Final = {kind: frame_type for frame_type, kind in STRUCTS.items()}
 _encode = msgspec.msgpack.Encoder().encode
 
 _M = TypeVar("_M", bound=_Message)

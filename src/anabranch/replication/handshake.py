@@ -22,13 +22,7 @@ from typing import Final
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import Member, epoch_of
 from anabranch.replication import frames
-from anabranch.replication.frames import (
-    MODULUS,
-    Hello,
-    MemberRecord,
-    Reason,
-    Refusal,
-)
+from anabranch.replication.frames import MODULUS, Hello, MemberRecord, Reason, Refusal
 from anabranch.replication.framing import FrameType
 from anabranch.replication.handshake_checks import (
     SEALED_SINCE,
@@ -63,6 +57,7 @@ class Handshaker:
     ) -> None:
         self._links = links
         self._local = links.local
+        self._replica = links.local.replica
         self._config = config
         self._on_up = on_up
         self._asked: dict[int, tuple[str, float]] = {}
@@ -71,7 +66,7 @@ class Handshaker:
     def region_at(self, address: Address) -> int | None:
         """The region that has an address."""
         membership = self._links.membership
-        if not self._local.cluster_id:
+        if not self._replica.cluster_id:
             return None
         regions = (
             region for region in membership.others() if membership.address(region) == address
@@ -92,7 +87,7 @@ class Handshaker:
     def _facts(self, known_epoch: int, *, removed_you: bool = False) -> Hello:
         config = self._config
         return Hello(
-            *spoken(config), self._local.cluster_id, self._links.region, config.name,
+            *spoken(config), self._replica.cluster_id, self._links.region, config.name,
             epoch_of(self._links.replica_id), config.run_id, config.feature_level, MODULUS,
             config.host, config.port, known_epoch, self._links.chance.randbytes(NONCE_BYTES),
             removed_you, bool(config.secret), config.databases,
@@ -140,7 +135,7 @@ class Handshaker:
 
     def _registrar(self) -> int:
         """The member that assigns region numbers: the one with the lowest number."""
-        return min(self._local.members, default=self._links.region)
+        return min(self._replica.members, default=self._links.region)
 
     def _reaches_registrar(self) -> bool:
         registrar = self._registrar()
@@ -165,7 +160,7 @@ class Handshaker:
         is_used = self._is_used_by_another(theirs, now_ms)
         try:
             check_databases(theirs, self._config)
-            check_facts(theirs, self._local.cluster_id, membership, expected)
+            check_facts(theirs, self._replica.cluster_id, membership, expected)
         except Refusal as refusal:
             if refusal.reason == Reason.EPOCH and is_used:
                 raise self._in_use(theirs, now_ms) from None
@@ -233,7 +228,7 @@ class Handshaker:
         self._check_own_epoch(theirs)
         if not self._config.secret:
             self._links.send(session, frames.Proof(b""))
-        if self._local.cluster_id:
+        if self._replica.cluster_id:
             self._on_up(session, now_ms)
         else:
             session.stage = Stage.MEMBERS
@@ -241,7 +236,10 @@ class Handshaker:
     def _check_removals(self, theirs: Hello, now_ms: float) -> None:
         """Report that two regions have removed each other: an operator has to decide."""
         links, region = self._links, theirs.region
-        if not links.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:
+        if (
+            not links.membership.was_removed(region)
+            or theirs.cluster_id != self._replica.cluster_id
+        ):
             return
         if theirs.removed_you:
             links.report_once("removed_each_other", region, now_ms, region=region, name=theirs.name)
@@ -252,7 +250,7 @@ class Handshaker:
         """The proof of the side that dialled."""
         theirs = session.theirs
         assert theirs is not None
-        cluster_id = self._local.cluster_id
+        cluster_id = self._replica.cluster_id
         secret = self._config.secret
         check_proof(message.proof, secret, b"proof", session.hello, session.facts)
         if secret:
@@ -277,7 +275,7 @@ class Handshaker:
         A region that has not joined yet has no former epoch; if others know one, its disk was lost.
         """
         own = epoch_of(self._links.replica_id)
-        if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
+        if theirs.known_epoch > own or (not self._replica.cluster_id and theirs.known_epoch == own):
             self._links.outlived(theirs.known_epoch)
             raise Refusal(
                 Reason.EPOCH,
@@ -308,7 +306,7 @@ class Handshaker:
                     Reason.EPOCH, f"region {theirs.region} has used epoch {known} already"
                 )
         member = Member(theirs.name, theirs.host, theirs.port)
-        if local.members.get(theirs.region) != member:
+        if local.replica.members.get(theirs.region) != member:
             try:
                 local.admit(theirs.region, *member)
             except (OSError, AnabranchError) as problem:
@@ -316,10 +314,10 @@ class Handshaker:
         peer.run_id = theirs.run_id
         members = [
             MemberRecord(region, known.name, *links.membership.address(region))
-            for region, known in local.members.items()
+            for region, known in local.replica.members.items()
         ]
-        removed = list(local.removed.items())
-        links.send(session, frames.Members(local.cluster_id, members, removed))
+        removed = list(local.replica.removed.items())
+        links.send(session, frames.Members(local.replica.cluster_id, members, removed))
 
     def members(self, session: PeerSession, message: frames.Members, now_ms: float) -> None:
         """The member that was asked has admitted this region, and sends its members."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from anabranch.keyspace.equality import KeyDigests
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.places import Places
-from anabranch.keyspace.replica import Member
+from anabranch.keyspace.replica import Member, Replica
 from anabranch.oplog.batch import Batch, SentBatch
 from anabranch.scheduling import Steps
 
@@ -25,24 +25,8 @@ Address = tuple[str, int]
 class Local(Protocol):
     """The region, its log and its disk."""
 
-    @property
-    def replica_id(self) -> int:
-        """The own replica ID, ``epoch << 8 | region``; grows when a new epoch is opened."""
-
-    @property
-    def cluster_id(self) -> str:
-        """The cluster this region belongs to; empty as long as it has not joined one."""
-
-    @property
-    def members(self) -> Mapping[int, Member]:
-        """All members by region number, this region too."""
-
-    @property
-    def removed(self) -> Mapping[int, int]:
-        """Regions that were removed, and the epoch that was their last.
-
-        One that is in :attr:`members` as well was admitted again, with a later epoch.
-        """
+    replica: Replica
+    """What the region knows of itself and of all regions; a new epoch changes ``replica.own``."""
 
     @property
     def vector(self) -> Mapping[int, int]:
@@ -150,7 +134,7 @@ class Local(Protocol):
     def reopen(self, epoch: int) -> None:
         """Others have effects of this region in ``epoch`` that it lacks: open a later epoch.
 
-        This happens after a disk was lost or set back. The replicator goes on when ``replica_id``
+        This happens after a disk was lost or set back. The replicator goes on when ``replica.own``
         has changed; until then it has no link to a region that knows more than this one. OSError:
         the disk does not accept the epoch; effects issued since are sent when they are written.
         """

@@ -33,7 +33,7 @@ class Links:
         self.transport = transport
         self.config = config
         self.chance = chance
-        self.replica_id = local.replica_id
+        self.replica_id = local.replica.own
         self.membership = Membership(local)
         self.rows = StatusTable()
         self.sessions: dict[int, PeerSession] = {}
@@ -116,7 +116,7 @@ class Links:
         A region whose disk was lost or set back does not know its later epochs, so the distance to
         the new epoch is random: only a member that is down at present may know the last one.
         """
-        if self.local.replica_id == self.replica_id:  # otherwise it was opened just now
+        if self.local.replica.own == self.replica_id:  # otherwise it was opened just now
             later = int.from_bytes(self.chance.randbytes(EPOCH_STEP_BYTES))
             try:
                 self.local.reopen(epoch + later)

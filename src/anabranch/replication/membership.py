@@ -17,6 +17,7 @@ class Membership:
 
     def __init__(self, local: Local) -> None:
         self._local = local
+        self._replica = local.replica
         self._latest: dict[int, int] = {}
         self._addresses: dict[int, Address] = dict(local.addresses)
         self._noted = dict(local.addresses)
@@ -29,33 +30,33 @@ class Membership:
     @property
     def region(self) -> int:
         """The number of this region."""
-        return region_of(self._local.replica_id)
+        return region_of(self._replica.own)
 
     def others(self) -> list[int]:
         """Members other than this region."""
         own = self.region
-        return [region for region in self._local.members if region != own]
+        return [region for region in self._replica.members if region != own]
 
     def is_member(self, region: int) -> bool:
         """Whether a region belongs to the cluster."""
-        return region in self._local.members
+        return region in self._replica.members
 
     def was_removed(self, region: int) -> bool:
         """Whether a region was a member and was removed."""
-        return region in self._local.removed and region not in self._local.members
+        return region in self._replica.removed and region not in self._replica.members
 
     def is_known(self, region: int) -> bool:
         """Whether effects of a region may exist: it is, or was, a member."""
-        return region in self._local.members or region in self._local.removed
+        return region in self._replica.members or region in self._replica.removed
 
     def name(self, region: int) -> str:
         """The name of a region, or a substitute that can be shown."""
-        member = self._local.members.get(region)
+        member = self._replica.members.get(region)
         return member.name if member is not None else f"region {region}"
 
     def address(self, region: int) -> Address:
         """The address of a member: the one that it reported last, or that of its admission."""
-        member = self._local.members[region]
+        member = self._replica.members[region]
         return self._addresses.get(region, (member.host, member.port))
 
     def moved(self, region: int, host: str, port: int) -> None:
@@ -64,7 +65,7 @@ class Membership:
             self._addresses[region] = (host, port)
         moved = {
             region: address
-            for region, member in self._local.members.items()
+            for region, member in self._replica.members.items()
             if (address := self._addresses.get(region)) is not None
             and address != (member.host, member.port)
         }
@@ -85,7 +86,9 @@ class Membership:
     def known_epoch(self, region: int) -> int:
         """The newest epoch of a region that is known or was removed; -1 if there is none."""
         latest = self._latest.get(region)
-        return max(-1 if latest is None else epoch_of(latest), self._local.removed.get(region, -1))
+        return max(
+            -1 if latest is None else epoch_of(latest), self._replica.removed.get(region, -1)
+        )
 
     def lived_epoch(self, region: int) -> int:
         """The newest epoch in which it may have numbered effects; -1 if it was never admitted."""
@@ -112,9 +115,9 @@ class Membership:
     def notice_removals(self) -> bool:
         """Record what was applied when a removal became known; returns whether one is new."""
         before = len(self._removals)
-        for region, member in self._local.members.items():
+        for region, member in self._replica.members.items():
             self._addresses.setdefault(region, (member.host, member.port))
-        for region in self._local.removed:
+        for region in self._replica.removed:
             if not self.is_member(region):
                 self._removals.setdefault(region, dict(self._local.vector))
             else:
@@ -128,7 +131,7 @@ class Membership:
 
     def to_look_for(self) -> list[Address]:
         """Addresses of removed regions that may not know it, and may have removed this one."""
-        taken = {self.address(region) for region in self._local.members}
+        taken = {self.address(region) for region in self._replica.members}
         return [
             address
             for region in self._removals

@@ -7,27 +7,22 @@ a wrong frame closes the link with a :class:`~frames.Bye`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError, CommandError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.version_vectors import covers
-from anabranch.metrics.peers import PeerFigures, PeerProgress
+from anabranch.metrics.peers import PeerFigures
 from anabranch.replication import frames
 from anabranch.replication.absence import AbsenceLimit
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.figures import Figures
 from anabranch.replication.former_epochs import FormerEpochs
-from anabranch.replication.frames import (
-    Bye,
-    Place,
-    Reason,
-    Refusal,
-)
+from anabranch.replication.frames import Bye, Place, Reason, Refusal
 from anabranch.replication.framing import FrameType
 from anabranch.replication.gossip import Gossip
-from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
+from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links
 from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.receiving import Receiver
@@ -51,46 +46,41 @@ class Replicator:
     ) -> None:
         self._local = local
         self._config = config
-        self._links = Links(local, transport, config, random)
-        self._sender = Sender(self._links)
-        self._receiver = Receiver(self._links)
-        self._gossip = Gossip(self._links, self._receiver)
-        self._digest_exchange = DigestExchange(self._links)
-        self._sessions = Sessions(
-            self._links, config, self._sender, self._receiver, self._gossip, self._digest_exchange
+        self.links = Links(local, transport, config, random)
+        self.sender = Sender(self.links)
+        self.receiver = Receiver(self.links)
+        self.gossip = Gossip(self.links, self.receiver)
+        self.digest_exchange = DigestExchange(self.links)
+        self.sessions = Sessions(
+            self.links, config, self.sender, self.receiver, self.gossip, self.digest_exchange
         )
-        self._figures = Figures(
-            self._links, self._sender, self._receiver, self._gossip, self._digest_exchange
+        self.figures = Figures(
+            self.links, self.sender, self.receiver, self.gossip, self.digest_exchange
         )
-        self._links.membership.learn([local.replica_id, *local.vector])
-        handshaker = self._sessions.handshaker
-        self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
-            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, handshaker.welcome),
-            (Stage.PROOF, FrameType.PROOF): (frames.Proof, handshaker.proof),
-            (Stage.CONFIRMATION, FrameType.PROOF): (frames.Proof, handshaker.confirmation),
-            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, handshaker.members),
-            (Stage.UP, FrameType.SUB): (frames.Sub, self._sender.subscribe),
-            (Stage.UP, FrameType.CREDIT): (frames.Credit, self._sender.credit),
-            (Stage.UP, FrameType.FETCH): (frames.Fetch, self._sender.fetch),
-            (Stage.UP, FrameType.FETCHED): (frames.Fetched, self._receiver.fetched),
-            (Stage.UP, FrameType.ROW): (frames.StatusRows, self._gossip.receive),
-            (Stage.UP, FrameType.BEHIND): (frames.Behind, self._receiver.joiner.is_behind),
-            (Stage.UP, FrameType.FULL_SYNC_GET): (frames.FullSyncGet, self._sender.begin_full_sync),
-            (Stage.UP, FrameType.FULL_SYNC_BEGIN): (
-                frames.FullSyncBegin,
-                self._receiver.joiner.full_sync_begin,
-            ),
-            (Stage.UP, FrameType.FULL_SYNC_END): (
-                frames.FullSyncEnd,
-                self._receiver.joiner.full_sync_end,
-            ),
-            (Stage.UP, FrameType.DIGESTS): (frames.Digests, self._digest_exchange.asked),
-            (Stage.UP, FrameType.DIFFERING): (frames.Differing, self._digest_exchange.differing),
-            (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._digest_exchange.asked),
-            (Stage.UP, FrameType.KEYS): (frames.Keys, self._digest_exchange.keys),
+        self.links.membership.learn([local.replica.own, *local.vector])
+        handshaker = self.sessions.handshaker
+        joiner, digests = self.receiver.joiner, self.digest_exchange
+        self._handlers: dict[tuple[Stage, FrameType], _Handler] = {
+            (Stage.WELCOME, FrameType.WELCOME): handshaker.welcome,
+            (Stage.PROOF, FrameType.PROOF): handshaker.proof,
+            (Stage.CONFIRMATION, FrameType.PROOF): handshaker.confirmation,
+            (Stage.MEMBERS, FrameType.MEMBERS): handshaker.members,
+            (Stage.UP, FrameType.SUB): self.sender.subscribe,
+            (Stage.UP, FrameType.CREDIT): self.sender.credit,
+            (Stage.UP, FrameType.FETCH): self.sender.fetch,
+            (Stage.UP, FrameType.FETCHED): self.receiver.fetched,
+            (Stage.UP, FrameType.ROW): self.gossip.receive,
+            (Stage.UP, FrameType.BEHIND): joiner.is_behind,
+            (Stage.UP, FrameType.FULL_SYNC_GET): self.sender.begin_full_sync,
+            (Stage.UP, FrameType.FULL_SYNC_BEGIN): joiner.full_sync_begin,
+            (Stage.UP, FrameType.FULL_SYNC_END): joiner.full_sync_end,
+            (Stage.UP, FrameType.DIGESTS): digests.asked,
+            (Stage.UP, FrameType.DIFFERING): digests.differing,
+            (Stage.UP, FrameType.KEYS_GET): digests.asked,
+            (Stage.UP, FrameType.KEYS): digests.keys,
         }
-        self._absence = AbsenceLimit(self._links)
-        self._former_epochs = FormerEpochs(self._links)
+        self._absence = AbsenceLimit(self.links)
+        self._former_epochs = FormerEpochs(self.links)
         self.caught_up = False
         """Whether, since the start, everything that one other region had was applied."""
         self.former_epochs_at: list[int] = []
@@ -99,55 +89,21 @@ class Replicator:
 
     # -- links --------------------------------------------------------------------------------
 
-    def link_up(
-        self,
-        link: int,
-        now_ms: float,
-        dialled: Address | None,
-        names: frozenset[str] | None = None,
-    ) -> None:
-        """A connection was made; see :meth:`Sessions.link_up`."""
-        self._sessions.link_up(link, now_ms, dialled, names)
-
-    def link_down(self, link: int, now_ms: float) -> None:
-        """A connection has ended; nothing may be sent over it any more."""
-        self._sessions.link_down(link, now_ms)
-
-    def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
-        """A dial has failed; ``why`` is the reason for operators."""
-        self._sessions.dial_failed(host, port, now_ms, why)
-
-    def region_at(self, address: Address) -> int | None:
-        """The region that has an address."""
-        return self._sessions.region_at(address)
-
-    def stop(self) -> None:
-        """Close all links in order. No method may be called afterwards."""
-        self._sessions.stop()
-
-    def expelled(self, reason: str) -> None:
-        """An earlier process of this region was told that the region was removed."""
-        self._links.expelled(reason)
-
-    def set_back(self, reason: str) -> None:
-        """An earlier process of this region has found that it was set back."""
-        self._links.set_back(reason)
-
     def region_of(self, link: int) -> int | None:
         """The region at the other end of a link, as far as it is known."""
-        session = self._links.sessions.get(link)
+        session = self.links.sessions.get(link)
         if session is None or session.theirs is None:
             return None
         return session.theirs.region
 
     def is_up(self, link: int) -> bool:
         """Whether the handshake on a link is complete."""
-        session = self._links.sessions.get(link)
+        session = self.links.sessions.get(link)
         return session is not None and session.stage is _UP
 
     def frame_bytes_max(self, link: int) -> int:
         """How long a frame (type and payload) may be on a link at present."""
-        session = self._links.sessions.get(link)
+        session = self.links.sessions.get(link)
         is_up = session is not None and session.stage is _UP
         return frames.FRAME_BYTES_MAX if is_up else frames.HANDSHAKE_BYTES_MAX
 
@@ -167,12 +123,12 @@ class Replicator:
         Then small batches may be left to be applied with the next ones: call this again, or
         :meth:`go_on`.
         """
-        session = self._links.sessions.get(link)
+        session = self.links.sessions.get(link)
         if session is None:
             return
         session.heard_ms = now_ms
         if session.region:
-            counters = self._links.peer(session.region).counters
+            counters = self.links.peer(session.region).counters
             counters.received_bytes += len(payload)
             counters.received_raw_bytes += len(payload)
         try:
@@ -182,35 +138,35 @@ class Replicator:
             if self._handle(session, frame_type, payload, now_ms, more_follows=more_follows):
                 return
         except Refusal as refusal:
-            self._sessions.refuse(link, refusal, now_ms)
+            self.sessions.refuse(link, refusal, now_ms)
         except MemoryError:
             text = f"there is not enough memory for a frame of {len(payload) + 1} bytes"
-            refused = self._receiver.refuse(session.region, text, Reason.BUSY)
-            self._sessions.refuse(link, refused, now_ms)
+            refused = self.receiver.refuse(session.region, text, Reason.BUSY)
+            self.sessions.refuse(link, refused, now_ms)
         self._end_rejected(now_ms)
-        self._sessions.follow_epochs(now_ms)
+        self.sessions.follow_epochs(now_ms)
         if session.stage is _UP:
-            self._receiver.grant(session)
-            if self._receiver.buffer:
+            self.receiver.grant(session)
+            if self.receiver.buffer:
                 self._deliver(now_ms)
-                for other in self._links.up():
-                    self._receiver.grant(other)
-            if frame_type == FrameType.ROW or self._receiver.buffer:
-                self._receiver.want(now_ms)
-            self._gossip.send_due(now_ms)
+                for other in self.links.up():
+                    self.receiver.grant(other)
+            if frame_type == FrameType.ROW or self.receiver.buffer:
+                self.receiver.want(now_ms)
+            self.gossip.send_due(now_ms)
 
     def refuse_frame(self, link: int, size: int, now_ms: float) -> None:
         """A frame is too long to be read (type and payload): end the link."""
         most = self.frame_bytes_max(link)
         text = f"a frame of {size} bytes is not accepted: {most} are allowed"
-        session = self._links.sessions.get(link)
+        session = self.links.sessions.get(link)
         region = 0 if session is None else session.region
-        refusal = self._receiver.refuse(region, text, Reason.PROTOCOL)
-        self._sessions.refuse(link, refusal, now_ms)
+        refusal = self.receiver.refuse(region, text, Reason.PROTOCOL)
+        self.sessions.refuse(link, refusal, now_ms)
 
     def heard(self, link: int, now_ms: float) -> None:
         """A part of a frame has arrived: a long one may take longer than a link may be silent."""
-        session = self._links.sessions.get(link)
+        session = self.links.sessions.get(link)
         if session is not None and session.stage is _UP:
             session.heard_ms = now_ms
 
@@ -230,22 +186,21 @@ class Replicator:
             body = frames.body_of(frame_type, payload)
         except Refusal:
             if session.region:
-                self._links.peer(session.region).counters.checksum_errors += 1
+                self.links.peer(session.region).counters.checksum_errors += 1
             raise
         is_up = session.stage is _UP
         if is_up and frame_type == _BATCH:
-            return self._receiver.batch(session, body, now_ms, more_follows=more_follows)
+            return self.receiver.batch(session, body, now_ms, more_follows=more_follows)
         if is_up and frame_type == FrameType.FULL_SYNC:
-            self._receiver.joiner.full_sync_chunk(session, body)
+            self.receiver.joiner.full_sync_chunk(session, body)
         elif frame_type == FrameType.BYE:
-            self._sessions.bye(session, frames.decode(Bye, body), now_ms)
+            self.sessions.bye(session, frames.decode(Bye, body), now_ms)
         elif frame_type == FrameType.HELLO and session.stage is Stage.HELLO:
-            self._sessions.handshaker.hello(session, body, now_ms)
+            self.sessions.handshaker.hello(session, body, now_ms)
         elif frame_type not in FRAME_TYPES:
             self.unknown_frames += 1
-        elif (known := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:
-            kind, handler = known
-            handler(session, frames.decode(kind, body), now_ms)
+        elif (handler := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:
+            handler(session, frames.decode(frames.STRUCTS[FrameType(frame_type)], body), now_ms)
         else:
             name = FrameType(frame_type).name
             raise Refusal(
@@ -257,71 +212,71 @@ class Replicator:
 
     def appended(self, now_ms: float) -> None:
         """The region has new effects that may leave it, or more of them on its disk."""
-        if self._local.replica_id != self._links.replica_id:
-            self._sessions.begin_own_epoch(now_ms)
-        self._sender.appended()
+        if self._local.replica.own != self.links.replica_id:
+            self.sessions.begin_own_epoch(now_ms)
+        self.sender.appended()
         self._feed(now_ms)
         self._deliver_if_free(now_ms)  # new effects may be the cause of waiting ones
-        self._gossip.send_due(now_ms)
+        self.gossip.send_due(now_ms)
 
     @property
     def is_behind(self) -> bool:
         """Whether work is left for :meth:`go_on` that did not fit into a slice of time."""
-        joiner = self._receiver.joiner
+        joiner = self.receiver.joiner
         return (
-            self._receiver.is_ready
-            or self._sender.is_ready
+            self.receiver.is_ready
+            or self.sender.is_ready
             or (joiner.incoming is not None and joiner.is_loading)
         )
 
     def go_on(self, now_ms: float) -> None:
         """Apply waiting units, load full syncs, and send, for a slice of time."""
-        incoming = self._receiver.joiner.incoming
+        incoming = self.receiver.joiner.incoming
         try:
-            self._receiver.joiner.go_on()
+            self.receiver.joiner.go_on()
         except Refusal as refusal:
             assert incoming is not None
-            self._sessions.refuse(incoming.session.link, refusal, now_ms)
+            self.sessions.refuse(incoming.session.link, refusal, now_ms)
         self._deliver(now_ms)
-        for session in self._links.up():
-            self._receiver.grant(session)
+        for session in self.links.up():
+            self.receiver.grant(session)
             try:
-                self._sender.feed(session)
+                self.sender.feed(session)
             except Refusal as refusal:
-                self._sessions.refuse(session.link, refusal, now_ms)
-        self._gossip.send_due(now_ms)
+                self.sessions.refuse(session.link, refusal, now_ms)
+        self.gossip.send_due(now_ms)
 
     def tick(self, now_ms: float) -> None:
         """Time has passed: call this at least every 50 ms."""
-        if self._local.replica_id != self._links.replica_id:
-            self._sessions.begin_own_epoch(now_ms)
-        self._receiver.refused = None
-        self._receiver.check_memory()
+        if self._local.replica.own != self.links.replica_id:
+            self.sessions.begin_own_epoch(now_ms)
+        self.receiver.refused = None
+        self.receiver.check_memory()
         self._deliver_if_free(now_ms)
-        self._links.membership.learn(self._local.vector)
-        self._sessions.follow_epochs(now_ms)
+        self.links.membership.learn(self._local.vector)
+        self.sessions.follow_epochs(now_ms)
         self._remove_absent(now_ms)
-        self._sessions.follow_removals(now_ms)
-        self._sessions.end_silent(now_ms)
-        self._sessions.end_if_set_back(now_ms)
-        if not self._links.is_expelled and not self._links.is_set_back:
-            self._sessions.dialler.dial_due(now_ms)
-        self._receiver.want(now_ms)
+        self.sessions.follow_removals(now_ms)
+        self.sessions.end_silent(now_ms)
+        self.sessions.end_if_set_back(now_ms)
+        if not self.links.is_expelled and not self.links.is_set_back:
+            self.sessions.dialler.dial_due(now_ms)
+        self.receiver.want(now_ms)
         self._feed(now_ms)
-        for session in self._links.up():
-            self._receiver.grant(session)
-        self._gossip.send_due(now_ms)
-        self._gossip.stabilise()
-        self._digest_exchange.tick(now_ms)
-        self._receiver.joiner.mend(now_ms)
-        self._sender.tick(now_ms)
+        for session in self.links.up():
+            self.receiver.grant(session)
+        self.gossip.send_due(now_ms)
+        self.gossip.stabilise()
+        self.digest_exchange.tick(now_ms)
+        self.receiver.joiner.mend(now_ms)
+        self.sender.tick(now_ms)
         if not self.caught_up:
             self.caught_up = self._has_caught_up()
         self.former_epochs_at = self._former_epochs.waits_for(now_ms)
 
     def _deliver(self, now_ms: float) -> None:
         """Apply units that are ready."""
-        self._receiver.deliver(now_ms)
+        self.receiver.deliver(now_ms)
         self._end_rejected(now_ms)
 
     def _deliver_if_free(self, now_ms: float) -> None:
@@ -334,21 +289,21 @@ class Replicator:
 
     def _end_rejected(self, now_ms: float) -> None:
         """End links that brought batches which must not be applied."""
-        for region, refusal in self._receiver.take_rejected():
-            session = self._links.session_of(region)
+        for region, refusal in self.receiver.take_rejected():
+            session = self.links.session_of(region)
             if session is not None:
-                self._sessions.refuse(session.link, refusal, now_ms)
+                self.sessions.refuse(session.link, refusal, now_ms)
 
     def _feed(self, now_ms: float) -> None:
-        for session in self._links.up():
+        for session in self.links.up():
             try:
-                self._sender.feed(session)
+                self.sender.feed(session)
             except Refusal as refusal:
-                self._sessions.refuse(session.link, refusal, now_ms)
+                self.sessions.refuse(session.link, refusal, now_ms)
 
     def _remove_absent(self, now_ms: float) -> None:
         """Remove members that are absent for longer than the setting allows."""
-        links = self._links
+        links = self.links
         for region in self._absence.to_remove(now_ms, self._config.expire_after_ms):
             name = links.membership.name(region)
             try:
@@ -359,11 +314,11 @@ class Replicator:
                 links.local.report_event("expired", region=region, name=name)
 
     def _has_caught_up(self) -> bool:
-        if self._local.cluster_id and not self._links.membership.others():
+        if self._local.replica.cluster_id and not self.links.membership.others():
             return True
         return any(
             session.met is not None and covers(self._local.vector, session.met[0])
-            for session in self._links.up()
+            for session in self.links.up()
         )
 
     # -- steering and looking -----------------------------------------------------------------
@@ -373,48 +328,35 @@ class Replicator:
 
         Raises CommandError if the region cannot be reached.
         """
-        return self._digest_exchange.verify(self._link_to(region), keys, now_ms)
+        return self.digest_exchange.verify(self._link_to(region), keys, now_ms)
 
     def repair(self, region: int, place: Place, now_ms: float) -> Inquiry:
         """Take over a key (database and name) from another region; may raise CommandError."""
-        inquiry = self._receiver.joiner.repairs.order(self._link_to(region), place, now_ms)
-        self._receiver.joiner.mend(now_ms)
+        inquiry = self.receiver.joiner.repairs.order(self._link_to(region), place, now_ms)
+        self.receiver.joiner.mend(now_ms)
         return inquiry
-
-    def waiting_bytes(self) -> int:
-        """The memory of waiting batches."""
-        return self._receiver.buffer.used_bytes
 
     @property
     def entry(self) -> str:
         """The state of the attempts to be admitted to a cluster, as a text for operators."""
-        return "; ".join(filter(None, (self._sessions.dialler.tries, self._links.refusal)))
+        return "; ".join(filter(None, (self.sessions.dialler.tries, self.links.refusal)))
 
     @property
     def is_joining(self) -> bool:
         """Whether this region receives a full sync."""
-        return self._receiver.joiner.joining is not None
-
-    @property
-    def is_comparing(self) -> bool:
-        """Whether :meth:`compare` has something to do."""
-        return self._digest_exchange.is_busy
-
-    def compare(self, now_ms: float) -> None:
-        """Do a slice of the digest exchange; each tick does one, further calls make it faster."""
-        self._digest_exchange.tick(now_ms)
+        return self.receiver.joiner.joining is not None
 
     def _link_to(self, region: int) -> PeerSession:
-        session = self._links.session_of(region)
+        session = self.links.session_of(region)
         if session is None:
             raise CommandError(f"ERR Region {region} is unreachable")
         return session
 
     def remove(self, region: int, *, force: bool = False) -> None:
         """Remove a member; CommandError if it is none, or if its effects cannot be fetched."""
-        if not self._links.membership.is_member(region):
+        if not self.links.membership.is_member(region):
             raise CommandError(f"ERR Region {region} is not a member")
-        if region != self._links.region and not force and self._links.session_of(region) is None:
+        if region != self.links.region and not force and self.links.session_of(region) is None:
             raise CommandError(
                 f"ERR Region {region} is unreachable: what only it has would be lost. "
                 "Use FORCE to remove it nevertheless"
@@ -428,59 +370,35 @@ class Replicator:
         """
         ahead = sorted(
             -offset
-            for session in self._links.up()
-            if (offset := self._links.peer(session.region).clock.offset_ms) is not None
+            for session in self.links.up()
+            if (offset := self.links.peer(session.region).clock.offset_ms) is not None
         )
         if not ahead:
             return 0.0
         middle = ahead[(len(ahead) - 1) // 2 : len(ahead) // 2 + 1]
         return min(middle, key=abs)
 
-    def confirmed(self) -> list[tuple[int, int]]:
-        """How many own effects each other member has applied, and has on its disk."""
-        return self._gossip.confirmed()
-
     def acknowledged(self, number: int, replica_id: int | None = None) -> tuple[int, int]:
         """How many other members have applied an own effect, and how many have it on disk.
 
         ``replica_id`` is the former replica ID that issued the effect, if not the present one.
         """
-        confirmed = self._gossip.confirmed(replica_id)
+        confirmed = self.gossip.confirmed(replica_id)
         return (
             sum(applied >= number for applied, _ in confirmed),
             sum(durable >= number for _, durable in confirmed),
         )
 
-    def lacking(self) -> list[int]:
-        """Regions whose links are up, and that have not confirmed all effects of this region."""
-        return self._gossip.lacking()
-
-    def address(self, region: int) -> Address:
-        """The address of a member, as it was reported last."""
-        return self._links.membership.address(region)
-
-    def feature_levels(self) -> dict[int, int]:
-        """The feature level of each member, as far as it was reported."""
-        return self._gossip.feature_levels()
-
     @property
     def feature_level(self) -> int:
         """The feature level that all members support."""
-        return min(self.feature_levels().values())
-
-    def holding_back(self, effects: Mapping[int, int]) -> list[int]:
-        """The members, maybe this one, that keep these effects above the watermark."""
-        return self._figures.holding_back(effects)
+        return min(self.gossip.feature_levels().values())
 
     def peers(self, now_ms: float) -> list[PeerFigures]:
         """All other members, and regions that were removed while this process ran."""
-        regions = {*self._links.membership.others(), *self._links.peers}
-        return [self._figures.of(region, now_ms) for region in sorted(regions)]
-
-    def peer_progress(self, now_ms: float) -> dict[int, PeerProgress]:
-        """The newest status row of each region."""
-        return self._figures.peer_progress(now_ms)
+        regions = {*self.links.membership.others(), *self.links.peers}
+        return [self.figures.of(region, now_ms) for region in sorted(regions)]
 
     def facts(self, now_ms: float) -> dict[str, int | float | str]:
         """Figures of the region, by the names of INFO."""
-        return self._figures.facts(now_ms, self.unknown_frames, caught_up=self.caught_up)
+        return self.figures.facts(now_ms, self.unknown_frames, caught_up=self.caught_up)

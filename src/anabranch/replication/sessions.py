@@ -69,7 +69,7 @@ class Sessions:
         self._gossip = gossip
         self._digest_exchange = digest_exchange
         self.handshaker = Handshaker(links, config, self._up)
-        self.dialler = Dialler(links, config, self.region_at)
+        self.dialler = Dialler(links, config, self.handshaker.region_at)
 
     # -- links ------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Sessions:
             self._links.sessions[link] = session
             return
         self.dialler.connected(dialled)
-        expected = self.region_at(dialled)
+        expected = self.handshaker.region_at(dialled)
         if expected is not None and self._links.session_of(expected) is not None:
             self._links.transport.close(link)  # the other side was faster
             return
@@ -105,10 +105,6 @@ class Sessions:
     def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
         """A dial has failed; ``why`` is the reason for operators."""
         self.dialler.failed((host, port), now_ms, why)
-
-    def region_at(self, address: Address) -> int | None:
-        """The region that has an address."""
-        return self.handshaker.region_at(address)
 
     def stop(self) -> None:
         """Close all links in order. No method may be called afterwards."""
@@ -304,7 +300,7 @@ class Sessions:
 
     def begin_own_epoch(self, now_ms: float) -> None:
         """This region has opened a new epoch: end all links, so that new handshakes show it."""
-        self._links.replica_id = self._local.replica_id
+        self._links.replica_id = self._local.replica.own
         for link in list(self._links.sessions):
             self.refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
         self._links.membership.learn([self._links.replica_id])

@@ -17,9 +17,8 @@ from anabranch.engine.script_store import sha1_of
 from anabranch.keyspace.libraries import Library
 from anabranch.scheduling import Steps
 from anabranch.scripting.failures import Failure
-from anabranch.scripting.functions import HostFunctions, text_of
+from anabranch.scripting.functions import HostFunctions, read_registration, text_of
 from anabranch.scripting.interruption import OUT_OF_MEMORY, Interruption
-from anabranch.scripting.registration import read_registration
 from anabranch.scripting.world import ROOM_BYTES, World
 
 _T = TypeVar("_T")

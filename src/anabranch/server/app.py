@@ -30,14 +30,12 @@ from anabranch.server.clients import Clients
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import TLS_BYTES, ClientConnection
 from anabranch.server.disk import DataDirectory, Directory
-from anabranch.server.driver import LoopDriver
-from anabranch.server.heap import Heap
+from anabranch.server.driver import LoopDriver, loop_factory
 from anabranch.server.host import ServerHost
 from anabranch.server.http import HttpServer
 from anabranch.server.listener import Listeners
 from anabranch.server.logs import announce, close_logs, emit, emit_sparingly, open_logs
-from anabranch.server.loop import loop_factory
-from anabranch.server.memory import calm_collector, keep_freed_memory
+from anabranch.server.memory import Heap, calm_collector, keep_freed_memory
 from anabranch.server.open_ports import warn_of_clients, warn_of_gossip
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__

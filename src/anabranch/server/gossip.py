@@ -109,7 +109,7 @@ class _Link:
             certificate = transport.get_extra_info("peercert") or {}
             names = names_in(certificate)
             self.expires = expires_in(certificate)
-        gossip.replicator.link_up(self.number, gossip.now_ms(), self.dialled, names)
+        gossip.replicator.sessions.link_up(self.number, gossip.now_ms(), self.dialled, names)
 
     def _check_handshake_done(self) -> None:
         """Close a connection whose handshake is not complete: such places are few."""
@@ -140,7 +140,7 @@ class _Link:
         if self._is_silent and self.dialled is not None:
             self._gossip.left_at_once(self.dialled, exc)
         if self._gossip.links.pop(self.number, None) is not None:
-            self._gossip.replicator.link_down(self.number, self._gossip.now_ms())
+            self._gossip.replicator.sessions.link_down(self.number, self._gossip.now_ms())
 
     def data_received(self, data: bytes) -> None:
         self._is_silent = False
@@ -422,7 +422,7 @@ class SocketTransport:
 
     async def _dial(self, host: str, port: int) -> None:
         if self._is_cut(host, port):
-            self.replicator.dial_failed(host, port, self.now_ms(), "the link is cut")
+            self.replicator.sessions.dial_failed(host, port, self.now_ms(), "the link is cut")
             return
         context = None if self.tls is None else self.tls.dialling
         try:
@@ -431,7 +431,7 @@ class SocketTransport:
                     lambda: self._link((host, port)), host, port, ssl=context
                 )
         except (OSError, TimeoutError) as problem:
-            self.replicator.dial_failed(host, port, self.now_ms(), _why_not(problem))
+            self.replicator.sessions.dial_failed(host, port, self.now_ms(), _why_not(problem))
             if isinstance(problem, ssl.SSLError | ConnectionResetError | ConnectionAbortedError):
                 self.handshake_failed((host, port), problem)
 
@@ -484,7 +484,9 @@ class SocketTransport:
 
     def _is_cut(self, host: str, port: int) -> bool:
         """Whether the link to the region at an address is paused."""
-        region = self.replicator.region_at((host, port)) if self.faults else None
+        region = (
+            self.replicator.sessions.handshaker.region_at((host, port)) if self.faults else None
+        )
         return region is not None and self.faults.get(region, NO_FAULT).paused
 
     def cut_ms(self, region: int) -> float | None:

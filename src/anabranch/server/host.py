@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.config.load import read_text
-from anabranch.config.rewrite import rewritten
+from anabranch.config.runtime import rewritten
 from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from anabranch.server.admission import Admission
     from anabranch.server.clients import Clients
     from anabranch.server.clock import RealClock
-    from anabranch.server.heap import Heap
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
+    from anabranch.server.memory import Heap
     from anabranch.server.region_links import RegionLinks
     from anabranch.server.wings import Wings
 
@@ -44,7 +44,7 @@ _OF_REGIONS = frozenset(
 
 
 class Parts(Protocol):
-    """The parts of the process that serve the ``Host``."""
+    """The parts of the process, for the ``Host`` and for its end."""
 
     settings: Settings
     config_file: Path | None
@@ -62,6 +62,12 @@ class Parts(Protocol):
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
         """Begin to stop; a second request changes nothing."""
+
+    def stop_timers(self) -> None:
+        """Stop background work, which would start new writes."""
+
+    def close(self) -> None:
+        """Free files, ports and what else the process holds."""
 
 
 class ServerHost:

@@ -14,45 +14,19 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from anabranch.errors import CommandError
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
-    from anabranch.config.settings import Settings
     from anabranch.node.exchange import Exchange
-    from anabranch.node.node import Node
-    from anabranch.server.clients import Clients
-    from anabranch.server.http import HttpServer
-    from anabranch.server.listener import Listeners
-    from anabranch.server.region_links import RegionLinks
-
+    from anabranch.server.host import Parts
 
 _HAND_OVER_LOOK_S: Final = 0.01
 
 
-class Running(Protocol):
-    """The parts of a server that are stopped."""
-
-    settings: Settings
-    node: Node
-    clients: Clients
-    listeners: Listeners
-    http: HttpServer
-    links: RegionLinks | None
-
-    def request_stop(self, reason: str, *, patient: bool = True) -> None:
-        """Begin to stop; a second request changes nothing."""
-
-    def stop_timers(self) -> None:
-        """Stop background work, which would start new writes."""
-
-    def close(self) -> None:
-        """Free files, ports and what else the process holds."""
-
-
-def install_signal_handlers(server: Running, pid_file: str) -> None:
+def install_signal_handlers(server: Parts, pid_file: str) -> None:
     """SIGTERM and SIGINT stop, SIGHUP and SIGPIPE are ignored."""
     loop = asyncio.get_running_loop()
 
@@ -83,7 +57,7 @@ def install_signal_handlers(server: Running, pid_file: str) -> None:
         signal.signal(ignored, signal.SIG_IGN)
 
 
-async def orderly_stop(server: Running, *, patient: bool) -> None:
+async def orderly_stop(server: Parts, *, patient: bool) -> None:
     """End all connections; ``patient`` waits for regions and clients that still have to read."""
     timeout = server.settings.shutdown_timeout if patient else 0
     deadline = asyncio.get_running_loop().time() + timeout
@@ -117,7 +91,7 @@ async def _hand_over(exchange: Exchange, deadline: float) -> None:
         emit("warning", "server.regions_lack_effects", regions=exchange.lacking())
 
 
-def abandon(server: Running) -> None:
+def abandon(server: Parts) -> None:
     """End as after a kill: nothing more is written, neither to files nor to clients."""
     server.http.close()
     server.stop_timers()

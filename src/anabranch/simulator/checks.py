@@ -305,9 +305,9 @@ class Checks:
                 f"region {number} still has tombstones of {marked} keys and "
                 f"{sorted(replica.flushes)}, and counts {len(replica.unstable_tombstones)}"
             )
-        if len(process.replicator._receiver.buffer):  # noqa: SLF001
+        if len(process.replicator.receiver.buffer):
             return f"region {number} has effects that wait for causes"
-        if process.replicator._receiver.joiner.incoming is not None:  # noqa: SLF001
+        if process.replicator.receiver.joiner.incoming is not None:
             return f"region {number} still receives a state"
         if process.exchange.gate.is_newcomer:
             return f"region {number} takes no writes yet"

@@ -197,7 +197,7 @@ def _blackout(run: Simulation, chance: random.Random) -> None:
         waiting = [
             machine
             for machine in run.machines
-            if machine.process is not None and len(machine.process.replicator._receiver.buffer)  # noqa: SLF001
+            if machine.process is not None and len(machine.process.replicator.receiver.buffer)
         ]
         if not waiting or chance.random() < 0.5:
             return

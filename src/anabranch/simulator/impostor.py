@@ -82,5 +82,5 @@ def _has_heard_of(process: Process, machine: Machine) -> bool:
     """Whether a region knows that another one is alive."""
     if process is machine.process:
         return True
-    heard_ms = process.replicator._links.rows.heard_ms.get(machine.number)  # noqa: SLF001
+    heard_ms = process.replicator.links.rows.heard_ms.get(machine.number)
     return heard_ms is not None and process.machine.timeline.now_ms - heard_ms < HEARD_MS

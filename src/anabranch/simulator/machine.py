@@ -14,7 +14,7 @@ from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.engine.spec import Command
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, epoch_of, region_of, replica_id_of
+from anabranch.keyspace.replica import Replica, region_of, replica_id_of
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.snapshot import position_of
@@ -117,7 +117,7 @@ class Machine:
             self.on_refused(self)
             return
         self.process = process
-        self.record.say(self.number, f"starts in epoch {epoch_of(process.replica.own)}")
+        self.record.say(self.number, f"starts in epoch {process.replica.epoch}")
         self.network.listen(process.wire)
         process.happen(process.exchange.pulse)
         self._tick(process)

@@ -298,19 +298,21 @@ class Process:
 
     def link_up(self, link: int, dialled: Address | None) -> None:
         """A connection was made; ``dialled`` is the address if this side has dialled."""
-        self.happen(lambda: self.replicator.link_up(link, self.exchange.now_ms(), dialled))
+        self.happen(lambda: self.replicator.sessions.link_up(link, self.exchange.now_ms(), dialled))
 
     def link_down(self, link: int) -> None:
         """A connection has ended: frames of it that wait are lost."""
-        incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
+        incoming = self.replicator.receiver.joiner.incoming
         if incoming is not None and incoming.session.link == link:
             self._count_join("link")
         self._unread = deque(each for each in self._unread if each[0] != link)
-        self.happen(lambda: self.replicator.link_down(link, self.exchange.now_ms()))
+        self.happen(lambda: self.replicator.sessions.link_down(link, self.exchange.now_ms()))
 
     def dial_failed(self, host: str, port: int, why: str) -> None:
         """No connection was made; ``why`` is the reason."""
-        self.happen(lambda: self.replicator.dial_failed(host, port, self.exchange.now_ms(), why))
+        self.happen(
+            lambda: self.replicator.sessions.dial_failed(host, port, self.exchange.now_ms(), why)
+        )
 
     def frame(self, link: int, data: bytes) -> None:
         """A whole frame has arrived; it waits while a full sync is joined."""
@@ -400,7 +402,7 @@ class Process:
 
     def _count_join(self, ended: str) -> None:
         """Count a full sync that was in progress when the link or the process ended."""
-        incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
+        incoming = self.replicator.receiver.joiner.incoming
         if incoming is None:
             return
         step = "requested" if incoming.vector is None else "in progress"

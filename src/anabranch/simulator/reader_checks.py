@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from anabranch.keyspace.vector_token import read_token
+from anabranch.keyspace.replica import read_token
 from anabranch.keyspace.version_vectors import covers
 from anabranch.simulator import looking
 from anabranch.simulator.facts import Added

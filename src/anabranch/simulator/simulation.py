@@ -406,7 +406,7 @@ class Simulation:
             process = machine.process
             if process is None:
                 continue
-            receiver = process.replicator._receiver  # noqa: SLF001
+            receiver = process.replicator.receiver
             reached["held batch"] += bool(len(receiver.buffer))
             reached["replies held for a slow sync"] += process.durability.delayed_syncs
             reached["newcomer refused writes"] += process.exchange.gate.is_newcomer
@@ -425,7 +425,7 @@ class Simulation:
             machine.number: incoming
             for machine in self.machines
             if machine.process is not None
-            and (incoming := machine.process.replicator._receiver.joiner.incoming) is not None  # noqa: SLF001
+            and (incoming := machine.process.replicator.receiver.joiner.incoming) is not None
         }
         for number, incoming in joining.items():
             other = joining.get(incoming.session.region)

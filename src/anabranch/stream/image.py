@@ -153,10 +153,10 @@ class StreamImage(Struct):
 class NodesCheck:
     """Checks the nodes of a stream one after the other; raises as :meth:`StreamImage.check`."""
 
-    __slots__ = ("_first", "_length", "_previous")
+    __slots__ = ("_length", "_previous", "first_id")
 
     def __init__(self) -> None:
-        self._previous = self._first = self._length = 0  # 0-0 is no entry's ID: each is above it
+        self._previous = self.first_id = self._length = 0  # 0-0 is no entry's ID: each is above it
 
     def add(self, node: NodeImage) -> None:
         """Check the next node; raises :class:`ValueError`."""
@@ -174,21 +174,16 @@ class NodesCheck:
             previous = entry_id
         self._previous = previous
         self._length += len(entries)
-        self._first = self._first or entries[0][0]
+        self.first_id = self.first_id or entries[0][0]
 
     def end(self, image: StreamImage) -> None:
         """The nodes are complete: compare them with the counters of the image."""
         if self._length != image.length:
             raise ValueError("the length is not the number of live entries")
-        if self._first != image.first_id:
+        if self.first_id != image.first_id:
             raise ValueError("the first ID is not that of the first live entry")
         if self._previous > image.last_id:
             raise ValueError("an entry above the last ID")
-
-    @property
-    def first_id(self) -> int:
-        """ID of the first live entry so far, 0 without one."""
-        return self._first
 
 
 class PendingCheck:

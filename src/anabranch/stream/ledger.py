@@ -28,8 +28,6 @@ class Accepted(NamedTuple):
 class BulkLedger:
     """The records of one stream; the record that was unused for the longest time comes first."""
 
-    __slots__ = ("records",)
-
     def __init__(self) -> None:
         self.records: dict[bytes, Accepted] = {}
 

@@ -22,16 +22,6 @@ _Table = dict[bytes, tuple[int, int]]  # iid -> (entry ID, inserted at ms), olde
 class Producers:
     """The producers of one stream and the two lifetime counters XINFO shows."""
 
-    __slots__ = (
-        "displaced",
-        "duplicates",
-        "duration_s",
-        "iids_added",
-        "maxsize",
-        "tables",
-        "tracked",
-    )
-
     def __init__(self, duration_s: int, maxsize: int) -> None:
         self.duration_s = duration_s
         self.maxsize = maxsize

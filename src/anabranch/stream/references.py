@@ -32,8 +32,6 @@ ACKED: Final = Policy.ACKED
 class References:
     """The references of one stream, looked up once per command."""
 
-    __slots__ = ("_groups", "_logs")
-
     def __init__(self, stream: Stream) -> None:
         self._logs = stream.logs
         self._groups = list(stream.groups.values())

@@ -113,18 +113,6 @@ class Shared:
     """Whether the key exists until it is deleted, even without entries and groups. If not, its
     contents determine whether a key exists, and regions agree on them."""
 
-    __slots__ = (
-        "accepted",
-        "deadlines",
-        "deleted_ids",
-        "last_ids",
-        "limits",
-        "removals",
-        "surpluses",
-        "tags",
-        "tombstones",
-    )
-
     def __init__(self) -> None:
         # Most streams have none of these: a table is made when something is put into it.
         # DEL, XGROUP DESTROY and expiry, until they are stable
@@ -362,7 +350,6 @@ class _Nothing(Shared):
     """The state of a stream that no other region writes: empty tables, which cannot be changed."""
 
     keeps_key = True
-    __slots__ = ()
 
     @property
     def tables(self) -> tuple[dict[Dot, Any], ...]:

@@ -24,8 +24,6 @@ class TrimRule:
     consulted when ``approximate``.
     """
 
-    __slots__ = ("approximate", "limit", "maxlen", "minid", "policy")
-
     def __init__(self) -> None:
         self.maxlen: int | None = None
         self.minid: int | None = None
@@ -37,8 +35,6 @@ class TrimRule:
 @mypyc_attr(acyclic=True)
 class TrimPlan:
     """Entries to remove: everything below a position per region, and single IDs."""
-
-    __slots__ = ("below", "ids")
 
     def __init__(self, below: list[tuple[int, int]], ids: list[int]) -> None:
         self.below = below

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import differences
-from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.server import Server
-from anabranch.testing.startable import Startable
+from anabranch.testing.startable import OwnDirectory, Startable
 from anabranch.testing.worker import LoopThread
 
 if TYPE_CHECKING:

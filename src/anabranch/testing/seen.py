@@ -57,14 +57,15 @@ class Seen:
 
     def __init__(self) -> None:
         self._commands: deque[_SeenCommand] = deque(maxlen=SEEN_MAX)
-        self._count = 0
+        self.count = 0
+        """How many commands were seen since the start."""
 
     def watch(self, live: LiveServer) -> None:
         """Remember what clients send to this server, where MONITOR would show it."""
 
         def remember(session: Session, args: list[bytes]) -> None:
             if session.address != OURSELVES:
-                self._count += 1
+                self.count += 1
                 self._commands.append(
                     _SeenCommand(
                         live.clock.now_us(),
@@ -77,15 +78,10 @@ class Seen:
 
         live.region.dispatcher.monitor(our_session(live), remember)
 
-    @property
-    def count(self) -> int:
-        """How many commands were seen since the start."""
-        return self._count
-
     def lines(self, since: int = 0) -> list[str]:
         """The commands as MONITOR prints them, oldest first; ``since``: not the first so many."""
         known = list(self._commands)
-        left_out = max(since - (self._count - len(known)), 0)
+        left_out = max(since - (self.count - len(known)), 0)
         return [command.line() for command in known[left_out:]]
 
     def clear(self) -> None:

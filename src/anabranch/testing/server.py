@@ -8,15 +8,15 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
-from anabranch.testing.directory import OwnDirectory
 from anabranch.testing.disk import Disk
 from anabranch.testing.seen import Seen
-from anabranch.testing.startable import Startable
+from anabranch.testing.startable import OwnDirectory, Startable
 from anabranch.testing.words import HOST, CommandFailedError, Word
 from anabranch.testing.worker import LoopThread
 
@@ -89,9 +89,7 @@ class Server(Startable):
         return self
 
     async def _begin(self, loop_name: str) -> None:
-        from anabranch.testing.living import new_live  # noqa: PLC0415 - see there
-
-        live = new_live(self._words(), loop_name, self.clock, self.seed, self.disk)
+        live = _living().new_live(self._words(), loop_name, self.clock, self.seed, self.disk)
         settings = live.settings
         self._seen.watch(live)
         try:
@@ -108,8 +106,6 @@ class Server(Startable):
 
     def _words(self) -> list[str]:
         """The settings as words of a command line."""
-        from anabranch.testing.living import free_port  # noqa: PLC0415 - see there
-
         own = self._own = self._own or OwnDirectory()
         directory = self._kept_in or own.path
         directory.mkdir(parents=True, exist_ok=True)
@@ -123,9 +119,9 @@ class Server(Startable):
             "appenddirname": "data",
         }
         if "region_id" in self._given:
-            given["port"] = self.port or free_port(with_gossip=True)
+            given["port"] = self.port or _living().free_port(with_gossip=True)
         elif self._unix:
-            given["port"] = self.port or free_port()  # with a socket, 0 means no port
+            given["port"] = self.port or _living().free_port()  # with a socket, 0 means no port
         if self._unix:
             given["unixsocket"] = self.unix_path = str(own.path / "socket")
         given |= {name.replace("_", "-"): value for name, value in self._given.items()}
@@ -135,9 +131,7 @@ class Server(Startable):
         """SHUTDOWN ends a server as it ends a process."""
         patient = await live.stop_requested()
         self._live = None
-        from anabranch.testing.living import stop  # noqa: PLC0415 - see there
-
-        await stop(live, patient=patient)
+        await _living().stop(live, patient=patient)
 
     def stop(self) -> None:
         """Stop in good order; its data can be used again.
@@ -167,9 +161,7 @@ class Server(Startable):
         self._live = None
         if self._stopping is not None:
             self._stopping.cancel()
-        from anabranch.testing.living import crash  # noqa: PLC0415 - see there
-
-        await crash(live)
+        await _living().crash(live)
 
     def restart(self) -> Self:
         """Start again at the same address, after `crash` or `stop`, or stop first."""
@@ -215,9 +207,7 @@ class Server(Startable):
 
         Raises `CommandFailedError` for an error, also for a command that would wait.
         """
-        from anabranch.testing.living import execute  # noqa: PLC0415 - see there
-
-        return self.call(lambda live: execute(live, words))
+        return self.call(lambda live: _living().execute(live, words))
 
     def call(self, function: Callable[[LiveServer], Any]) -> Any:
         """Call a function with the live server in the thread in which it lives."""
@@ -238,9 +228,7 @@ class Server(Startable):
         def end_faults(live: LiveServer) -> None:
             for entry in live.region.dispatcher.all_entries():
                 entry.function = entry.command.function
-            execute(live, ("CLIENT", "UNPAUSE"))
-
-        from anabranch.testing.living import execute  # noqa: PLC0415 - see there
+            _living().execute(live, ("CLIENT", "UNPAUSE"))
 
         self.call(end_faults)  # in a turn of its own: what the pause held back runs before the next
         self.execute("FLUSHALL")
@@ -252,9 +240,7 @@ class Server(Startable):
         `command` is a name, or a name and a sub-command (``XGROUP CREATE``); an error begins with
         its code: ``ERR``, ``LOADING``, ``OOM``.
         """
-        from anabranch.testing.living import arm  # noqa: PLC0415 - see there
-
-        self.call(lambda live: arm(live, command, error, times))
+        self.call(lambda live: _living().arm(live, command, error, times))
 
     def kill_worker(self, key: Word, group: Word, consumer: Word) -> int:
         """Break the connections of a worker, as when its process dies; returns how many there were.
@@ -263,9 +249,7 @@ class Server(Startable):
         ``consumer-ttl``: of other groups the server does not know whose connections are whose. A
         client that is still there sees a lost connection.
         """
-        from anabranch.testing.living import kill_worker  # noqa: PLC0415 - see there
-
-        cut: set[int] = self.call(lambda live: kill_worker(live, key, group, consumer))
+        cut: set[int] = self.call(lambda live: _living().kill_worker(live, key, group, consumer))
         while self.call(lambda live: cut & live.region.sessions.keys()):
             pass  # the event loop tells of the end of a connection in a later turn
         return len(cut)
@@ -309,11 +293,9 @@ class Server(Startable):
 
     def dump(self) -> dict[str, Any]:
         """All data, readable: key to value; see `anabranch.testing.contents`."""
-        from anabranch.testing.living import execute  # noqa: PLC0415 - see there
-
         found: dict[str, Any] = self.call(
             lambda live: contents(
-                lambda *words, database=0: execute(live, words, database=database)
+                lambda *words, database=0: _living().execute(live, words, database=database)
             )
         )
         return found
@@ -322,6 +304,13 @@ class Server(Startable):
         """Where it is, and how to repeat it."""
         state = self.url if self.is_running else "not running"
         return f"<anabranch.testing.Server {state}, seed {self.seed}>"
+
+
+def _living() -> ModuleType:
+    """What a started server needs; who only imports the kit does not wait for it."""
+    from anabranch.testing import living  # noqa: PLC0415
+
+    return living
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -1,9 +1,14 @@
-"""What a server and a cluster have in common: both are context managers, also asynchronous ones."""
+"""What a server and a cluster have in common: ``with`` statements, and a directory of their own."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import tempfile
+import weakref
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Self
 
 
@@ -33,3 +38,20 @@ class Startable(ABC):
     async def __aexit__(self, *_: object) -> None:
         """Close without blocking the caller's event loop."""
         await asyncio.to_thread(self.close)
+
+
+class OwnDirectory:
+    """A new directory; `remove` deletes it, or else the end of this object or of the process.
+
+    A process that was forked from the one that made it deletes nothing.
+    """
+
+    def __init__(self) -> None:
+        """Make it."""
+        self.path = Path(tempfile.mkdtemp(prefix="anabranch-"))
+        self.remove = weakref.finalize(self, _remove, self.path, os.getpid())
+
+
+def _remove(path: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)

@@ -21,7 +21,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         """The thread starts at once."""
-        from anabranch.server.loop import loop_factory  # noqa: PLC0415 - with the server
+        from anabranch.server.driver import loop_factory  # noqa: PLC0415 - with the server
 
         self._process = os.getpid()
         factory, self.loop_name = loop_factory()

@@ -21,10 +21,9 @@ from anabranch.engine.key_extraction import keys_of
 from anabranch.engine.spec import Command
 from anabranch.node.node import Node
 from anabranch.scheduling import Steps
-from anabranch.web.answers import Problem, as_json, bad, number_of
+from anabranch.web.answers import Problem, as_json, bad, number_of, plain, shown_name, words_of
 from anabranch.web.conversation import Conversation, ErrorReply
 from anabranch.web.identity import Viewer, identify, may_see
-from anabranch.web.plain import plain, shown_name, words_of
 from anabranch.web.slices import in_slices
 from anabranch.web.survey import StreamRow, StreamSurvey, keep
 

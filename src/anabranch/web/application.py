@@ -17,11 +17,10 @@ from starlette.routing import Route
 from anabranch.node.node import Node
 from anabranch.web.answers import Problem, http_problem, problem
 from anabranch.web.api import Api
-from anabranch.web.availability import Availability
+from anabranch.web.availability import Availability, Health
 from anabranch.web.entries import EntryParts
 from anabranch.web.feed import Feed
 from anabranch.web.guard import Guard, OnlyHealth
-from anabranch.web.health import Health
 from anabranch.web.metrics import Metrics
 from anabranch.web.protocol import Connections, HttpConnection
 

@@ -19,10 +19,9 @@ from anabranch.node.node import Node
 from anabranch.region.region import Region
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse, text
 from anabranch.stream.stream import Stream
-from anabranch.web.answers import as_json, bad, number_of, place_of
+from anabranch.web.answers import as_json, bad, number_of, place_of, shown_bytes
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
 from anabranch.web.identity import identify, may_see, require
-from anabranch.web.plain import shown_bytes
 
 SHOWN_MAX: Final = 200
 """The most entries of one answer."""

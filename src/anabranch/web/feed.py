@@ -22,11 +22,10 @@ from starlette.routing import Route
 
 from anabranch.node.node import Node
 from anabranch.scheduling import Steps
-from anabranch.web.answers import Problem, as_json, place_of
+from anabranch.web.answers import Problem, as_json, place_of, shown_name
+from anabranch.web.availability import Health
 from anabranch.web.entries import wanted_of
-from anabranch.web.health import Health
 from anabranch.web.identity import Viewer, identify, may_run, may_see, require
-from anabranch.web.plain import shown_name
 from anabranch.web.slices import Streamed, in_slices
 from anabranch.web.status import applied, status
 from anabranch.web.survey import StreamSurvey, keep

@@ -22,7 +22,7 @@ from anabranch.region.region import Region
 from anabranch.scheduling import Steps
 from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
-from anabranch.web.plain import shown_name
+from anabranch.web.answers import shown_name
 from anabranch.web.slices import Spent, in_slices
 from anabranch.web.stream_metrics import pages, real_window_ms
 

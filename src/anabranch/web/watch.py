@@ -13,10 +13,10 @@ from anabranch.node.node import Node
 from anabranch.stream.entry_id import MAX_ID, parse, text
 from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
+from anabranch.web.answers import shown_bytes, shown_name
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
 from anabranch.web.entries import Wanted, described_entry, find_stream, fitting
 from anabranch.web.identity import Viewer, may_run, may_see
-from anabranch.web.plain import shown_bytes, shown_name
 
 FIRST: Final = 150
 """Entries that are shown at first."""

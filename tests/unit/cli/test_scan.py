@@ -11,7 +11,7 @@ import redis
 from anabranch.cli.address import Address
 from anabranch.cli.transfer import scan
 from anabranch.cli.transfer.record import KeyRecord, Selection, TransferFailed
-from anabranch.rdb.payload import encode_payload
+from tests.support.payloads import encode_payload
 
 ALL = Selection(frozenset(), None, None)
 

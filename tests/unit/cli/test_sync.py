@@ -12,8 +12,8 @@ import pytest
 from anabranch.cli.address import Address, RefusedByServer
 from anabranch.cli.transfer.record import TransferFailed
 from anabranch.cli.transfer.sync import sync_source
+from anabranch.rdb.file import RdbWriter
 from anabranch.rdb.payload import encode_body
-from anabranch.rdb.writer import RdbWriter
 
 MARK = b"0123456789abcdef0123456789abcdef01234567"
 Send = Callable[[bytes], None]

@@ -219,10 +219,10 @@ def test_the_table() -> None:
         told.unsupported("hash", 0, b"h%d" % number)
     told.refused("because", 1, b"r")
     told.loses(2, b"n", ["1 NACKed entry", "IDMP settings"], lossy=False)
-    told.late(0, b"s", b"g\x1b", 1200)
-    told.late(3, b"s", b"h", 1)
-    told.renumbered(0, b"s", 2)
-    told.left_behind(0, b"s", 1)
+    told.note("late", 0, b"s", group="g\x1b", entries=1200)
+    told.note("late", 3, b"s", group="h", entries=1)
+    told.note("renumbered", 0, b"s", entries=2)
+    told.note("ledgers_left", 0, b"s", records=1)
     told.expired = 1
     told.passed_over = {"function libraries": 1}
     told.seconds = 1.26

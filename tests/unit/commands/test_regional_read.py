@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.keyspace.vector_token import read_token, write_token
+from anabranch.keyspace.replica import read_token, write_token
 from tests.support.streams import Streams
 
 

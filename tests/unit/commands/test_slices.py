@@ -21,11 +21,11 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import StringValue, Value
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
-from anabranch.rdb.payload import encode_payload
 from anabranch.region.maintenance import PRODUCERS_AT_ONCE
 from anabranch.scheduling import SLICE_NS
 from anabranch.stream.located import LOCATED_AT_ONCE
 from anabranch.stream.stream import Stream
+from tests.support.payloads import encode_payload
 from tests.support.region_harness import Harness, decode_all
 
 ENTRIES = 3000

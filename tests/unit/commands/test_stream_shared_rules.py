@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.stream_keys import streams_at
+from anabranch.engine.key_extraction import streams_at
 from tests.support.streams import (
     INVALID_ID,
     NO_SUCH_KEY,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.config.load import load
-from anabranch.config.rewrite import SIGNATURE, quoted, rewritten
+from anabranch.config.runtime import SIGNATURE, quoted, rewritten
 from anabranch.config.settings import Settings
 from anabranch.resp.inline import split_words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.commands.table import COMMANDS
-from anabranch.config.rewrite import rewritten
+from anabranch.config.runtime import rewritten
 from anabranch.config.settings import Settings
 from anabranch.engine.acl.rules import AclRegistry
 from anabranch.errors import CommandError

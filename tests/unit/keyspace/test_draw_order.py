@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from anabranch.keyspace.draw_order import DrawOrder
+from anabranch.keyspace.values import DrawOrder
 
 
 def test_each_member_is_drawn_equally_often_after_any_changes() -> None:

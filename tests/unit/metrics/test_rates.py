@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.metrics.rates import Rates
-from anabranch.metrics.stats import Stats
+from anabranch.metrics.stats import Rates, Stats
 
 
 def test_growth_per_second():

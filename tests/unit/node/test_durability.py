@@ -19,7 +19,7 @@ import pytest
 
 from anabranch import scheduling
 from anabranch.effects import kinds
-from anabranch.node import durability, held_replies, persistence
+from anabranch.node import durability, persistence
 from anabranch.oplog.batch import effects_in
 from anabranch.oplog.errors import SyncFailedError
 from anabranch.oplog.log import OpLog
@@ -184,7 +184,7 @@ async def test_the_last_replies_of_a_long_turn_are_written_before_the_end(world:
     (session,) = world.server.region.sessions.values()
     (served,) = [each for each in world.server.clients.connections if each.session is session]
     # Two reads in one turn: what the second one does is enough to write the turn at once.
-    add, many = encode_command(["XADD", "s", "*", "f", "v"]), held_replies.MANY_EFFECTS
+    add, many = encode_command(["XADD", "s", "*", "f", "v"]), durability.MANY_EFFECTS
     served.data_received(add)
     served.data_received(add * many + encode_command(["QUIT"]))
     replies = [await client.reply() for _ in range(1 + many + 1)]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.node.epoch_file import CLEAN, EpochFile
+from anabranch.node.cluster_notes import CLEAN, EpochFile
 from anabranch.node.identity import (
+    NoteError,
     addresses_noted,
     forget_newcomer,
     identity_in,
@@ -17,7 +18,6 @@ from anabranch.node.identity import (
     write_newcomer,
     write_set_back,
 )
-from anabranch.node.notes import NoteError
 from anabranch.oplog.storage import Storage
 from anabranch.simulator.disk import MemoryStorage
 

@@ -13,10 +13,10 @@ from anabranch import scheduling
 from anabranch.effects import kinds
 from anabranch.node import durability
 from anabranch.oplog import unsafe
-from anabranch.oplog.batch import encode_batch
 from anabranch.region import turn
 from anabranch.server.connection import ClientConnection
 from anabranch.simulator.disk import DiskFault
+from tests.support.batches import encode_batch
 from tests.support.embedded import Client, World, turns, until
 from tests.support.servers import free_port
 from tests.support.wire import encode_command

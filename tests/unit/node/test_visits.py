@@ -23,7 +23,7 @@ async def world(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterat
     await made.stop()
 
 
-async def test_two_visits_of_the_connection_and_one_of_durability(world: World) -> None:
+async def test_two_visits_of_the_connection_and_two_of_durability(world: World) -> None:
     await world.start("no")
     (client,) = await world.clients(1)
     await client.do("XADD s 1-0 f v")
@@ -48,4 +48,4 @@ async def test_two_visits_of_the_connection_and_one_of_durability(world: World) 
         sys.setprofile(None)
     assert reply == b"2-0"
     assert visits["connection"] == ["data_received", "release"]
-    assert [each for each in visits["durability"] if each != "tick"] == ["commit"]
+    assert [each for each in visits["durability"] if each != "tick"] == ["hold", "commit"]

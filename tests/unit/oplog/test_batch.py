@@ -25,13 +25,13 @@ from anabranch.oplog.batch import (
     body_parts,
     decode_batch,
     effects_in,
-    encode_batch,
     is_sound,
     saved_bytes,
 )
 from anabranch.oplog.segment import turns_in
 from anabranch.region import turn as turn_module
 from anabranch.region.turn import Turn
+from tests.support.batches import encode_batch
 from tests.support.region_harness import Harness
 
 NUMBERED = kinds.SetString(0, b"k", b"v")

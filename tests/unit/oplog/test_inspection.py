@@ -12,7 +12,6 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.inspection import Fate, SeenBatch, SegmentFacts, SnapshotFacts, Survey
-from anabranch.oplog.overlay import Overlay
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.repair import RepairImpossible, RepairPlan, carry_out, plan_repair, way_out
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
@@ -69,7 +68,7 @@ def start(storage: MemoryStorage) -> tuple[Outcome, int]:
     before = storage.files()
     keyspace = Keyspace()
     try:
-        *_, report = recover(Overlay(storage), keyspace)
+        *_, report = recover(storage, keyspace)
     except CorruptLogError as problem:
         return ("refused" if problem.advice else "", problem.name, problem.offset, problem.what), -1
     except NewerFormatError as problem:
@@ -510,42 +509,3 @@ def test_a_log_without_its_beginning_is_not_put_aside() -> None:
     del files[segment_name(0)]
     with pytest.raises(RepairImpossible, match="Put the missing files back"):
         plan_repair(survey_of(restored(files)))
-
-
-# -- an overlay -------------------------------------------------------------------------------
-
-
-def test_an_overlay_behaves_like_a_disk_and_leaves_the_real_one_alone() -> None:
-    for seed in range(200):
-        rng = random.Random(seed)
-        files = {"a": b"one", "b": b"two"}
-        below, like = MemoryStorage(files), MemoryStorage(files)
-        overlay = Overlay(below)
-        for _ in range(12):
-            act = rng.choice(("create", "append", "rename", "remove"))
-            name, other = rng.choice("abc"), rng.choice("de")
-            if act != "create" and name not in like.names():
-                with pytest.raises(FileNotFoundError):
-                    getattr(overlay, act)(*((name, other) if act == "rename" else (name,)))
-                continue
-            if act == "rename":
-                overlay.rename(name, other)
-                like.rename(name, other)
-            elif act == "remove":
-                overlay.remove(name)
-                like.remove(name)
-            else:
-                for disk in (overlay, like):
-                    file = getattr(disk, act)(name)
-                    file.write(b"some")
-                    file.truncate(seed % 6)
-                    file.write(b"x")
-                    file.sync()
-                    file.close()
-        overlay.sync()
-        assert {name: overlay.open(name).read() for name in overlay.names()} == like.files()
-        assert {name: overlay.size(name) for name in overlay.names()} == {
-            name: like.size(name) for name in like.names()
-        }
-        assert below.files() == files
-        assert overlay.shown("a") == below.shown("a")

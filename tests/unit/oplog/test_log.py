@@ -9,7 +9,6 @@ from io import BytesIO
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.oplog.batch import encode_batch
 from anabranch.oplog.errors import SyncFailedError
 from anabranch.oplog.log import UNSYNCED_MAX, OpLog
 from anabranch.oplog.manifest import MANIFEST
@@ -21,6 +20,7 @@ from anabranch.oplog.segment import (
 )
 from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
 from anabranch.simulator.disk import DiskFault, MemoryStorage
+from tests.support.batches import encode_batch
 from tests.support.logged_server import LoggedServer, recovered
 from tests.support.recorder import everything_in
 

@@ -7,19 +7,13 @@ from io import BytesIO
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.oplog import stored
-from anabranch.oplog.batch import (
-    CONTINUES,
-    UNIT_CONTINUES,
-    decode_batch,
-    encode_batch,
-    fingerprint,
-    wire_form,
-)
+from anabranch.oplog import segment
+from anabranch.oplog.batch import CONTINUES, UNIT_CONTINUES, decode_batch, fingerprint, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
 from anabranch.simulator.disk import MemoryStorage
+from tests.support.batches import encode_batch
 
 
 class Disk(MemoryStorage):
@@ -201,7 +195,7 @@ def test_room_in_memory_can_be_changed_at_any_time() -> None:
 
 def test_a_long_batch_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading it in pieces would take a time that is quadratic in its length."""
-    monkeypatch.setattr(stored, "READ_BYTES", 100)
+    monkeypatch.setattr(segment, "READ_BYTES", 100)
     written = Written(recent_bytes=0)
     reads: list[int] = []
 
@@ -228,7 +222,7 @@ def test_no_more_is_read_than_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> 
     for number in range(1, 4):
         written.write(1, number)
     sound: list[bytes] = []
-    check = stored.is_sound
-    monkeypatch.setattr(stored, "is_sound", lambda data: sound.append(data) or check(data))
+    check = segment.is_sound
+    monkeypatch.setattr(segment, "is_sound", lambda data: sound.append(data) or check(data))
     assert written.index.fingerprint(written.log, 1, 1) is not None
     assert len(sound) == 1

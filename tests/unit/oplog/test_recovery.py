@@ -11,12 +11,12 @@ from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.oplog.batch import encode_batch
 from anabranch.oplog.errors import CorruptLogError, LogError, NewerFormatError
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.simulator.disk import DiskFault, MemoryStorage
+from tests.support.batches import encode_batch
 from tests.support.logged_server import LoggedServer, go_on, recovered, restored
 from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, everything_in

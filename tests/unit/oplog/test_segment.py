@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.oplog.batch import CONTINUES, MAGIC, encode_batch
+from anabranch.oplog.batch import CONTINUES, MAGIC
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
@@ -18,6 +18,7 @@ from anabranch.oplog.segment import (
     sound_batch_after,
     turns_in,
 )
+from tests.support.batches import encode_batch
 
 
 def batch(*, continues: bool = False, value: bytes = b"v") -> bytes:

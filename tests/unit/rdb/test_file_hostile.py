@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from anabranch.rdb.errors import PayloadFormatError, RdbFileError
 from anabranch.rdb.file import RdbFile
-from anabranch.rdb.payload import decode_body, encode_payload
+from anabranch.rdb.payload import decode_body
 from anabranch.stream.image import StreamImage
+from tests.support.payloads import encode_payload
 
 from .test_file import (
     _MODULE_ID,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from anabranch.rdb.crc64 import crc64
 from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
-from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.rdb.values import Value
 from anabranch.stream.image import StreamImage
+from tests.support.payloads import decode_payload, encode_payload
 
 _UNCHECKED = bytes(8)
 _SIZE_MAX = 320  # larger payloads repeat what smaller ones have

@@ -11,7 +11,6 @@ from hypothesis.strategies import SearchStrategy
 
 from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.older import NACKED_CONSUMER, losses, without_losses
-from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,
@@ -20,6 +19,7 @@ from anabranch.stream.image import (
     ProducerImage,
     StreamImage,
 )
+from tests.support.payloads import decode_payload, encode_payload
 
 VERSIONS = {StreamType.V2: 10, StreamType.V3: 11, StreamType.V4: 13, StreamType.V5: 14}
 

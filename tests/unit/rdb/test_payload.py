@@ -17,14 +17,10 @@ from anabranch.rdb.errors import (
     PayloadSizeError,
 )
 from anabranch.rdb.lengths import string_bytes
-from anabranch.rdb.payload import (
-    RDB_VERSION,
-    decode_payload,
-    decode_payload_steps,
-    encode_payload,
-)
+from anabranch.rdb.payload import RDB_VERSION, decode_payload_steps
 from anabranch.scheduling import in_one_go
 from anabranch.stream.image import StreamImage
+from tests.support.payloads import decode_payload, encode_payload
 
 _VALUES = st.one_of(
     st.binary(max_size=100),

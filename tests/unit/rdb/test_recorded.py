@@ -10,10 +10,10 @@ from typing import Any
 
 from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.lengths import Cursor
-from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.rdb.values import decode_value
 from anabranch.stream.entry_id import parse, text
 from anabranch.stream.image import GroupImage, StreamImage
+from tests.support.payloads import decode_payload, encode_payload
 
 Record = dict[str, Any]
 _FUTURE = 88_888_888_888_888 << 64

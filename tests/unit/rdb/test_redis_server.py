@@ -17,9 +17,9 @@ from hypothesis.strategies import SearchStrategy
 from anabranch.rdb.crc64 import crc64
 from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
 from anabranch.rdb.kinds import StreamType
-from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.rdb.stream_codec import encode_stream
 from anabranch.stream.image import StreamImage
+from tests.support.payloads import decode_payload, encode_payload
 from tests.support.servers import RedisServer
 
 Client = Any

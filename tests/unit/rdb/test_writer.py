@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.rdb.crc64 import crc64
-from anabranch.rdb.file import RdbFile
+from anabranch.rdb.file import RdbFile, RdbWriter
 from anabranch.rdb.payload import decode_body, encode_body
-from anabranch.rdb.writer import RdbWriter
 
 _KEYS = st.tuples(
     st.integers(0, 3) | st.integers(0, 2**31 - 1),

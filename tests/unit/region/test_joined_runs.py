@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.effects.codec import EffectFormatError
 from anabranch.oplog.batch import Batch, decode_batch
-from anabranch.region.joined_runs import joined_runs
+from anabranch.region.merging import joined_runs
 from tests.support.mesh import Mesh, Node
 
 ENTRIES = 250

@@ -11,7 +11,7 @@ LONG_MS = 120_000
 
 
 def members(*nodes: Node) -> list[list[int]]:
-    return [sorted(node.local.members) for node in nodes]
+    return [sorted(node.local.replica.members) for node in nodes]
 
 
 def cut_off(world: World, *regions: int) -> None:
@@ -43,8 +43,8 @@ def test_who_is_away_too_long_is_removed_and_told_when_it_comes_back() -> None:
     world.run_until(lambda: bool(three.local.noted("removed")), 30_000)
     assert three.local.noted("removed") == [{"reason": "region 3 was removed from the cluster"}]
     world.run(30_000)
-    assert three.local.replica_id not in one.local.vector, "nothing of it is taken"
-    assert not list(three.replicator._links.up())
+    assert three.local.replica.own not in one.local.vector, "nothing of it is taken"
+    assert not list(three.replicator.links.up())
     assert len(three.local.noted("removed")) == 1
     one.write()
     world.run_until(lambda: one.local.vector == two.local.vector)
@@ -87,7 +87,7 @@ def test_only_one_side_of_a_partition_decides(count: int, gone: tuple[int, ...])
         staying, gone = list(gone), tuple(staying)
     for node in nodes:
         expected = staying if node.number in staying else everybody
-        assert sorted(node.local.members) == expected
+        assert sorted(node.local.replica.members) == expected
 
 
 def test_a_restart_counts_anew() -> None:

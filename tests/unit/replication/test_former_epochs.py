@@ -45,7 +45,7 @@ def test_the_member_that_knows_more_is_waited_for(
     one.start()
     world.run_until(lambda: not three.replicator.former_epochs_at, 8000)
     assert three.local.vector[3] == 5
-    assert epoch_of(three.local.replica_id) > 0
+    assert epoch_of(three.local.replica.own) > 0
 
 
 def test_a_member_that_does_not_answer_is_left_out_after_a_while(

@@ -92,7 +92,7 @@ def test_an_interrupted_transfer_goes_on_where_it_ended() -> None:
     one.write()
     world.run(5000)
     assert (two.local.vector, staged(two)) == ({}, half)
-    assert two.replicator._receiver.have() == {1: 40}
+    assert two.replicator.receiver.have() == {1: 40}
     assert two.replicator.facts(world.now_ms)["joining_from"] == 1
     world.heal()
     world.run_until(world.converged)
@@ -102,9 +102,9 @@ def test_an_interrupted_transfer_goes_on_where_it_ended() -> None:
     whole = len(two.local.noted("joined")) and two.local.noted("joined")[0]["bytes"]
     # What was under way is sent again, and nothing that had arrived.
     assert chunks <= sent + -(-(whole - half) // CHUNK)
-    assert one.replicator._sender._waiting == {}
+    assert one.replicator.sender._waiting == {}
     world.run(3000)
-    assert all(session.outgoing is None for session in one.replicator._links.up())
+    assert all(session.outgoing is None for session in one.replicator.links.up())
 
 
 def test_a_link_that_ends_again_and_again_is_enough_to_join() -> None:
@@ -128,8 +128,8 @@ def test_a_transfer_that_is_not_resumed_leaves_no_trace() -> None:
     world.cut(1, 2)
     world.run(WAIT_MS + 500)
     assert (two.local.vector, staged(two)) == ({}, 0)
-    assert two.replicator._receiver.have() == {}
-    assert one.replicator._sender._waiting == {}
+    assert two.replicator.receiver.have() == {}
+    assert one.replicator.sender._waiting == {}
     world.heal()
     world.run_until(world.converged)
     assert two.local.joins == 1

@@ -33,7 +33,7 @@ def are_refused(nodes: list[Node], reason: Reason, text: str) -> None:
     """Neither side has a link, and both know why."""
     nodes[0].world.run(3000)
     for node in nodes:
-        assert not list(node.replicator._links.up())
+        assert not list(node.replicator.links.up())
         assert (reason, text) in refusals(node)
 
 
@@ -50,10 +50,10 @@ def test_a_common_version_is_enough() -> None:
 
 def test_regions_of_two_clusters_do_not_talk() -> None:
     nodes = pair()
-    nodes[1].local.cluster_id = "d"
+    nodes[1].local.replica.cluster_id = "d"
     nodes[0].world.run(3000)
     assert (Reason.CLUSTER, "the cluster is c here and d there") in refusals(nodes[0])
-    assert not list(nodes[0].replicator._links.up())
+    assert not list(nodes[0].replicator.links.up())
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_who_does_not_know_the_secret_is_refused(one: bytes, two: bytes, text: s
     nodes[0].world.run(3000)
     told = {text for node in nodes for reason, text in refusals(node) if reason == Reason.SECRET}
     assert text in told
-    assert not list(nodes[0].replicator._links.up())
-    assert not list(nodes[1].replicator._links.up())
+    assert not list(nodes[0].replicator.links.up())
+    assert not list(nodes[1].replicator.links.up())
     assert not any(name == "SUB" for _, _, name in nodes[0].world.frames)
 
 
@@ -81,7 +81,7 @@ def test_regions_with_different_counts_of_databases_do_not_link() -> None:
     here = {f"there are {one} databases here and {two} there" for one, two in ((16, 32), (32, 16))}
     assert {text.split(":")[0] for text in told} & here
     for node in nodes:
-        assert not list(node.replicator._links.up())
+        assert not list(node.replicator.links.up())
         assert not any(name == "BATCH" for _, _, name in node.world.frames)
 
 
@@ -132,8 +132,8 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: i
 
     nodes[0].world.on_frame = meddle
     nodes[0].world.run(3000)
-    assert not list(nodes[0].replicator._links.up())
-    assert not list(nodes[1].replicator._links.up())
+    assert not list(nodes[0].replicator.links.up())
+    assert not list(nodes[1].replicator.links.up())
     reasons = {reason for node in nodes for reason, _ in refusals(node)}
     assert reasons == {Reason.SECRET}
 
@@ -148,7 +148,7 @@ def said_to_a_stranger(secret: bytes, *, version: int = 2) -> tuple[Node, list[b
         1, version, "c", 2, "us", 0, "run", 1, frames.MODULUS, "us", 2, -1, bytes(32),
         has_secret=version > 1,
     )  # fmt: skip
-    node.replicator.link_up(900, world.now_ms, None)
+    node.replicator.sessions.link_up(900, world.now_ms, None)
     for message in (hello, frames.Proof(bytes(32))):
         frame = frames.encode(message)
         node.replicator.receive(900, frame[4], frame[5:], world.now_ms)
@@ -177,12 +177,12 @@ def test_regions_without_a_secret_still_speak_version_1() -> None:
 
 def test_another_modulus_is_another_kind_of_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = pair()
-    real = nodes[1].replicator._sessions.handshaker._facts
+    real = nodes[1].replicator.sessions.handshaker._facts
 
     def facts(known_epoch: int, **also: bool) -> frames.Hello:
         return msgspec.structs.replace(real(known_epoch, **also), modulus=512)
 
-    monkeypatch.setattr(nodes[1].replicator._sessions.handshaker, "_facts", facts)
+    monkeypatch.setattr(nodes[1].replicator.sessions.handshaker, "_facts", facts)
     nodes[0].world.run(2000)
     assert (Reason.MODULUS, "the sequence modulus is 256 here and 512 there") in refusals(nodes[0])
 
@@ -219,7 +219,7 @@ def test_who_is_no_member_is_refused_and_may_ask_again() -> None:
     two.local.enter("c", members)
     world.run(2000)
     assert (Reason.UNKNOWN, "region 3 is not known as a member here") in refusals(three)
-    one.local.admit(3, *three.local.members[3])
+    one.local.admit(3, *three.local.replica.members[3])
     one.replicator.appended(world.now_ms)
     world.run(4000)
     assert one.peer(3).state == two.peer(3).state == "in_sync"
@@ -239,19 +239,19 @@ def test_who_says_nothing_is_let_go() -> None:
     world = World()
     node, _ = world.cluster(2)
     world.cut(1, 2)
-    node.replicator.link_up(999, world.now_ms, None)
+    node.replicator.sessions.link_up(999, world.now_ms, None)
     assert node.replicator.frame_bytes_max(999) == frames.HANDSHAKE_BYTES_MAX
     world.run(4900)
-    assert 999 in node.replicator._links.sessions
+    assert 999 in node.replicator.links.sessions
     world.run(200)
-    assert 999 not in node.replicator._links.sessions
+    assert 999 not in node.replicator.links.sessions
 
 
 def test_a_stopping_region_says_goodbye() -> None:
     world = World()
     one, two = world.cluster(2)
     world.run(500)
-    two.replicator.stop()
+    two.replicator.sessions.stop()
     world.run(20)
     assert one.local.noted("unreachable") == [
         {"region": 2, "name": "us", "why": "this region stops"}

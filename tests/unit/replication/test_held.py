@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.keyspace.conflicts import Conflicts, ResolvedConflict
 from anabranch.keyspace.held_tags import HeldTag
-from anabranch.replication.held import HeldTagWatch
+from anabranch.node.stability import HeldTagWatch
 
 
 def test_many_tags_are_told_of_before_any_goes() -> None:

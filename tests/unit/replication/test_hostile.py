@@ -12,11 +12,12 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX, EffectFormatError
-from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_pieces, encode_batch
+from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_pieces
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason, StatusRow
 from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.peer import Stage
+from tests.support.batches import encode_batch
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
 
@@ -151,7 +152,7 @@ def test_an_empty_snapshot_is_not_joined() -> None:
 
 def test_before_a_side_has_shown_who_it_is_frames_must_be_short() -> None:
     world, node, _ = linked()
-    node.replicator.link_up(999, world.now_ms, None)
+    node.replicator.sessions.link_up(999, world.now_ms, None)
     node.replicator.receive(999, FrameType.HELLO, b"x" * (64 << 10), world.now_ms)
     assert "not accepted" in refusal(node)[1]
 
@@ -211,8 +212,8 @@ def test_no_bytes_raise(seed: int) -> None:
     for step in range(400):
         if chance.random() < 0.1 or not node.wire.ends:
             link = 10_000 + step
-            node.replicator.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
-        links = list(node.replicator._links.sessions)
+            node.replicator.sessions.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
+        links = list(node.replicator.links.sessions)
         link = chance.choice(links) if links else 0
         what = chance.random()
         if what < 0.5:
@@ -231,8 +232,8 @@ def test_no_bytes_raise(seed: int) -> None:
             world.run(chance.choice([1, 50, 400]))
     assert node.local.noted("refused")
     assert not any(
-        session.stage is Stage.UP and session.region not in node.local.members
-        for session in node.replicator._links.sessions.values()
+        session.stage is Stage.UP and session.region not in node.local.replica.members
+        for session in node.replicator.links.sessions.values()
     )
 
 

@@ -224,7 +224,7 @@ def test_a_link_slower_than_rows_is_sent_heartbeats_only() -> None:
         world.run(20)
         most = max(most, world.network.under_way(1, 2))
     assert most < 32 * 120 + 300 * 70
-    heartbeats = len(next(iter(one.replicator._links.sessions.values())).unechoed) - 32
+    heartbeats = len(next(iter(one.replicator.links.sessions.values())).unechoed) - 32
     assert 3 <= heartbeats <= 6
 
 
@@ -351,7 +351,7 @@ def test_two_regions_that_dial_at_once_keep_the_link_of_the_lower_number() -> No
     world.run(2000)
     for node in nodes:
         assert len(node.wire.ends) == 2
-        for session in node.replicator._links.up():
+        for session in node.replicator.links.up():
             assert (session.dialled is not None) == (node.number < session.region)
     assert not any(node.local.noted("unreachable") for node in nodes)
     assert not any(node.local.noted("refused") for node in nodes)

@@ -23,9 +23,9 @@ def test_a_region_joins_by_asking_any_member() -> None:
     world.run(500)
     three = world.region(3, secret=b"s", join=[two.address])
     assert three.replicator.facts(world.now_ms)["caught_up"] == 0
-    world.run_until(lambda: three.local.cluster_id == "c", 5000)
+    world.run_until(lambda: three.local.replica.cluster_id == "c", 5000)
     world.run_until(lambda: three.peer(1).state == "in_sync", 5000)
-    assert sorted(three.local.members) == sorted(one.local.members) == [1, 2, 3]
+    assert sorted(three.local.replica.members) == sorted(one.local.replica.members) == [1, 2, 3]
     assert three.replicator.caught_up
     three.write()
     world.run(100)
@@ -40,7 +40,7 @@ def test_a_region_joins_through_the_first_seed_that_answers() -> None:
     one, two = world.cluster(2)
     two.crash()
     three = world.region(3, join=[two.address, ("nowhere", 1), one.address])
-    world.run_until(lambda: three.local.cluster_id == "c", 5000)
+    world.run_until(lambda: three.local.replica.cluster_id == "c", 5000)
 
 
 def test_an_address_where_no_region_answers_gets_a_remedy() -> None:
@@ -59,7 +59,7 @@ def test_who_joins_without_the_secret_learns_nothing() -> None:
     world.cluster(2, secret=b"s")
     three = world.region(3, join=[("eu", 1)])
     world.run(3000)
-    assert three.local.cluster_id == ""
+    assert three.local.replica.cluster_id == ""
     assert not any(name == "MEMBERS" for _, _, name in world.frames)
     assert Reason.SECRET in refusals(three)
 
@@ -70,7 +70,7 @@ def test_two_regions_without_a_cluster_wait_for_one() -> None:
     two = world.region(2, join=[("eu", 1)])
     world.run(3000)
     assert Reason.CLUSTER in refusals(one) | refusals(two)
-    assert one.local.cluster_id == two.local.cluster_id == ""
+    assert one.local.replica.cluster_id == two.local.replica.cluster_id == ""
 
 
 def test_a_number_that_is_in_use_is_not_given_again() -> None:
@@ -80,8 +80,8 @@ def test_a_number_that_is_in_use_is_not_given_again() -> None:
     thief = Node(world, 3, 99, join=[one.address])
     world.tick(thief)
     world.run(2000)
-    assert thief.local.cluster_id == ""
-    assert one.local.members[3].host == "ap"
+    assert thief.local.replica.cluster_id == ""
+    assert one.local.replica.members[3].host == "ap"
     assert Reason.REGION in refusals(one)
     assert two.peer(3).state == "in_sync"
 
@@ -98,7 +98,7 @@ def test_a_region_that_lost_its_disk_comes_back_in_a_new_epoch() -> None:
     three.settings = {"join": [one.address]}
     three.start()
     world.run_until(world.converged, 15_000)
-    assert epoch_of(three.local.replica_id) >= 1
+    assert epoch_of(three.local.replica.own) >= 1
     assert not any("taken" in facts["text"] for facts in three.local.noted("refused"))
     assert not any("taken" in facts["text"] for facts in one.local.noted("refused"))
     assert three.local.vector[3] == 1  # of its former epoch, from the others
@@ -119,8 +119,8 @@ def test_who_lost_its_disk_does_not_begin_an_epoch_that_nobody_remembers_again()
         three.settings = {"join": [one.address]}
         three.start()
         world.run(15_000)
-        assert three.local.cluster_id == "c"
-        epochs.add(epoch_of(three.local.replica_id))
+        assert three.local.replica.cluster_id == "c"
+        epochs.add(epoch_of(three.local.replica.own))
     assert len(epochs) == 3
     assert 0 not in epochs
 
@@ -138,8 +138,8 @@ def test_who_lost_its_disk_is_not_taken_for_admitted_because_a_member_has_dialle
     three.start()
     world.run(2000)
     one.start()
-    world.run_until(lambda: three.local.cluster_id == "c", 15_000)
-    assert epoch_of(three.local.replica_id) > 0
+    world.run_until(lambda: three.local.replica.cluster_id == "c", 15_000)
+    assert epoch_of(three.local.replica.own) > 0
 
 
 def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
@@ -158,9 +158,9 @@ def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
 
     world.on_frame = lose
     three = world.region(3, join=[one.address])
-    world.run_until(lambda: three.local.cluster_id == "c", 5000)
+    world.run_until(lambda: three.local.replica.cluster_id == "c", 5000)
     assert lost
-    assert three.local.replica_id == 3
+    assert three.local.replica.own == 3
 
 
 def test_members_that_have_moved_find_each_other_after_a_restart() -> None:
@@ -202,8 +202,8 @@ def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
     world.run(12_000)
     assert one.local.vector[3] == 1
     assert one.peer(3).state == two.peer(3).state == "removed"
-    assert not list(three.replicator._links.up())
-    assert Reason.REMOVED in refusals(three) or 3 not in three.local.members
+    assert not list(three.replicator.links.up())
+    assert Reason.REMOVED in refusals(three) or 3 not in three.local.replica.members
     world.nodes.pop(3)
     world.sync_all()
     one.write()
@@ -224,12 +224,12 @@ def test_a_removed_region_admits_nobody() -> None:
     world.tick(four)
     world.run(3000)
     assert Reason.EPOCH in refusals(four)
-    assert four.local.cluster_id == ""
+    assert four.local.replica.cluster_id == ""
     four.crash()
     four.settings = {"join": [three.address, one.address]}
     four.start()
-    world.run_until(lambda: four.local.cluster_id == "c", 15_000)
-    assert sorted(one.local.members) == [1, 2, 4]
+    world.run_until(lambda: four.local.replica.cluster_id == "c", 15_000)
+    assert sorted(one.local.replica.members) == [1, 2, 4]
 
 
 def test_a_removal_that_is_lost_leaves_a_member_with_links() -> None:
@@ -249,7 +249,7 @@ def test_a_removal_that_is_lost_leaves_a_member_with_links() -> None:
     world.heal()
     one.write()
     world.run_until(world.converged, 30_000)
-    assert sorted(two.local.members) == [1, 2, 3]
+    assert sorted(two.local.replica.members) == [1, 2, 3]
 
 
 def test_what_a_removed_region_may_not_know_stays_until_all_have_its_removal_on_disk() -> None:
@@ -283,7 +283,7 @@ def test_an_unclean_restart_ends_the_links_of_the_former_epoch() -> None:
     two.start()
     world.run(300)
     # One cannot hear of it from two itself.
-    assert one.replicator._links.membership.known_epoch(2) == 1
+    assert one.replicator.links.membership.known_epoch(2) == 1
     assert one.local.vector == {2: 1, 258: 1}
     world.heal()
     world.run_until(lambda: one.peer(2).state == "in_sync", 15_000)
@@ -303,12 +303,12 @@ def test_what_a_former_epoch_has_sent_and_nobody_has_applied_is_dropped() -> Non
     two.write()  # depends on it, and two loses both
     world.run(20)
     assert three.peer(2).held_count == 1
-    assert three.replicator._receiver.have()[2] == 1
+    assert three.replicator.receiver.have()[2] == 1
     two.crash()
     two.start()
     world.run(600)
     assert three.peer(2).held_count <= 1  # at most the opening effect
-    assert 2 not in three.replicator._receiver.have()
+    assert 2 not in three.replicator.receiver.have()
     world.on_frame = None
     world.set_lines(1, 2)
     world.heal()
@@ -332,13 +332,13 @@ def test_what_waits_of_a_region_is_dropped_when_it_is_removed() -> None:
     one.crash()
     one.start()
     world.run(600)
-    assert two.replicator._receiver.have()[3] == 1
+    assert two.replicator.receiver.have()[3] == 1
     assert 3 not in two.local.vector
     two.replicator.remove(3)
     two.replicator.appended(world.now_ms)
     world.run(1000)
-    assert 3 not in two.replicator._receiver.have()
-    assert not two.replicator._receiver.buffer
+    assert 3 not in two.replicator.receiver.have()
+    assert not two.replicator.receiver.buffer
 
 
 def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
@@ -353,14 +353,14 @@ def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
     world.run(500)
     two.local.disk = old
     two.crash()
-    two.local.replica_id = 2  # it believes that its disk is as it left it
+    two.local.replica.become(2)  # it believes that its disk is as it left it
     del two.local.vector[258]
     del two.local.batches[258]
     world.last_epoch.clear()
     two.start()
     world.run_until(world.converged, 15_000)
     assert two.local.noted("ahead_of_us")
-    new = two.local.replica_id
+    new = two.local.replica.own
     assert region_of(new) == 2
     assert epoch_of(new) > 0
     assert one.local.vector == {2: 3, new: 1}
@@ -385,10 +385,10 @@ def test_a_disk_that_was_set_back_twice_opens_two_epochs() -> None:
             world.cut(*pair)
         world.last_epoch.clear()  # the disk does not hold the epochs that came later
         two.set_back(old)
-        world.run_until(lambda: two.local.replica_id != 2, 15_000)
+        world.run_until(lambda: two.local.replica.own != 2, 15_000)
         two.write()
-        world.run_until(lambda: two.local.replica_id in world.nodes[linked].local.vector, 15_000)
-        return epoch_of(two.local.replica_id)
+        world.run_until(lambda: two.local.replica.own in world.nodes[linked].local.vector, 15_000)
+        return epoch_of(two.local.replica.own)
 
     assert open_epoch(1, 3) != open_epoch(3, 1)
 
@@ -405,7 +405,7 @@ def test_a_clean_restart_goes_on_in_its_epoch_though_its_clock_was_set_back() ->
     world.run(100)
     world.sync_all()
     world.run(2500)
-    assert two.local.replica_id == 2
+    assert two.local.replica.own == 2
     assert one.local.watermark == {2: 1}
     one.write()
     world.run(200)
@@ -416,8 +416,8 @@ def test_the_first_word_of_a_new_epoch_by_any_way_ends_the_link_with_the_former_
     world = World()
     one, _, _ = world.cluster(3)
     world.run(1000)
-    link = next(session.link for session in one.replicator._links.up() if session.region == 3)
-    former = next(session.link for session in one.replicator._links.up() if session.region == 2)
+    link = next(session.link for session in one.replicator.links.up() if session.region == 3)
+    former = next(session.link for session in one.replicator.links.up() if session.region == 2)
     frame = framed(FrameType.BATCH, batch_bytes(258, 1))
     one.replicator.receive(link, frame[4], frame[5:], world.now_ms)
     frame = framed(FrameType.BATCH, batch_bytes(2, 1))

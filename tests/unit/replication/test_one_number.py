@@ -19,7 +19,7 @@ def told(node: Node) -> set[str]:
 
 
 def linked(node: Node) -> list[int]:
-    return sorted(session.region for session in node.replicator._links.up())
+    return sorted(session.region for session in node.replicator.links.up())
 
 
 APART = [(one, other) for one in (1, 30) for other in (2, 31)]
@@ -39,15 +39,15 @@ def test_of_two_that_ask_two_members_at_once_one_is_let_in() -> None:
         world.run(1000)
         several = [asking(world, 30, one), asking(world, 31, two)]
         world.run(15_000)
-        inside = [node for node in several if node.local.cluster_id]
-        (outside,) = [node for node in several if not node.local.cluster_id]
+        inside = [node for node in several if node.local.replica.cluster_id]
+        (outside,) = [node for node in several if not node.local.replica.cluster_id]
         assert len(inside) == 1
-        assert epoch_of(inside[0].local.replica_id) == 0, "its IDs are plain"
+        assert epoch_of(inside[0].local.replica.own) == 0, "its IDs are plain"
         assert linked(inside[0]) == [1, 2]
         assert told(outside) & TAKEN
         assert told(one) & TAKEN
         assert {reason["reason"] for reason in outside.local.noted("refused")} == {Reason.REGION}
-        assert one.local.members[NUMBER].host == inside[0].address[0]
+        assert one.local.replica.members[NUMBER].host == inside[0].address[0]
         assert not outside.local.noted("new_epoch")
 
 
@@ -61,24 +61,24 @@ def test_members_that_do_not_reach_each_other_give_out_different_epochs() -> Non
         world.run(6000)
         first, second = asking(world, 30, one), asking(world, 31, two)
         world.run(10_000)
-        assert first.local.cluster_id
-        assert second.local.cluster_id
+        assert first.local.replica.cluster_id
+        assert second.local.replica.cluster_id
         first.write()
         second.write()
         world.run(200)
         world.heal()
         world.run(20_000)
-        epochs = {each.local.replica_id for each in (first, second)}
+        epochs = {each.local.replica.own for each in (first, second)}
         assert len(epochs) == 2
         assert one.local.vector == two.local.vector
         assert epochs <= set(one.local.vector), "what both wrote is there"
         assert {region_of(each) for each in epochs} == {NUMBER}
-        keeps, loses = sorted((first, second), key=lambda node: -node.local.replica_id)
+        keeps, loses = sorted((first, second), key=lambda node: -node.local.replica.own)
         assert linked(keeps) == [1, 2]
         assert linked(loses) == []
         assert told(loses) & TAKEN
         world.run(60_000)
-        assert {each.local.replica_id for each in (first, second)} == epochs, (
+        assert {each.local.replica.own for each in (first, second)} == epochs, (
             "they do not take turns"
         )
         assert linked(keeps) == [1, 2]
@@ -90,10 +90,10 @@ def test_who_cannot_reach_the_member_that_gives_numbers_away_is_let_in_by_anothe
     world.run(1000)
     world.cut(1, 30)
     three = asking(world, 30, two)
-    world.run_until(lambda: bool(three.local.cluster_id), 20_000)
-    assert epoch_of(three.local.replica_id) > 0, "nobody else can have been given this epoch"
+    world.run_until(lambda: bool(three.local.replica.cluster_id), 20_000)
+    assert epoch_of(three.local.replica.own) > 0, "nobody else can have been given this epoch"
     three.write()
-    world.run_until(lambda: three.local.replica_id in one.local.vector, 5000)
+    world.run_until(lambda: three.local.replica.own in one.local.vector, 5000)
 
 
 def test_who_comes_back_soon_without_its_disk_waits_until_its_former_epoch_is_over() -> None:
@@ -106,5 +106,5 @@ def test_who_comes_back_soon_without_its_disk_waits_until_its_former_epoch_is_ov
     three.settings = {"join": [one.address]}
     three.start()
     world.run(1000)
-    assert not three.local.cluster_id
-    world.run_until(lambda: bool(three.local.cluster_id), 15_000)
+    assert not three.local.replica.cluster_id
+    world.run_until(lambda: bool(three.local.replica.cluster_id), 15_000)

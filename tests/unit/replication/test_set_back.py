@@ -66,7 +66,9 @@ def test_it_stays_apart_from_those_who_know_nothing_yet() -> None:
     for _ in range(5):
         two.write()
     four = world.region(4, join=[one.address])
-    world.run_until(lambda: 4 in two.local.members or 4 in one.local.members, 15_000)
+    world.run_until(
+        lambda: 4 in two.local.replica.members or 4 in one.local.replica.members, 15_000
+    )
     world.heal(1, 2)
     world.run_until(lambda: bool(two.local.noted("set_back")), 15_000)
     two.write()
@@ -83,7 +85,7 @@ def test_a_restart_stays_apart_as_soon_as_it_is_told() -> None:
     two.set_back(old)
     for _ in range(5):
         two.write()
-    two.replicator.set_back("found by the process before")
+    two.replicator.links.set_back("found by the process before")
     world.heal()
     world.run(5000)
     assert two.local.noted("set_back") == [{"reason": "found by the process before"}]

@@ -57,7 +57,7 @@ def test_small_units_wait_for_those_that_have_arrived_behind_them(
     one.write(effects=receiving.FEW_NUMBERS + 1)
     for _ in range(receiving.GATHERED_UNITS + 3):
         one.write()
-    own = one.local.replica_id
+    own = one.local.replica.own
     before, after = two.local.vector.get(own, 0), one.local.vector[own]
     world.run_until(lambda: len(arrived) > receiving.GATHERED_UNITS + 3)
     batches = [each for each in arrived if each[1][4] == FrameType.BATCH]
@@ -86,7 +86,7 @@ def test_a_region_that_comes_back_gets_what_it_lacks_in_slices(
     one.local.is_over = True
     world.heal()
     world.run_until(lambda: one.replicator.is_behind)
-    session = one.replicator._links.session_of(2)
+    session = one.replicator.links.session_of(2)
     assert session is not None
     turns = 0
     while one.replicator.is_behind:
@@ -95,7 +95,7 @@ def test_a_region_that_comes_back_gets_what_it_lacks_in_slices(
         assert before < session.position <= before + 4, "about a thousand bytes in a turn"
         turns += 1
     assert turns > UNITS / 5
-    assert session.position == one.local.vector[one.local.replica_id]
+    assert session.position == one.local.vector[one.local.replica.own]
     one.write()
     assert not one.replicator.is_behind, "what is sent at once leaves no work"
     world.run_until(world.converged)

@@ -29,7 +29,7 @@ class Knowledge:
     def __init__(self, vector: dict[int, int]) -> None:
         self.local = CountedRegion(World(), 1)
         self.local.vector = self.local.durable = vector
-        self.local.members = {number: Member("", "", 0) for number in (1, 2, 3)}
+        self.local.replica.members = {number: Member("", "", 0) for number in (1, 2, 3)}
         self.membership = Membership(self.local)
         self.table = StatusTable()
 
@@ -105,8 +105,8 @@ def test_an_older_row_changes_nothing() -> None:
 
 def test_a_removed_region_is_waited_for_until_all_have_its_removal_on_disk() -> None:
     known = Knowledge({1: 6}).hears(row(2, {1: 6}), row(3, {1: 2}))
-    del known.local.members[3]
-    known.local.removed = {3: 0}
+    del known.local.replica.members[3]
+    known.local.replica.removed = {3: 0}
     known.local.vector = {1: 7}
     known.membership.notice_removals()
     assert known.watermark() == {1: 2}
@@ -118,8 +118,8 @@ def test_a_removed_region_is_waited_for_until_all_have_its_removal_on_disk() -> 
 
 def test_a_removed_region_is_waited_for_until_what_others_accepted_from_it_is_here() -> None:
     known = Knowledge({1: 6}).hears(row(2, {1: 6}), row(3, {1: 2}))
-    del known.local.members[3]
-    known.local.removed = {3: 0}
+    del known.local.replica.members[3]
+    known.local.replica.removed = {3: 0}
     known.local.vector = known.local.durable = {1: 7}
     known.membership.notice_removals()
     assert known.watermark() == {1: 2}
@@ -132,8 +132,8 @@ def test_a_removed_region_is_waited_for_until_what_others_accepted_from_it_is_he
 
 def test_an_epoch_that_a_region_opened_after_its_removal_is_not_waited_for() -> None:
     known = Knowledge({1: 6}).hears(row(2, {1: 6}), row(3, {1: 2}, {3: 9}))
-    del known.local.members[3]
-    known.local.removed = {3: 0}
+    del known.local.replica.members[3]
+    known.local.replica.removed = {3: 0}
     known.local.vector = {1: 7}
     known.membership.notice_removals()
     known.membership.learn([3 | 1 << 8])  # it dialled before it knew
@@ -148,7 +148,7 @@ def test_an_epoch_that_a_region_opened_after_its_removal_is_not_waited_for() -> 
 
 def test_a_region_alone_is_all_members() -> None:
     known = Knowledge({1: 5})
-    known.local.members = {1: Member("", "", 0)}
+    known.local.replica.members = {1: Member("", "", 0)}
     assert known.watermark() == {1: 5}
 
 
@@ -168,8 +168,8 @@ def test_who_was_not_heard_of_holds_back_and_who_has_more_than_we_have_applied()
 
 def test_a_removed_region_is_held_back_by_who_lacks_its_removal() -> None:
     known = Knowledge({1: 5}).hears(row(2, {1: 4}), row(3, {1: 3}))
-    known.local.removed[3] = 0
-    del known.local.members[3]
+    known.local.replica.removed[3] = 0
+    del known.local.replica.members[3]
     known.membership.notice_removals()
     assert known.holding_back({1: 3}) == []
     assert known.holding_back({1: 4}) == [2]

@@ -32,25 +32,25 @@ def test_a_stranger_does_not_say_whom_a_region_asks_to_join() -> None:
     world = World()
     node = newcomer(world)
     world.run(100)
-    node.replicator.link_up(77, world.now_ms, None)
+    node.replicator.sessions.link_up(77, world.now_ms, None)
     receive(node, 77, frames.encode(Bye(Reason.ELSEWHERE, "ask there", 0, ("evil", 1))))
-    node.replicator.link_up(78, world.now_ms, ("nowhere", 1))
+    node.replicator.sessions.link_up(78, world.now_ms, ("nowhere", 1))
     receive(node, 78, frames.encode(Bye(Reason.ELSEWHERE, "ask there", 0, ("evil", 2))))
-    assert not node.replicator._sessions.dialler._recommended
+    assert not node.replicator.sessions.dialler._recommended
     world.run(60_000)
-    assert epoch_of(node.local.replica_id) == 0
+    assert epoch_of(node.local.replica.own) == 0
 
 
 def test_a_dialled_side_that_does_not_end_the_handshake_is_given_up() -> None:
     world = World()
     node = newcomer(world)
     world.run(100)
-    node.replicator.link_up(78, world.now_ms, ("nowhere", 1))
+    node.replicator.sessions.link_up(78, world.now_ms, ("nowhere", 1))
     for _ in range(25):
         world.run(500)
-        if 78 in node.replicator._links.sessions:
+        if 78 in node.replicator.links.sessions:
             receive(node, 78, framed(99, b"a frame of a type that nobody knows"))  # type: ignore[arg-type]
-    assert 78 not in node.replicator._links.sessions
+    assert 78 not in node.replicator.links.sessions
 
 
 def test_strangers_are_reported_once_a_second() -> None:
@@ -60,25 +60,25 @@ def test_strangers_are_reported_once_a_second() -> None:
     before = len(one.local.noted("refused"))
     for number in range(500):
         link = 1000 + number
-        one.replicator.link_up(link, world.now_ms, None)
+        one.replicator.sessions.link_up(link, world.now_ms, None)
         if number % 2:
             receive(one, link, hello(number))
         receive(one, link, frames.encode(Bye(Reason.PROTOCOL, f"text {number}", 0)))
         world.run(10)
     assert 4 <= len(one.local.noted("refused")) - before <= 6
-    assert len(one.replicator._links._noted) < 20
+    assert len(one.replicator.links._noted) < 20
 
 
 def test_the_text_of_a_stranger_is_no_refusal_by_the_region_that_it_names() -> None:
     world = World()
     one, _ = world.cluster(2, secret=SECRET)
     world.run(1000)
-    one.replicator.link_up(77, world.now_ms, None)
+    one.replicator.sessions.link_up(77, world.now_ms, None)
     receive(one, 77, hello(2))
-    assert one.replicator._links.sessions[77].stage is Stage.PROOF
+    assert one.replicator.links.sessions[77].stage is Stage.PROOF
     receive(one, 77, frames.encode(Bye(Reason.REMOVED, "you were removed", 0)))
     (peer,) = one.replicator.peers(world.now_ms)
     assert peer.refusal == ""
     shown = one.replicator.facts(world.now_ms)["last_refusal"]
     assert shown == "region 2: you were removed (refused by a side that has proved nothing)"
-    assert not one.replicator._links.is_expelled
+    assert not one.replicator.links.is_expelled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.keyspace.unstable_tombstones import UnstableTombstones
-from anabranch.replication.tombstone_watch import TombstoneWatch
+from anabranch.node.stability import TombstoneWatch
 
 
 class Watched:

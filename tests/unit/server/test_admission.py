@@ -16,7 +16,7 @@ import trustme
 from anabranch.config.settings import Settings
 from anabranch.server.admission import Admission, ConnectionKind, spare_files
 from anabranch.server.app import Server
-from anabranch.server.loop import loop_factory
+from anabranch.server.driver import loop_factory
 from anabranch.server.stop import orderly_stop
 from tests.support import region_certificates
 from tests.support.servers import free_port

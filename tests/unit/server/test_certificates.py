@@ -13,7 +13,7 @@ import trustme
 
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
-from anabranch.server.certificates import Certificates
+from anabranch.server.region_links import Certificates
 from anabranch.server.tls import RegionTls, expiry_of, names_in
 from tests.support.region_certificates import write
 

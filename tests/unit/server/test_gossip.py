@@ -22,6 +22,7 @@ class FakeReplicator:
     """Takes down what comes; every link is one with region 2."""
 
     def __init__(self) -> None:
+        self.sessions = self.handshaker = self
         self.links: list[int] = []
         self.received: list[bytes] = []
         self.followed: list[bool] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.server.heap import Heap
+from anabranch.server.memory import Heap
 
 
 class Machine:

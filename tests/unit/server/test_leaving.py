@@ -22,7 +22,7 @@ from anabranch.config.settings import Settings
 from anabranch.server import connection
 from anabranch.server.app import Server, Surroundings
 from anabranch.server.connection import ClientConnection
-from anabranch.server.loop import loop_factory
+from anabranch.server.driver import loop_factory
 from anabranch.server.stop import orderly_stop
 from anabranch.simulator.disk import MemoryPlace
 from tests.support import region_certificates

@@ -9,8 +9,8 @@ import pytest
 
 from anabranch.config.settings import Settings
 from anabranch.server.admission import Admission
+from anabranch.server.driver import loop_factory
 from anabranch.server.listener import Listeners
-from anabranch.server.loop import loop_factory
 from tests.support.servers import free_port
 
 

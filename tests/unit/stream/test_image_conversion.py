@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from anabranch.effects.apply_stream import append_entry
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.scheduling import in_one_go
 from anabranch.stream.entry_id import MAX_ID, make, text
 from anabranch.stream.groups.group import group_alone
@@ -15,6 +14,7 @@ from anabranch.stream.image import GroupImage, NodeImage, ProducerImage, StreamI
 from anabranch.stream.image_conversion import ImageBuilder, ImageLoader
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
+from tests.support.payloads import decode_payload, encode_payload
 
 NOW_MS = 1_700_000_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.scheduling import in_one_go
-from anabranch.web.plain import plain, words_of
+from anabranch.web.answers import plain, words_of
 
 
 def test_a_reply_becomes_json() -> None:

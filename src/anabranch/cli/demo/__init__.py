@@ -20,7 +20,7 @@ from anabranch.cli.demo.steps import steps
 from anabranch.cli.demo.story import Story
 from anabranch.cli.demo.traffic import Traffic
 from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.options import FiniteRange
 from anabranch.cli.terminal import is_terminal, say, styled
 
 LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member, with_pages
+from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member, with_pages
 from anabranch.cli.cluster_servers import (
     ask,
+    connect,
     cut,
     end,
     require_free_ports,
@@ -38,6 +37,9 @@ STREAM: Final = "orders"
 FIRST_PORT: Final = 7379
 PORT_TRIES: Final = 20
 ANSWER_S: Final = 10.0
+TEXTS: Final[dict[str, Any]] = {"protocol": 2, "decode_responses": True}
+"""The form of replies to the demonstration."""
+
 SETTLE_S: Final = 60.0
 POLL_S: Final = 0.05
 PAGE_ENTRIES: Final = 5000
@@ -135,7 +137,7 @@ class DemoCluster:
     def client(self, member: Member) -> redis.Redis:
         """The connection that the demonstration itself uses."""
         if member not in self._clients:
-            self._clients[member] = connect(member)
+            self._clients[member] = connect(member, ANSWER_S, **TEXTS)
         return self._clients[member]
 
     def do(self, member: Member, *words: str | float) -> Any:
@@ -190,19 +192,6 @@ class DemoCluster:
             return all(vector == vectors[0] for vector in vectors)
 
         self.until(agree, "all regions have applied the same effects")
-
-
-def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:
-    """A client that reports a failure instead of trying again."""
-    return redis.Redis(
-        host=HOST,
-        port=member.port,
-        protocol=2,
-        decode_responses=True,
-        socket_timeout=seconds,
-        socket_connect_timeout=seconds,
-        retry=Retry(NoBackoff(), 0),
-    )
 
 
 def _members(count: int, port: int | None, *, with_page: bool) -> list[Member]:

@@ -17,7 +17,8 @@ from typing import Any, Final
 import redis
 
 from anabranch.cli.cluster_files import Member
-from anabranch.cli.demo.cluster import STREAM, DemoCluster, connect
+from anabranch.cli.cluster_servers import connect
+from anabranch.cli.demo.cluster import STREAM, TEXTS, DemoCluster
 
 ANSWER_S: Final = 2.0
 BLOCK_MS: Final = 200
@@ -75,7 +76,9 @@ class OrderProducer(_TrafficThread):
         at = members.index(home)
         self.home = home
         self.producer = f"shop-{home.name}"
-        self._servers = [(each, connect(each, ANSWER_S)) for each in members[at:] + members[:at]]
+        self._servers = [
+            (each, connect(each, ANSWER_S, **TEXTS)) for each in members[at:] + members[:at]
+        ]
         self._pause_s = 1 / rate
         self.acknowledged: dict[Order, tuple[str, str]] = {}
         """The ID of the entry of each order, and the region that accepted it."""
@@ -112,7 +115,7 @@ class OrderConsumer(_TrafficThread):
         super().__init__(f"consumer of {home.name}")
         self.home = home
         self.group = f"{home.name}-workers"
-        self._server = connect(home, ANSWER_S)
+        self._server = connect(home, ANSWER_S, **TEXTS)
         self._after = "0"
         self.delivered: Counter[str] = Counter()
         """How often each entry was delivered, by ID."""

@@ -8,7 +8,8 @@ from typing import Any, Final
 import redis
 
 from anabranch.cli.cluster_files import Member
-from anabranch.cli.demo.cluster import DemoCluster, connect
+from anabranch.cli.cluster_servers import connect
+from anabranch.cli.demo.cluster import TEXTS, DemoCluster
 from anabranch.cli.demo.story import DemoClaim, Scene, StoryStep
 
 TASKS: Final = "tasks"
@@ -30,7 +31,7 @@ def dying_worker(cluster: DemoCluster, member: Member) -> StoryStep:
     cluster.until(lambda: _has_policy(cluster, member), "every region knows of policies")
     for name in ("first", "second"):
         do(member, "XADD", TASKS, "*", "task", name)
-    dying, slow, third = (connect(member, BLOCK_MS / 500) for _ in range(3))
+    dying, slow, third = (connect(member, BLOCK_MS / 500, **TEXTS) for _ in range(3))
     with slow, third:
         left = _read(dying, "w1")
         (long_task,) = _read(slow, "w2")

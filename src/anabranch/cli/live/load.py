@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import click
 
-from anabranch.cli.address import Address, taken
+from anabranch.cli.address import Address
 from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.cli.live.shared import BYTES, json_option, on_server, print_json, running
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.options import FiniteRange, taken
 from anabranch.cli.transfer.client import connect
 
 LINE_S: Final = 1.0

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from anabranch.cli.address import taken
 from anabranch.cli.live.shared import (
     BYTES,
     age,
@@ -19,7 +18,7 @@ from anabranch.cli.live.shared import (
     running,
     shown,
 )
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.options import FiniteRange, taken
 
 
 @click.command(

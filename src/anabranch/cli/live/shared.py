@@ -32,7 +32,7 @@ BYTES: Final = os.fsencode
 """The type of a key or a name on the command line, which need not be UTF-8."""
 
 
-def on_server(command: _Command) -> _Command:
+def on_server(command: Any) -> Any:
     """The options that name the server, and the database."""
     with_db = click.option("-n", "db", type=click.IntRange(0), help="Database.")(command)
     return server_options(timeout=10.0)(with_db)

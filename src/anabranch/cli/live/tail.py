@@ -28,8 +28,7 @@ from anabranch.cli.live.shared import (
 )
 from anabranch.cli.remedies import message
 from anabranch.cli.terminal import say, styled
-from anabranch.keyspace.replica import ALONE, region_of
-from anabranch.keyspace.vector_token import read_token
+from anabranch.keyspace.replica import ALONE, read_token, region_of
 from anabranch.stream.entry_id import parse
 
 BLOCK_MS: Final = 1000

@@ -27,7 +27,7 @@ from anabranch.cli.live.shared import (
     shown,
     streams_of,
 )
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.options import FiniteRange
 from anabranch.cli.terminal import columns, folded_table, obeys, screen, show, styled, wrapped
 
 PIPELINE: Final = 200

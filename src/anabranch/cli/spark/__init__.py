@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from anabranch.cli.nearest import NearestGroup
-from anabranch.cli.numbers import FiniteRange
+from anabranch.cli.group import NearestGroup
+from anabranch.cli.options import FiniteRange
 from anabranch.cli.spark.record import Record
 from anabranch.cli.spark.running import run
 from anabranch.errors import AnabranchError

@@ -6,11 +6,11 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
+from anabranch.cli.options import with_options
 from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.record import (
     Counts,
@@ -94,12 +94,13 @@ def _carry_one(record: KeyRecord, target: Target, summary: Summary, *, lossy: bo
         return
     target.put(Item(db, key, record.kind, record.expire_at_ms, body, _counts(value)))
     if record.renumbered:
-        summary.renumbered(db, key, record.renumbered)
+        summary.note("renumbered", db, key, entries=record.renumbered)
     if record.ledger:
-        summary.left_behind(db, key, record.ledger)
+        summary.note("ledgers_left", db, key, records=record.ledger)
     for group in value.groups if isinstance(value, StreamImage) else ():
         if group.late:
-            summary.late(db, key, group.name, group.late)
+            name = group.name.decode("utf-8", "backslashreplace")
+            summary.note("late", db, key, group=name, entries=group.late)
 
 
 def _refuse_large(size: int, record: KeyRecord, target: Target, summary: Summary) -> None:
@@ -155,44 +156,27 @@ def select(databases: tuple[int, ...], pattern: str | None, of_url: int | None) 
     return Selection(wanted, raw, matcher)
 
 
-@dataclass(frozen=True, slots=True)
-class TransferOptions:
-    """The values of :func:`transfer_options`."""
-
-    databases: tuple[int, ...]
-    pattern: str | None
-    replace: bool
-    dry_run: bool
-    lossy: bool
-    rdb_version: int | None
-    as_json: bool
-
-
-def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def transfer_options(command: Any) -> Any:
     """The options that both directions have."""
-    for option in reversed(
-        [
-            click.option(
-                "--db",
-                "databases",
-                type=click.IntRange(0),
-                multiple=True,
-                metavar="N",
-                help="Only this database; may be repeated.",
-            ),
-            click.option("--match", "pattern", help="Only keys that match, as in KEYS."),
-            click.option("--replace", is_flag=True, help="Overwrite what exists."),
-            click.option("--dry-run", is_flag=True, help="Write nothing, only report."),
-            click.option(
-                "--lossy", is_flag=True, help="Go on without what an older target cannot hold."
-            ),
-            click.option(
-                "--rdb-version",
-                type=click.IntRange(RDB_VERSION_MIN, RDB_VERSION),
-                help=f"Version to write. [default: what the target reads; {RDB_VERSION} for files]",
-            ),
-            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        ]
-    ):
-        command = option(command)
-    return command
+    return with_options(
+        click.option(
+            "--db",
+            "databases",
+            type=click.IntRange(0),
+            multiple=True,
+            metavar="N",
+            help="Only this database; may be repeated.",
+        ),
+        click.option("--match", "pattern", help="Only keys that match, as in KEYS."),
+        click.option("--replace", is_flag=True, help="Overwrite what exists."),
+        click.option("--dry-run", is_flag=True, help="Write nothing, only report."),
+        click.option(
+            "--lossy", is_flag=True, help="Go on without what an older target cannot hold."
+        ),
+        click.option(
+            "--rdb-version",
+            type=click.IntRange(RDB_VERSION_MIN, RDB_VERSION),
+            help=f"Version to write. [default: what the target reads; {RDB_VERSION} for files]",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    )(command)

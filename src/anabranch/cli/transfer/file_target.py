@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from anabranch.cli.transfer.record import Item, TransferFailed
+from anabranch.cli.transfer.record import Item, TransferFailed, TransferOptions
 from anabranch.cli.transfer.summary import Summary
-from anabranch.rdb.writer import RdbWriter
+from anabranch.rdb.file import RdbWriter
 from anabranch.version import __version__
 
 _NO_LIMIT = 1 << 62
@@ -22,16 +22,16 @@ class FileTarget:
     value_bytes_max = _NO_LIMIT
 
     def __init__(
-        self, path: str, summary: Summary, *, replace: bool, dry_run: bool, rdb_version: int
+        self, path: str, summary: Summary, options: TransferOptions, rdb_version: int
     ) -> None:
         """Raises :class:`TransferFailed` if the file exists and must not be replaced."""
         self.rdb_version = rdb_version
         self._path = Path(path)
         self._unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
         self._summary = summary
-        self._dry_run = dry_run
+        self._dry_run = options.dry_run
         self._finished = False
-        if not replace and self._path.exists():
+        if not options.replace and self._path.exists():
             raise TransferFailed(f"{path} exists; --replace overwrites it")
 
     def __enter__(self) -> Self:

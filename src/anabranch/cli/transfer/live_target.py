@@ -9,7 +9,7 @@ import redis
 from anabranch.cli.address import Address
 from anabranch.cli.remedies import message
 from anabranch.cli.transfer.client import connect, payload_bytes_max, rdb_version_of
-from anabranch.cli.transfer.record import Item, TransferFailed
+from anabranch.cli.transfer.record import Item, TransferFailed, TransferOptions
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import frame
 
@@ -21,30 +21,22 @@ _EXISTS: Final = "the key exists; --replace overwrites it"
 class LiveTarget:
     """A server; connects when it is made."""
 
-    def __init__(
-        self,
-        address: Address,
-        summary: Summary,
-        *,
-        replace: bool,
-        dry_run: bool,
-        rdb_version: int | None,
-    ) -> None:
-        """``rdb_version``: what the server reads, if it need not be asked.
+    def __init__(self, address: Address, summary: Summary, options: TransferOptions) -> None:
+        """The server is asked for the RDB version that it reads, unless the options name one.
 
-        With ``dry_run`` keys are only looked up.
+        In a dry run keys are only looked up.
         """
         self._address = address
         self._summary = summary
-        self._replace = replace
-        self._dry_run = dry_run
+        self._replace = options.replace
+        self._dry_run = options.dry_run
         self._batch: list[Item] = []
         self._batch_bytes = 0
         self._db = 0
         self._no_database: dict[int, str] = {}
         self._client = connect(address, 0)
         try:
-            self.rdb_version = rdb_version or rdb_version_of(self._client, address)
+            self.rdb_version = options.rdb_version or rdb_version_of(self._client, address)
             self.value_bytes_max = payload_bytes_max(self._client)
         except redis.RedisError as problem:
             raise self._failed(problem) from None

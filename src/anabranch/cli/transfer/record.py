@@ -82,6 +82,19 @@ class Selection:
         return self.matcher is None or self.matcher(key)
 
 
+@dataclass(frozen=True, slots=True)
+class TransferOptions:
+    """What a transfer is asked for (``transfer_options`` in ``carry.py``)."""
+
+    databases: tuple[int, ...]
+    pattern: str | None
+    replace: bool
+    dry_run: bool
+    lossy: bool
+    rdb_version: int | None
+    as_json: bool
+
+
 class Source(Protocol):
     """A source of keys."""
 

@@ -10,6 +10,16 @@ from anabranch.cli.transfer.record import Counts, Item
 _EXAMPLES_MAX = 3
 _LISTED_MAX = 20
 _SHOWN_MAX = 60
+_NOTES = {
+    "late": ("late (pending; XAUTOCLAIM hands them out, another region may have, too):", "groups"),
+    "renumbered": ("renumbered (regions had several entries with one ID):", "streams"),
+    "ledgers_left": (
+        "left behind (ledger: a batch that is repeated there is written again):",
+        "streams",
+    ),
+}
+"""What may be to know of streams that were moved: the line above them, and what they are."""
+
 _PLURALS = {"stream": "streams", "string": "strings", "list": "lists", "set": "sets"}
 
 
@@ -62,9 +72,7 @@ class Summary:
         self._refused: dict[str, _NamedKeys] = {}
         self._lost: list[tuple[str, list[str]]] = []
         self._lossy = False
-        self._late: list[tuple[str, str, int]] = []
-        self._renumbered: list[tuple[str, int]] = []
-        self._ledgers: list[tuple[str, int]] = []
+        self._notes: dict[str, list[dict[str, Any]]] = {name: [] for name in _NOTES}
 
     @property
     def succeeded(self) -> bool:
@@ -110,19 +118,12 @@ class Summary:
         """Whether a stream was refused because the target cannot store it whole."""
         return bool(self._lost) and not self._lossy
 
-    def late(self, db: int, key: bytes, group: bytes, entries: int) -> None:
-        """A group has pending entries that were not delivered at their source."""
-        self._late.append(
-            (shown(db, key), safe(group.decode("utf-8", "backslashreplace")), entries)
-        )
-
-    def renumbered(self, db: int, key: bytes, entries: int) -> None:
-        """Entries of a stream got other IDs."""
-        self._renumbered.append((shown(db, key), entries))
-
-    def left_behind(self, db: int, key: bytes, records: int) -> None:
-        """Records of bulk producers of a stream, which no payload contains."""
-        self._ledgers.append((shown(db, key), records))
+    def note(self, what: str, db: int, key: bytes, **facts: int | str) -> None:
+        """Something to know of a stream that was moved: a row of the notes, and its fields."""
+        plain = {
+            name: safe(each) if isinstance(each, str) else each for name, each in facts.items()
+        }
+        self._notes[what].append({"key": shown(db, key), **plain})
 
     # -- reports ------------------------------------------------------------------------------
 
@@ -157,12 +158,7 @@ class Summary:
             "lost" if self._lossy else "would_lose": [
                 {"key": key, "what": lost} for key, lost in self._lost
             ],
-            "late": [
-                {"key": key, "group": group, "entries": entries}
-                for key, group, entries in self._late
-            ],
-            "renumbered": [{"key": key, "entries": entries} for key, entries in self._renumbered],
-            "ledgers_left": [{"key": key, "records": count} for key, count in self._ledgers],
+            **self._notes,
         }
 
     def as_text(self) -> str:
@@ -191,29 +187,9 @@ class Summary:
         if self._lost:
             lines.append("lost:" if self._lossy else "would be lost:")
             lines += _listed([f"{key}: {', '.join(lost)}" for key, lost in self._lost], "streams")
-        if self._late:
-            lines.append("late (pending; XAUTOCLAIM hands them out, another region may have, too):")
-            lines += _listed(
-                [
-                    f"{key}: {_entries(entries)} of group {group}"
-                    for key, group, entries in self._late
-                ],
-                "groups",
-            )
-        if self._renumbered:
-            lines.append("renumbered (regions had several entries with one ID):")
-            lines += _listed(
-                [f"{key}: {_entries(entries)}" for key, entries in self._renumbered], "streams"
-            )
-        if self._ledgers:
-            lines.append("left behind (ledger: a batch that is repeated there is written again):")
-            lines += _listed(
-                [
-                    f"{key}: {count:,} {'record' if count == 1 else 'records'}"
-                    for key, count in self._ledgers
-                ],
-                "streams",
-            )
+        for name, (head, what) in _NOTES.items():
+            if self._notes[name]:
+                lines += [head, *_listed(list(map(_noted, self._notes[name])), what)]
         return "\n".join(lines)
 
 
@@ -225,8 +201,14 @@ def _listed(lines: list[str], what: str) -> list[str]:
     )
 
 
-def _entries(count: int) -> str:
-    return f"{count:,} {'entry' if count == 1 else 'entries'}"
+def _noted(facts: dict[str, Any]) -> str:
+    """A note on a stream in words."""
+    if "records" in facts:
+        count, words = facts["records"], ("record", "records")
+    else:
+        count, words = facts["entries"], ("entry", "entries")
+    of_group = f" of group {facts['group']}" if "group" in facts else ""
+    return f"{facts['key']}: {count:,} {words[count != 1]}{of_group}"
 
 
 def _told(what: str, named: _NamedKeys) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.commands.extensions.members import require_level
+from anabranch.commands.extensions.regions import require_level
 from anabranch.config.policies import (
     POLICIES,
     conflict_in,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from anabranch.commands.stream.options import group_in
 from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
@@ -197,12 +198,7 @@ def lag(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(texts.NO_SUCH_KEY)
     rows = []
     for name in args[2:] or sorted(stream.groups):
-        group = stream.groups.get(name)
-        if group is None:
-            raise CommandError(
-                b"NOGROUP No such consumer group '%b' for key name '%b'"
-                % (texts.shown(name), texts.shown(args[1]))
-            )
+        group = group_in(stream, args[1], name)
         by_region = _by_region(group.progress.exact_lag(stream.logs).items())
         rows.append(
             Map(

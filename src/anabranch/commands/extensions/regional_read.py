@@ -23,9 +23,8 @@ from anabranch.commands.stream.read_request import (
 )
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import ALONE, region_of
+from anabranch.keyspace.replica import ALONE, read_token, region_of, write_token
 from anabranch.keyspace.values import Value
-from anabranch.keyspace.vector_token import read_token, write_token
 from anabranch.keyspace.version_vectors import covers
 from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID

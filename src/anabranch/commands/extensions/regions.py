@@ -1,7 +1,9 @@
-"""AB.PEERS, AB.REGION, AB.LINK: the other regions of a cluster, and the links to them.
+"""AB.PEERS, AB.REGION, AB.LINK, AB.VERIFY: the other regions of a cluster, and the links to them.
 
 AB.PEERS shows how far regions are behind and why, AB.REGION the members. AB.LINK applies faults to
-links, to test an application while regions are disconnected.
+links, to test an application while regions are disconnected. AB.VERIFY compares keys with another
+region, and AB.REGION REPAIR takes over a key: both need a few messages between the regions, for
+which the connection waits.
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-from anabranch.commands.extensions.members import cluster, member, once_other
 from anabranch.commands.server.debug import check_allowed
 from anabranch.engine import texts
 from anabranch.engine.context import Context
-from anabranch.engine.host import LinkFault
+from anabranch.engine.host import HostRegions, LinkFault
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
 from anabranch.metrics.peers import PeerFigures
@@ -236,3 +237,100 @@ _FAULTS: dict[bytes, tuple[Callable[..., None], int, int]] = {
     b"rate": (_rate, 1, 1),
 }
 """By word: the function that changes a fault, and its least and greatest count of numbers."""
+
+
+_ALONE = (
+    "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
+    "from its start on"
+)
+
+
+def cluster(ctx: Context) -> tuple[Replica, HostRegions]:
+    """The replica and the links of this region; CommandError if there are no regions."""
+    regions = ctx.server.host.regions
+    if regions is None:
+        raise CommandError(_ALONE)
+    return ctx.replica, regions
+
+
+def require_level(ctx: Context, level: int, what: str) -> None:
+    """Refuse what a member does not understand, or may not: one that has not reported its level."""
+    regions = ctx.server.host.regions
+    if regions is None:
+        return
+    behind = [number for number, each in regions.feature_levels().items() if each < level]
+    if behind:
+        names = [ctx.replica.members[each].name for each in behind if each in ctx.replica.members]
+        raise CommandError(
+            f"ERR region {', '.join(names) or behind[0]} does not know {what}, or has not been "
+            "heard of since this one started: update it, connect it or remove it, then try again"
+        )
+
+
+def member(replica: Replica, raw: bytes) -> int:
+    """The number of a member, from its number or its name; CommandError if there is none."""
+    word = raw.decode("utf-8", "replace")
+    for number, known in replica.members.items():
+        if word in {str(number), known.name}:
+            return number
+    raise CommandError(b"ERR No region is called '%b'" % texts.shown(raw)[:128])
+
+
+def other(replica: Replica, raw: bytes) -> int:
+    """The number of a member that is not this region; CommandError if there is none."""
+    number = member(replica, raw)
+    if number == replica.region:
+        raise CommandError("ERR This is the region you are talking to: name another one")
+    return number
+
+
+def once_other(replica: Replica, raw: bytes) -> int:
+    """The number of another region, maybe a removed one, from its number or the name it had."""
+    word = raw.decode("utf-8", "replace")
+    for number in replica.removed:
+        if number not in replica.members and word in {
+            str(number),
+            replica.former_names.get(number),
+        }:
+            return number
+    return other(replica, raw)
+
+
+_SHOWN_MAX = 100
+"""The most differing keys that are listed when all keys were compared."""
+
+
+def verify(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.VERIFY region [key ...]."""
+    replica, regions = cluster(ctx)
+    region = other(replica, args[1])
+    db = ctx.db.index
+    places = [(db, key) for key in args[2:]]
+    verdict = ctx.outcome(args, lambda: regions.verify(region, places))
+    if verdict is None:
+        return None
+    if places:
+        return ctx.reply([verdict.keys[place] for place in places])
+    listed = sorted(verdict.keys.items())
+    found = list(verdict.keys.values())
+    return ctx.reply(
+        Map(
+            [
+                ("equal", verdict.equal),
+                ("differs", found.count("differs")),
+                ("in-flight", verdict.in_flight),
+                ("keys", [[*place, how] for place, how in listed[:_SHOWN_MAX]]),
+            ]
+        )
+    )
+
+
+def repair(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.REGION REPAIR key FROM region."""
+    replica, regions = cluster(ctx)
+    if args[3].lower() != b"from":
+        raise CommandError(texts.SYNTAX)
+    region = other(replica, args[4])
+    place = ctx.db.index, args[2]
+    done = ctx.outcome(args, lambda: regions.repair(region, place))
+    return None if done is None else OK

@@ -22,8 +22,6 @@ _Registry = dict[bytes, dict[Session, None]]
 class SubscriptionKind:
     """One of the three sorts of subscription: words, registry, and the session's own set."""
 
-    __slots__ = ("joined", "left", "own", "registry")
-
     def __init__(self, prefix: str, registry: str, own: str) -> None:
         self.joined = bulk(f"{prefix}subscribe".encode())
         self.left = bulk(f"{prefix}unsubscribe".encode())

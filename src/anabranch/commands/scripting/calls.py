@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from anabranch.engine.absent import hint
 from anabranch.engine.context import Context
 from anabranch.engine.inside import Inside
 from anabranch.engine.script_machine import ScriptMachine
 from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.session import Session
-from anabranch.engine.unknown import hint
 from anabranch.errors import CommandError
 from anabranch.resp.encode import error
 

@@ -1,6 +1,6 @@
 """The server as one of several, and odds and ends.
 
-TIME, ROLE, WAIT, WAITAOF, MONITOR, SHUTDOWN, REPLICAOF and its kin, MODULE, LOLWUT.
+TIME, ROLE, WAIT, WAITAOF, MONITOR, SHUTDOWN, SAVE and REPLICAOF with their kin, MODULE, LOLWUT.
 There are no read-only replicas; regions replicate as equals. So other regions acknowledge a WAIT,
 and nobody if there are none; the commands that would make this server a replica are refused with a
 sentence.
@@ -8,7 +8,7 @@ sentence.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer
@@ -16,7 +16,8 @@ from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.resp.encode import EMPTY_ARRAY, OK
-from anabranch.resp.values import Verbatim
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.resp.values import Status, Verbatim
 from anabranch.version import __version__
 
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
@@ -197,3 +198,33 @@ _RIVER = r"""
 def lolwut(ctx: Context, _args: list[bytes]) -> bytes:
     """LOLWUT: a river, its anabranches, and the version."""
     return ctx.reply(Verbatim(f"{_RIVER}\nAnabranch ver. {__version__}\n"))
+
+
+# -- snapshots of everything ----------------------------------------------------------------------
+
+
+def save(ctx: Context, args: list[bytes]) -> bytes | None:
+    """SAVE: this client waits for the snapshot, others are served meanwhile."""
+    done = ctx.outcome(args, ctx.server.host.persistence.save_for)
+    return None if done is None else OK
+
+
+def bgsave(ctx: Context, args: list[bytes]) -> bytes:
+    """BGSAVE [SCHEDULE]: begin a snapshot, or let it follow the one that runs."""
+    schedule = len(args) == 2 and args[1].lower() == b"schedule"
+    if len(args) > 1 and not schedule:
+        raise CommandError(texts.SYNTAX)
+    started = ctx.server.host.persistence.begin_save(schedule=schedule)
+    return ctx.reply(Status(f"Background saving {'started' if started else 'scheduled'}"))
+
+
+def bgrewriteaof(ctx: Context, _args: list[bytes]) -> bytes:
+    """BGREWRITEAOF: begin a snapshot, after which older parts of the log can go."""
+    started = ctx.server.host.persistence.begin_save(rewrite=True)
+    how = "started" if started else "scheduled"
+    return ctx.reply(Status(f"Background append only file rewriting {how}"))
+
+
+def lastsave(ctx: Context, _args: list[bytes]) -> bytes:
+    """LASTSAVE: the time of the newest snapshot, or of the start, in Unix time."""
+    return integer_reply(cast(int, ctx.server.host.persistence.facts()["rdb_last_save_time"]))

@@ -14,8 +14,7 @@ from anabranch.engine.arguments import natural, symmetric
 from anabranch.engine.context import Context
 from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
-from anabranch.keyspace.draw_order import DrawOrder
-from anabranch.keyspace.values import SetValue
+from anabranch.keyspace.values import DrawOrder, SetValue
 from anabranch.resp.encode import EMPTY_ARRAY, ONE, ZERO, bulk, integer, null
 from anabranch.resp.values import SetReply
 

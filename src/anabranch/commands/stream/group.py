@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from anabranch.commands.stream.options import group_in
 from anabranch.effects import kinds
-from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument, integer
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
@@ -59,13 +59,7 @@ def _existing_stream(ctx: Context, key: bytes) -> Stream:
 
 def _existing_group(ctx: Context, args: list[bytes]) -> tuple[Stream, Group]:
     stream = _existing_stream(ctx, args[2])
-    group = stream.groups.get(args[3])
-    if group is None:
-        raise CommandError(
-            b"NOGROUP No such consumer group '%b' for key name '%b'"
-            % (texts.shown(args[3]), texts.shown(args[2]))
-        )
-    return stream, group
+    return stream, group_in(stream, args[2], args[3])
 
 
 def create(ctx: Context, args: list[bytes]) -> bytes:

@@ -7,6 +7,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from anabranch.commands.stream.options import group_in
 from anabranch.commands.stream.pending_rows import RowWriter
 from anabranch.commands.stream.read import entries_ascending
 from anabranch.engine import texts
@@ -174,8 +175,6 @@ class _FullGroups:
     There may be thousands of consumers, or groups.
     """
 
-    __slots__ = ("_limit", "_owned_rows", "_resp3", "_rows", "_stream", "_times", "out")
-
     def __init__(self, stream: Stream, limit: int, resp3: bool) -> None:
         """``limit`` of -1: all rows."""
         self.out = BytesWriter()
@@ -218,8 +217,6 @@ class _FullGroups:
 
 class _Times:
     """The times of a consumer as XINFO STREAM FULL has them; many consumers have the same."""
-
-    __slots__ = ("_active_ms", "_seen_ms", "_text")
 
     def __init__(self) -> None:
         self._seen_ms = self._active_ms = 0
@@ -289,12 +286,7 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
 def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO CONSUMERS key group."""
     stream = _existing(ctx, args[2])
-    group = stream.groups.get(args[3])
-    if group is None:
-        raise CommandError(
-            b"NOGROUP No such consumer group '%b' for key name '%b'"
-            % (texts.shown(args[3]), texts.shown(args[2]))
-        )
+    group = group_in(stream, args[2], args[3])
     now_ms = ctx.now_ms
     consumers = group.consumers
     out = BytesWriter()

@@ -130,6 +130,17 @@ def no_group(key: bytes, group: bytes) -> CommandError:
     )
 
 
+def group_in(stream: Stream, key: bytes, name: bytes) -> Group:
+    """The group of a stream; NOGROUP, as XGROUP and XINFO word it, if there is none."""
+    group = stream.groups.get(name)
+    if group is None:
+        raise CommandError(
+            b"NOGROUP No such consumer group '%b' for key name '%b'"
+            % (texts.shown(name), texts.shown(key))
+        )
+    return group
+
+
 def stream_and_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group]:
     """The stream and its group; NOGROUP when either is missing. Counts as a read, as in Redis."""
     stream = ctx.read_stream(key)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from anabranch.commands.stream.options import (
-    interval_start,
-    stream_and_group,
-)
+from anabranch.commands.stream.options import interval_start, stream_and_group
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import (

@@ -19,7 +19,7 @@ from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument, integer
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
-from anabranch.keyspace.vector_token import TOKEN_PREFIX, read_token
+from anabranch.keyspace.replica import TOKEN_PREFIX, read_token
 from anabranch.resp.encode import EMPTY_ARRAY, array_header, null_array
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.merge import limited

@@ -9,7 +9,7 @@ from anabranch.compiling import mypyc_attr
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer, integer_or_none
 from anabranch.engine.context import Context
-from anabranch.engine.stream_keys import OPTION_WIDTH
+from anabranch.engine.key_extraction import OPTION_WIDTH
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header
 from anabranch.stream.block import Block
@@ -166,8 +166,6 @@ class ReplyBudget:
     MAXSIZE is soft: an entry is left out if the bytes before it reach the limit, but the first
     entry of a reply is always returned.
     """
-
-    __slots__ = ("_left", "_maxsize", "_name_bytes", "_produced")
 
     def __init__(self, request: ReadRequest) -> None:
         self._left = request.maxcount

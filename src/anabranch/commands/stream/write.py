@@ -14,12 +14,7 @@ from anabranch.commands.stream.options import (
 )
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.arguments import (
-    id_argument,
-    id_list,
-    id_list_steps,
-    integer,
-)
+from anabranch.engine.arguments import id_argument, id_list, id_list_steps, integer
 from anabranch.engine.context import Context
 from anabranch.engine.holding import still_held
 from anabranch.errors import CommandError

@@ -1,4 +1,4 @@
-"""The rows of the command table: connection commands."""
+"""The rows of the command table: connections, cluster, publish/subscribe and transactions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Final
 from anabranch.commands.table.rows import rows
 from anabranch.engine.spec import Command
 
-COMMANDS: Final[list[Command]] = rows(
-    "connection",
-    "anabranch.commands.connection",
-    """
+COMMANDS: Final[list[Command]] = [
+    *rows(
+        "connection",
+        "anabranch.commands.connection",
+        """
 ping -1 connection.ping 1.0.0 fast
     [message]
     does: Answers PONG, or the message given.
@@ -93,5 +94,185 @@ client|unblock -3 client.unblock 5.0.0 admin noscript loading stale
 client|unpause 2 client.unpause 6.2.0 admin noscript loading stale
     does: Ends CLIENT PAUSE.
 """,
-    is_hot=True,
-)
+        is_hot=True,
+    ),
+    *rows(
+        "cluster",
+        "anabranch.commands.connection",
+        """
+readonly 1 connection.no_cluster 3.0.0 loading stale fast
+    does: Cluster only: refused by this server.
+    acl: connection
+readwrite 1 connection.no_cluster 3.0.0 loading stale fast
+    does: Cluster only: refused by this server.
+    acl: connection
+asking 1 connection.no_cluster 3.0.0 fast
+    does: Cluster only: refused by this server.
+    acl: connection
+cluster -2 - 3.0.0
+    does: Cluster only: refused by this server.
+cluster|addslots -3 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|addslotsrange -4 connection.no_cluster 7.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|bumpepoch 2 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|count-failure-reports 3 connection.no_cluster 3.0.0 admin stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|countkeysinslot 3 connection.no_cluster 3.0.0 stale
+    does: Cluster only: refused by this server.
+cluster|delslots -3 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|delslotsrange -4 connection.no_cluster 7.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|failover -2 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|flushslots 2 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|forget 3 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|getkeysinslot 4 connection.no_cluster 3.0.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|help 2 connection.no_cluster 5.0.0 loading stale
+    does: Cluster only: refused by this server.
+cluster|info 2 connection.no_cluster 3.0.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|keyslot 3 connection.no_cluster 3.0.0 stale
+    does: Cluster only: refused by this server.
+cluster|links 2 connection.no_cluster 7.0.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|meet -4 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|migration -4 connection.no_cluster 8.4.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|myid 2 connection.no_cluster 3.0.0 stale
+    does: Cluster only: refused by this server.
+cluster|myshardid 2 connection.no_cluster 7.2.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|nodes 2 connection.no_cluster 3.0.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|replicas 3 connection.no_cluster 5.0.0 admin stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|replicate 3 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|reset -2 connection.no_cluster 3.0.0 admin noscript stale
+    does: Cluster only: refused by this server.
+cluster|saveconfig 2 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|set-config-epoch 3 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|setslot -4 connection.no_cluster 3.0.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+cluster|shards 2 connection.no_cluster 7.0.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|slaves 3 connection.no_cluster 3.0.0 admin stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|slot-stats -4 connection.no_cluster 8.2.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output request_policy:all_shards
+cluster|slots 2 connection.no_cluster 3.0.0 stale
+    does: Cluster only: refused by this server.
+    tips: nondeterministic_output
+cluster|syncslots -3 connection.no_cluster 8.4.0 admin stale no_async_loading
+    does: Cluster only: refused by this server.
+""",
+        is_hot=True,
+    ),
+    *rows(
+        "pubsub",
+        "anabranch.commands.pubsub",
+        """
+subscribe -2 pubsub.subscribe 2.0.0 pubsub denyoom noscript loading stale
+    channel [channel ...]
+    does: Listens to channels.
+    cost: O(N), N being the names given or left.
+psubscribe -2 pubsub.psubscribe 2.0.0 pubsub denyoom noscript loading stale
+    pattern [pattern ...]
+    does: Listens to all channels that match a pattern.
+    cost: O(N), N being the names given or left.
+ssubscribe -2 pubsub.ssubscribe 7.0.0 pubsub denyoom noscript loading stale
+    shardchannel [shardchannel ...]
+    does: Listens to shard channels.
+    cost: O(N), N being the names given or left.
+    keys: @1..-1 not_key
+unsubscribe -1 pubsub.unsubscribe 2.0.0 pubsub noscript loading stale
+    [channel [channel ...]]
+    does: Stops listening to channels, or to all.
+    cost: O(N), N being the names given or left.
+punsubscribe -1 pubsub.punsubscribe 2.0.0 pubsub noscript loading stale
+    [pattern [pattern ...]]
+    does: Stops listening to patterns, or to all.
+    cost: O(N), N being the names given or left.
+sunsubscribe -1 pubsub.sunsubscribe 7.0.0 pubsub noscript loading stale
+    [shardchannel [shardchannel ...]]
+    does: Stops listening to shard channels, or to all.
+    cost: O(N), N being the names given or left.
+    keys: @1..-1 not_key
+publish 3 pubsub.publish 2.0.0 pubsub loading stale fast
+    channel message
+    does: Sends a message to a channel and counts who received it.
+    cost: O(N+M), N being the channel's listeners and M all patterns.
+spublish 3 pubsub.spublish 7.0.0 pubsub loading stale fast
+    shardchannel message
+    does: Sends a message to a shard channel and counts who received it.
+    cost: O(N), N being the channel's listeners.
+    keys: not_key
+pubsub -2 - 2.8.0
+    does: Commands that show subscriptions.
+    help: 6.2.0
+pubsub|channels -2 pubsub.channels 2.8.0 pubsub loading stale
+    [pattern]
+    does: Lists channels with subscribers.
+    cost: O(N), N being the channels looked at.
+pubsub|numpat 2 pubsub.numpat 2.8.0 pubsub loading stale
+    does: Counts the patterns with subscribers.
+    cost: O(N), N being the channels looked at.
+pubsub|numsub -2 pubsub.numsub 2.8.0 pubsub loading stale
+    [channel [channel ...]]
+    does: Counts the listeners of channels, pattern listeners aside.
+    cost: O(N), N being the channels looked at.
+pubsub|shardchannels -2 pubsub.shard_channels 7.0.0 pubsub loading stale
+    [pattern]
+    does: Lists shard channels with subscribers.
+    cost: O(N), N being the channels looked at.
+pubsub|shardnumsub -2 pubsub.shard_numsub 7.0.0 pubsub loading stale
+    [shardchannel [shardchannel ...]]
+    does: Counts the listeners of shard channels.
+    cost: O(N), N being the channels looked at.
+""",
+        is_hot=True,
+    ),
+    *rows(
+        "transactions",
+        "anabranch.commands.transactions",
+        """
+multi 1 transaction.multi 1.2.0 noscript loading stale fast allow_busy
+    does: Begins a transaction: later commands are queued.
+exec 1 transaction.execute 1.2.0 noscript loading stale skip_slowlog
+    does: Runs the queued commands of a transaction at one moment.
+    cost: That of the queued commands.
+discard 1 transaction.discard 2.0.0 noscript loading stale fast allow_busy
+    does: Drops the queued commands of a transaction.
+    cost: O(N), N being the watched keys.
+watch -2 transaction.watch 2.2.0 noscript loading stale fast allow_busy
+    key [key ...]
+    does: Makes the next transaction depend on keys staying as they are.
+    cost: O(N), N being the keys.
+    keys: @1..-1 RO
+unwatch 1 transaction.unwatch 2.2.0 noscript loading stale fast allow_busy
+    does: Takes back all WATCHes of the connection.
+    cost: O(N), N being the watched keys.
+""",
+        is_hot=True,
+    ),
+]

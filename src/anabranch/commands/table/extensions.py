@@ -149,7 +149,7 @@ ab.region|features 2 regions.region_features 0.1.0 stale
     acl: dangerous
     group: server
     tips: nondeterministic_output
-ab.region|repair 5 verifying.repair 0.1.0 admin noscript no_multi blocking
+ab.region|repair 5 regions.repair 0.1.0 admin noscript no_multi blocking
     key FROM region
     does: Takes over another region's version of a key that must not differ.
     cost: O(N), N being the entries.
@@ -160,7 +160,7 @@ ab.link -3 regions.link 0.1.0 admin noscript stale
     region <PAUSE | RESUME | DELAY ms [jitter] | LOSS percent | RATE bytes-per-second>
     does: Injects faults into the link with another region, for tests.
     group: server
-ab.verify -2 verifying.verify 0.1.0 readonly noscript no_multi blocking
+ab.verify -2 regions.verify 0.1.0 readonly noscript no_multi blocking
     region [key [key ...]]
     does: Compares keys, or everything, with another region.
     cost: O(N), N being the entries that changed since they were last looked at.

@@ -50,22 +50,22 @@ fcall_ro -3 functions.fcall 7.0.0 readonly noscript stale skip_monitor no_mandat
 script -2 - 2.6.0
     does: Commands about scripts.
     help: 5.0.0 scripting
-script|load 3 scripts.script_load 2.6.0 noscript stale
+script|load 3 evaluation.script_load 2.6.0 noscript stale
     script
     does: Keeps a script for EVALSHA; answers its hash.
     cost: O(N), N being the length of the script
     tips: request_policy:all_nodes response_policy:all_succeeded
-script|exists -3 scripts.script_exists 2.6.0 noscript
+script|exists -3 evaluation.script_exists 2.6.0 noscript
     sha1 [sha1 ...]
     does: Answers which scripts EVALSHA finds.
     cost: O(N) where N is the number of scripts asked for
     tips: request_policy:all_shards response_policy:agg_logical_and
-script|flush -2 scripts.script_flush 2.6.0 noscript
+script|flush -2 evaluation.script_flush 2.6.0 noscript
     [ASYNC | SYNC]
     does: Forgets all scripts.
     cost: O(N), N being the number of scripts
     tips: request_policy:all_nodes response_policy:all_succeeded
-script|kill 2 scripts.script_kill 2.6.0 noscript allow_busy
+script|kill 2 evaluation.script_kill 2.6.0 noscript allow_busy
     does: Ends the script that runs, if it has written nothing.
     tips: request_policy:all_shards response_policy:one_succeeded
 function -2 - 7.0.0
@@ -98,7 +98,7 @@ function|restore -3 functions.function_restore 7.0.0 write denyoom noscript
     does: Loads the libraries of a dump.
     cost: O(N), N being the length of the sources
     tips: request_policy:all_shards response_policy:all_succeeded
-function|kill 2 scripts.script_kill 7.0.0 noscript allow_busy
+function|kill 2 evaluation.script_kill 7.0.0 noscript allow_busy
     does: Ends the function that runs, if it has written nothing.
     tips: request_policy:all_shards response_policy:one_succeeded
 function|stats 2 functions.function_stats 7.0.0 noscript allow_busy

@@ -39,11 +39,7 @@ from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.framing import FrameType
 from anabranch.simulator import looking
 from anabranch.simulator.checks import Checks
-from anabranch.simulator.exploration.retry_checks import (
-    check_answers,
-    check_count,
-    check_processed,
-)
+from anabranch.simulator.exploration.retry_checks import check_answers, check_count, check_processed
 from anabranch.simulator.exploration.script import NotPossibleError, commands_of
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import HEAD_BYTES, End, Network, Wire
@@ -460,9 +456,9 @@ def _exchanged(process: Process) -> list[Any]:
     """What the exchange with other regions remembers."""
     replicator = process.replicator
     links, receiver, gossip = (
-        replicator._links,  # noqa: SLF001
-        replicator._receiver,  # noqa: SLF001
-        replicator._gossip,  # noqa: SLF001
+        replicator.links,
+        replicator.receiver,
+        replicator.gossip,
     )
     incoming = receiver.joiner.incoming
     return [

@@ -11,11 +11,10 @@ from typing import Final
 
 from anabranch.stream import by_number
 from anabranch.stream.counters import Counted
-from anabranch.stream.groups.lone_progress import LoneProgress
 from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.groups.policy import Policed
-from anabranch.stream.groups.progress import GroupProgress, Logs, Vector
+from anabranch.stream.groups.progress import GroupProgress, Logs, LoneProgress, Vector
 from anabranch.stream.groups.runs import Runs
 from anabranch.stream.groups.shared_progress import NOTHING_SHARED_OF_GROUP, SharedProgress
 from anabranch.stream.ranges import Ranges
@@ -35,8 +34,6 @@ class Group:
 
     ``shared`` is the progress itself where several regions write, otherwise empty.
     """
-
-    __slots__ = ("consumers", "pending", "policed", "progress", "runs", "shared")
 
     def __init__(self, progress: GroupProgress, shared: SharedProgress) -> None:
         self.progress = progress

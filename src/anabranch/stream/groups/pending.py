@@ -36,18 +36,6 @@ _ENTRY_ID = attrgetter("entry_id")
 class GroupPending:
     """Pending entries by replica ID, by age, and in the order of their release."""
 
-    __slots__ = (
-        "acknowledgements",
-        "by_age",
-        "ghosts",
-        "lists",
-        "redeliveries",
-        "released",
-        "released_living",
-        "releases",
-        "stamp",
-    )
-
     def __init__(self) -> None:
         self.lists: dict[int, PendingList] = defaultdict(PendingList)  # by replica ID
         self.released: dict[PendingEntry, None] = {}

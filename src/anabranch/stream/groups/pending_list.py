@@ -39,8 +39,6 @@ class View(Protocol):
 class PendingList:
     """Pending entries by ID, in order."""
 
-    __slots__ = ("_late", "_order", "_unswept", "entries", "frozen")
-
     def __init__(self) -> None:
         self.entries: dict[int, PendingEntry] = {}
         self.frozen: tuple[View, ...] = ()  # read the list as it was at some moment
@@ -265,8 +263,6 @@ class PendingList:
 
 class Consumer:
     """One reader of a group, with wall-clock times in ms; ``active_ms`` -1: never got an entry."""
-
-    __slots__ = ("active_ms", "name", "pending", "seen_ms")
 
     def __init__(self, name: bytes, seen_ms: int, active_ms: int = -1) -> None:
         self.name = name

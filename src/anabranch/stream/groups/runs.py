@@ -25,8 +25,6 @@ from anabranch.stream.region_log import RegionLog
 class DeliveryRun:
     """Consecutive deliveries of one replica ID's entries: the numbers ``(low, last]``."""
 
-    __slots__ = ("closed", "last", "low", "sent")
-
     def __init__(self, low: int, sent: int, last: int, *, closed: bool = False) -> None:
         self.low = low
         self.sent = sent  # acknowledged in other regions' eyes up to here
@@ -36,8 +34,6 @@ class DeliveryRun:
 
 class Runs:
     """The runs of a group, and the entries that were given up; by replica ID."""
-
-    __slots__ = ("by_replica_id", "discarded")
 
     def __init__(self) -> None:
         self.by_replica_id: dict[int, list[DeliveryRun]] = {}

@@ -38,17 +38,6 @@ class Passed(NamedTuple):
 class SharedProgress(GroupProgress):
     """What regions share of a group, and what was delivered here."""
 
-    __slots__ = (
-        "acknowledged",
-        "creations",
-        "delivered",
-        "hidden",
-        "offset",
-        "places",
-        "rewound",
-        "settled",
-    )
-
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
         super().__init__(last_delivered_id, entries_read)
         self.creations: dict[Dot, Creation] = {}
