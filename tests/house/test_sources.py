@@ -112,8 +112,8 @@ def test_no_docstring_sends_the_reader_elsewhere_before_it_says_anything() -> No
     assert found == []
 
 
-FORKS_MAX = 1
-"""Places that ask whether they are compiled: what reports it."""
+FORKS_MAX = 3
+"""Places that ask whether they are compiled: the parser of requests, and what reports it."""
 
 
 def test_there_is_one_spelling_for_both_forms() -> None:

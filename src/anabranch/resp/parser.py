@@ -1,9 +1,14 @@
 """Requests out of bytes: resumable, linear, bounded.
 
-Nearly all requests are ordinary ones in pipelines, and :func:`ordinary_requests` parses them, fast
-once this module is compiled. All other bytes go to :class:`CarefulParser`, which knows every rule
-and every error text of Redis's request parser but is slower. Both give the same requests
-(``tests/unit/resp/test_parser.py`` compares them).
+Nearly all requests are ordinary ones in pipelines, and a fast function parses them. All other bytes
+go to :class:`CarefulParser`, which knows every rule and every error text of Redis's request parser
+but is slower. Both give the same requests (``tests/unit/resp/test_parser.py`` compares them).
+
+If this module is compiled to machine code, the fast function is :func:`ordinary_requests`.
+Interpreted, it would be slow; then hiredis parses, in C. But hiredis is a parser for *replies*: it
+does not know inline commands, accepts elements that are not bulk strings, and allocates as much as
+a hostile header declares. So a chunk is first searched for unusual input, and the result is
+checked.
 
 Never raises: requests before a protocol error must still run, so the error is left in ``error``
 for the caller to send before closing.
@@ -15,17 +20,35 @@ import re
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
+import hiredis
+
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 from anabranch.resp.limits import ARGUMENT_BYTES, AUTHENTICATED, INLINE_MAX, RequestLimits
+from anabranch.version import IS_COMPILED
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
+# What hiredis must not see: counts of five digits and more (it would allocate what a hostile
+# header declares) and elements of other types. A payload may look like that too; then the careful
+# parser does the work and finds nothing wrong. Lengths need no look: a hostile one is never
+# complete, and what is not complete is checked. Negative and zero counts make no list of bytes.
+# Both patterns begin with a literal, and the first one fails at the end of a usual count; the
+# second is only tried when one of its rare characters occurs. Its look-behinds let the everyday
+# payloads "+" and "(5-0" of XRANGE pass.
 _BAD_COUNT: Final = re.compile(rb"\*[0-9](?!\r)[0-9]{4}")
-"""A count of five digits and more."""
+_OTHER_TYPE: Final = re.compile(rb"\r\n[+(=~%>|#](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
+_OTHER_SIGNS: Final = b"+(=~%>|#"
+_JOIN: Final = b"".join
+_HEADER_OVERLAP: Final = (
+    32  # bytes of an unfinished request that a header split across chunks may span
+)
 
 _PARTIAL_MAX: Final = 64 * 1024
 """A larger unfinished request is completed by the careful parser, which keeps its bytes once."""
+
+_MANY_ARGUMENTS: Final = re.compile(rb"\*[0-9]{3}")
+"""hiredis makes room for as many arguments as are declared, 8 bytes each, before they come."""
 
 _SHORTEST_ARGUMENT: Final = 6
 """``$0``, an empty payload, and the two line ends."""
@@ -44,7 +67,8 @@ class RequestParser:
     def __init__(self, limits: RequestLimits = AUTHENTICATED) -> None:
         self.error: bytes | None = None
         self._limits = limits
-        self._partial = b""  # an unfinished request
+        self._reader = hiredis.Reader()
+        self._partial = b""  # what the reader holds of an unfinished request
         self._careful: CarefulParser | None = None
         if not limits.is_ordinary:
             self._careful = CarefulParser(limits)
@@ -90,7 +114,13 @@ class RequestParser:
             or (len(data) > _PARTIAL_MAX and _LARGE_BULK.search(data, 0, _LARGE_BULK_BEFORE))
         ):
             return self._be_careful(data)
-        requests, rest = ordinary_requests(partial + data if partial else data)
+        if IS_COMPILED:
+            requests, rest = ordinary_requests(partial + data if partial else data)
+        else:
+            found = self._ask_hiredis(partial, data)
+            if found is None:
+                return self._be_careful(data)
+            requests, rest = found
         if not rest:
             self._partial = b""
             return requests
@@ -102,6 +132,7 @@ class RequestParser:
             or rest[:1] != b"*"
             or len(rest) > _PARTIAL_MAX
             or (partial and not requests)  # byte by byte: do not look at the same bytes each time
+            or not self._begin(rest)
         ):
             self.error = careful.error
             self._careful = careful
@@ -111,9 +142,45 @@ class RequestParser:
         self._partial = rest
         return requests
 
+    def _begin(self, rest: bytes) -> bool:
+        """Let hiredis read the beginning of a request; False if it would make too much room."""
+        if not IS_COMPILED:
+            if _MANY_ARGUMENTS.match(rest):
+                return False
+            self._reader.feed(rest)
+            self._reader.gets()
+        return True
+
+    def _ask_hiredis(self, partial: bytes, data: bytes) -> tuple[list[list[bytes]], bytes] | None:
+        """The requests that bytes complete, and what is left; None: the careful parser must look.
+
+        The reader of hiredis has ``partial`` already. If anything is left it is a new one.
+        """
+        suspect = partial[-_HEADER_OVERLAP:] + data if partial else data
+        if (not partial and data[0] != 0x2A) or _is_suspicious(suspect):
+            return None
+        reader = self._reader
+        try:
+            reader.feed(data)
+            requests: list[list[bytes]] = list(iter(reader.gets, False))
+            # A quick check: joining takes nothing but bytes. Empty is, for one, "$0" between two
+            # requests: to hiredis a reply, to us a word.
+            are_requests = all(map(_JOIN, requests))
+        except (hiredis.ProtocolError, TypeError):
+            return None
+        if not are_requests:
+            return None
+        # Is the reader in the middle of a request? An unfinished bulk string shows; an array cut
+        # exactly between two elements does not, so ask with an empty request.
+        if not reader.has_data() and _is_idle(reader):
+            return requests, b""
+        self._reader = hiredis.Reader()
+        return requests, (partial + data)[_encoded_size(requests) :]
+
     def _be_careful(self, data: bytes = b"") -> list[list[bytes]]:
         self._careful = CarefulParser(self._limits)
         partial, self._partial = self._partial, b""
+        self._reader = hiredis.Reader()
         return self._feed_careful(partial + data)
 
     def _feed_careful(self, data: bytes) -> list[list[bytes]]:
@@ -184,6 +251,35 @@ def _usual_arguments(data: bytes, begin: i64, args: list[bytes]) -> tuple[i64, i
         at = end + 2  # as in Redis, the two bytes behind a payload are skipped unread
         done += 1
     return done, at
+
+
+def _is_suspicious(data: bytes) -> bool:
+    """Whether the careful parser should look at these bytes."""
+    if _BAD_COUNT.search(data):
+        return True
+    for sign in _OTHER_SIGNS:
+        if sign in data:
+            return _OTHER_TYPE.search(data) is not None
+    return False
+
+
+def _is_idle(reader: hiredis.Reader) -> bool:
+    """Whether the reader is between two requests; a reader that is not cannot be used again."""
+    try:
+        reader.feed(b"*0\r\n")
+        return bool(reader.gets() == [])
+    except hiredis.ProtocolError:
+        return False
+
+
+def _encoded_size(requests: list[list[bytes]]) -> int:
+    """Bytes that requests took on the wire; hiredis accepts canonical headers only."""
+    size = 0
+    for request in requests:
+        size += len(b"*%d\r\n" % len(request))
+        for arg in request:
+            size += len(arg) + 5 + len(str(len(arg)))
+    return size
 
 
 class CarefulParser:
