@@ -43,7 +43,7 @@ from anabranch.replication import causal, status_table
 from anabranch.replication.handshake import Handshaker
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.status_table import StatusTable
-from anabranch.simulator.runs import simulate
+from anabranch.simulator.faults import simulate
 from anabranch.stream import by_number, image_conversion, joining, regional_id
 from anabranch.stream.groups import runs as runs_module
 from anabranch.stream.groups.group import Group

@@ -14,8 +14,7 @@ import click
 from anabranch.cli import exploring
 from anabranch.cli.options import FiniteRange
 from anabranch.simulator.cases import CASES, meaning
-from anabranch.simulator.faults import FAULTS
-from anabranch.simulator.runs import simulate, smallest
+from anabranch.simulator.faults import FAULTS, simulate, smallest
 from anabranch.simulator.simulation import Outcome, Simulation
 
 BAR_S: Final = 0.2

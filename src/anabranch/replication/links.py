@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of, region_of
+from anabranch.keyspace.replica import EPOCH_STEP_BYTES, epoch_of
 from anabranch.oplog.batch import saved_bytes
 from anabranch.replication.frames import Message, Reason, Refusal, encode
 from anabranch.replication.framing import FrameType, batch_head, framed
@@ -34,6 +34,7 @@ class Links:
         self.config = config
         self.chance = chance
         self.replica_id = local.replica.own
+        self.region = local.replica.region
         self.membership = Membership(local)
         self.rows = StatusTable()
         self.sessions: dict[int, PeerSession] = {}
@@ -45,11 +46,6 @@ class Links:
         self.refusal = ""
         """The reason of the last refused link, who refused it, and the region."""
         self._noted: dict[tuple[str, object], tuple[object, float]] = {}
-
-    @property
-    def region(self) -> int:
-        """The number of this region."""
-        return region_of(self.replica_id)
 
     def peer(self, region: int) -> Peer:
         """The record of a region; made if missing."""

@@ -21,16 +21,12 @@ class Membership:
         self._latest: dict[int, int] = {}
         self._addresses: dict[int, Address] = dict(local.addresses)
         self._noted = dict(local.addresses)
+        self.region = self._replica.region
         self._removals: dict[int, dict[int, int]] = {}
         self._seen: set[int] = set()  # removed regions that had a link since
         self.has_changed = False
         """Whether a newer epoch became known that was not handled yet."""
         self.notice_removals()
-
-    @property
-    def region(self) -> int:
-        """The number of this region."""
-        return region_of(self._replica.own)
 
     def others(self) -> list[int]:
         """Members other than this region."""

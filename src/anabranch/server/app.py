@@ -33,10 +33,9 @@ from anabranch.server.disk import DataDirectory, Directory
 from anabranch.server.driver import LoopDriver, loop_factory
 from anabranch.server.host import ServerHost
 from anabranch.server.http import HttpServer
-from anabranch.server.listener import Listeners
+from anabranch.server.listener import Listeners, warn_of_clients, warn_of_gossip
 from anabranch.server.logs import announce, close_logs, emit, emit_sparingly, open_logs
 from anabranch.server.memory import Heap, calm_collector, keep_freed_memory
-from anabranch.server.open_ports import warn_of_clients, warn_of_gossip
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 

@@ -13,8 +13,8 @@ from anabranch.config.load import read_text
 from anabranch.config.runtime import rewritten
 from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
+from anabranch.server.listener import warn_of_gossip
 from anabranch.server.logs import emit, emit_sparingly, set_levels
-from anabranch.server.open_ports import warn_of_gossip
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings

@@ -20,7 +20,7 @@ from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
 from anabranch.server.acceptor import Acceptor, TlsHandshake
 from anabranch.server.admission import Admission, ConnectionKind, Place
-from anabranch.server.logs import emit_sparingly
+from anabranch.server.logs import emit, emit_sparingly
 from anabranch.server.tls import client_facing
 
 _FORGIVEN: Final = {
@@ -291,3 +291,34 @@ def _keep_alive(sock: socket.socket, seconds: int) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(idle // 3, 1))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+# -- ports that give full access to everyone who can reach them -----------------------------------
+
+
+def warn_of_clients(settings: Settings) -> None:
+    """Clients of other machines need no password."""
+    if not settings.protected_mode and not settings.requirepass and _is_reachable(settings.bind):
+        emit(
+            "warning",
+            "security.open",
+            note="anybody who reaches the port may do everything: set requirepass or bind",
+        )
+
+
+def warn_of_gossip(settings: Settings) -> None:
+    """Other machines need no secret and no certificate to become a region."""
+    is_proved = settings.gossip_secret or settings.tls_replication
+    if settings.region_id and not is_proved and _is_reachable(settings.gossip_bind):
+        emit(
+            "warning",
+            "security.gossip_open",
+            note="anybody who reaches the gossip port may change all data in all regions: set "
+            "gossip-secret, or tls-replication, or gossip-bind",
+        )
+
+
+def _is_reachable(bind: str) -> bool:
+    return any(
+        not word.removeprefix("-").startswith(("127.", "::1", "localhost")) for word in bind.split()
+    )

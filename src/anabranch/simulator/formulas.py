@@ -111,7 +111,7 @@ class Shown:
         """Live entries, ordered by ID, region, epoch, number."""
         removed = {dot for fact in self._applied(Removed) for dot in fact.dots} | self.lost
         live = [fact for fact in self.added if fact.dot not in removed]
-        return sorted(live, key=_place)
+        return sorted(live, key=_rank)
 
     @_once
     def groups(self) -> dict[bytes, list[Created]]:
@@ -269,11 +269,7 @@ class Shown:
         return False
 
 
-def _rank(fact: Tagged) -> tuple[int, int, int, int]:
-    return fact.entry_id, region_of(fact.replica_id), fact.replica_id, fact.number
-
-
-def _place(fact: Added) -> tuple[int, int, int, int]:
+def _rank(fact: Added | Tagged) -> tuple[int, int, int, int]:
     return fact.entry_id, region_of(fact.replica_id), fact.replica_id, fact.number
 
 

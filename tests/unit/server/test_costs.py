@@ -144,14 +144,14 @@ def ping(at: int) -> str:
 
 
 BUDGETS: Final[dict[Callable[[int], str], float]] = {
-    ping: 12,
-    add: 35.5,
-    add_trimmed: 41,
-    add_idempotent: 44,
+    ping: 8.5,
+    add: 32,
+    add_trimmed: 37.5,
+    add_idempotent: 40.5,
     add_by_content: 70,
-    read_range: 52,
-    read_back: 57.5,
-    group_read: 102,
+    read_range: 48.5,
+    read_back: 54,
+    group_read: 98,
     acknowledge: 48.5,
     delete: 86,
 }
