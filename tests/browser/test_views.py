@@ -111,6 +111,7 @@ def test_views_have_addresses(site: tuple[redis.Redis, int], visit: Visit) -> No
     page.locator("#heat tbody a", has_text="~g/1").click()
     visitor.until("() => document.querySelectorAll('#pending tbody button').length > 0")
     assert page.inner_text("#h-group") == "Group ~g/1 of stream a/b~ü #?"
+    assert " · 1 consumer · " in page.inner_text("#group-say")
     assert visitor.focused().startswith("H2 h-group")
     assert (
         page.evaluate("() => document.getElementById('h-group').getBoundingClientRect().top") < 200

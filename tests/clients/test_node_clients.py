@@ -1,4 +1,4 @@
-"""ioredis and node-redis, as Node programs with many checks each: see ``node/``."""
+"""Clients and libraries of Node, as programs with many checks each: see ``node/``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tests.support.servers import AnabranchServer
 
 
 @pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])
-@pytest.mark.parametrize("script", ["ioredis.mjs", "node_redis.mjs"])
+@pytest.mark.parametrize(
+    "script",
+    ["ioredis.mjs", "node_redis.mjs", "connect_redis.mjs", "rate_limiter_flexible.mjs"],
+)
 def test_a_node_client_gets_what_it_expects(
     node_project: Path, server: AnabranchServer, script: str, protocol: int
 ) -> None:

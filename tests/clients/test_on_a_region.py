@@ -17,6 +17,12 @@ from tests.clients.test_faststream import (
     test_a_group_shares_what_others_get_as_a_whole,
     test_entries_of_a_dead_consumer_are_claimed,
 )
+from tests.clients.test_python_socketio import test_a_room_hears_what_another_process_says
+from tests.clients.test_redis_exporter import (
+    metrics_url,
+    program,
+    test_it_shows_streams_and_groups,
+)
 from tests.clients.test_valkey_glide import test_group_round_trip as test_glide_reads_in_a_group
 from tests.clients.test_walrus import db, test_a_stream_is_a_container
 from tests.support.inspection import mistakes
@@ -24,11 +30,15 @@ from tests.support.servers import AnabranchServer, free_port
 
 __all__ = [
     "db",
+    "metrics_url",
+    "program",
     "test_a_group_shares_what_others_get_as_a_whole",
+    "test_a_room_hears_what_another_process_says",
     "test_a_stream_is_a_container",
     "test_coredis_reads_in_a_group",
     "test_entries_of_a_dead_consumer_are_claimed",
     "test_glide_reads_in_a_group",
+    "test_it_shows_streams_and_groups",
     "test_its_consumers_share_the_entries_of_a_stream",
     "test_subscribers_of_a_stream_get_every_message",
 ]

@@ -72,6 +72,39 @@ def test_a_worker_of_celery_ends_with_the_reason(server: AnabranchServer, tmp_pa
     assert "Anabranch is a stream server and has no sorted sets" in worker.stdout + worker.stderr
 
 
+def test_kombu_cannot_take_a_message(server: AnabranchServer) -> None:
+    kombu = required("kombu")
+    with kombu.Connection(f"redis://127.0.0.1:{server.port}/0") as connection:
+        queue = connection.SimpleQueue("mail")
+        queue.put({"to": "ann"})
+        with pytest.raises(redis.ResponseError, match=unknown("ZADD")):
+            queue.get(timeout=30)
+
+
+def test_huey_queues_a_task_and_cannot_do_it(server: AnabranchServer) -> None:
+    application = required("huey").RedisHuey("mail", port=server.port)
+    send = application.task()(lambda to: to)
+    send("ann")
+    with pytest.raises(redis.ResponseError, match=unknown("HMGET")):
+        application.execute(application.dequeue())
+
+
+@pytest.mark.parametrize(("library", "name"), [("bullmq", "HGET"), ("bull", "HMSET")])
+def test_a_queue_of_node_takes_no_job(
+    node_project: Path, server: AnabranchServer, library: str, name: str
+) -> None:
+    done = subprocess.run(
+        ["node", "queues.mjs", str(server.port), library],
+        cwd=node_project,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    reason = f"called from script: '{name}' (Anabranch is a stream server and has no hashes"
+    assert reason in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("use", "name"),
     [

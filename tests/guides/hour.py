@@ -29,6 +29,8 @@ PACKAGES = "python3 python3-venv git make ca-certificates redis-tools redis-serv
 """What the pages take for granted; no C compiler yet."""
 CLONE = "/opt/anabranch"
 STEP_SECONDS = 3600
+INSTALLED_MB_MAX = 76
+"""What `pip install .` may leave on the disk, beside pip and setuptools."""
 HANDED_ON = ("_CERT", "_CA_", "SSL_", "CA_BUNDLE", "PROXY", "proxy", "PIP_DEFAULT_TIMEOUT")
 """Parts of the names of variables by which this machine reaches its registries."""
 
@@ -81,11 +83,11 @@ class Debian:
             start_new_session=True,
         )
 
-    def step(self, title: str, line: str, *, expected: str = "", ready: str = "") -> None:
-        """Type a line, and print how long it takes.
+    def step(self, title: str, line: str, *, expected: str = "", ready: str = "") -> str:
+        """Type a line, and print how long it takes; returns what it prints.
 
-        `expected` must be in what it prints. With `ready` the program goes on; it is ended with the
-        signal of Ctrl-C when it has printed this.
+        `expected` must be in that. With `ready` the program goes on; it is ended with the signal of
+        Ctrl-C when it has printed this.
         """
         began = time.monotonic()
         program = self.command(line)
@@ -109,6 +111,7 @@ class Debian:
             raise SystemExit(f"{title}: FAILED ({program.returncode})\n$ {line}\n{printed}")
         last = printed.rstrip().rpartition("\n")[2]
         click.echo(f"{title:<58} {took:5.0f} s   {last[:90]}")
+        return printed
 
 
 def hour(debian: Debian) -> None:
@@ -143,7 +146,9 @@ def hour(debian: Debian) -> None:
     debian.step("make demo", "make demo ARGS='--pace 0'", expected="claims hold")
     environment = "python3 -m venv venv && . venv/bin/activate"
     debian.step("quickstart: pip install .", f"{environment} && pip install --quiet .")
-    debian.step("  its size in MB", f"{size} venv/lib/python3*/site-packages")
+    found = debian.step("  its size in MB", f"{size} venv/lib/python3*/site-packages")
+    if int(found.split()[0]) > INSTALLED_MB_MAX:
+        raise SystemExit(f"pip install . takes more than {INSTALLED_MB_MAX} MB")
     debian.step("what the tests of the pages need", "make .venv-dev/.quick")
     failover = ".venv-dev/bin/pip install --quiet 'redis[circuit-breaker]'"
     debian.step("README: failover of redis-py", failover)

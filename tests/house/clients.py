@@ -125,6 +125,21 @@ CLIENTS = (
         "`anabranch[lua]`; as a broker: below",
     ),
     Client(
+        "django-redis",
+        "python",
+        "django_redis",
+        "Django's cache, counters, keys by pattern, lock",
+        "no: strings",
+        "its lock needs `anabranch[lua]`",
+    ),
+    Client(
+        "python-socketio",
+        "python",
+        "python_socketio",
+        "a room hears what another process says, by `AsyncRedisManager` and `RedisManager`",
+        "yes",
+    ),
+    Client(
         "pytest-redis",
         "python",
         "pytest_redis",
@@ -145,6 +160,21 @@ CLIENTS = (
         "node/node_redis.mjs",
         "node-redis, RESP2 and RESP3: groups, blocking reads, transactions, messages",
         "streams, groups, messages",
+    ),
+    Client(
+        "rate-limiter-flexible",
+        "node",
+        "node/rate_limiter_flexible.mjs",
+        "`RateLimiterRedis` over ioredis: limits, several processes, points given back",
+        "no: strings",
+        "needs `anabranch[lua]`",
+    ),
+    Client(
+        "connect-redis",
+        "node",
+        "node/connect_redis.mjs",
+        "sessions of Express over node-redis: kept, touched, listed, removed",
+        "no: strings",
     ),
     Client(
         "redigo",
@@ -192,7 +222,7 @@ CLIENTS = (
         "Debian 12: 1.45.0",
         "redis_exporter",
         "the program, in Go with redigo: streams, groups, keys, commands, memory",
-        "not tried",
+        "yes, with streams",
         "its requests are compared with a Redis in `tests/system/test_exporter.py`",
     ),
     Client(
@@ -201,7 +231,7 @@ CLIENTS = (
         "redis_insight",
         "connection, overview, browser of keys, views of a stream and its groups, profiler, slow "
         "log, replayed and compared with a Redis",
-        "not tried",
+        "streams, if it lets the server choose IDs",
         "the program itself is not started",
     ),
 )
@@ -226,6 +256,24 @@ BROKEN = (
         "test_a_worker_of_celery_ends_with_the_reason",
     ),
     (
+        "kombu's `SimpleQueue`",
+        "sorted sets",
+        "sending works; taking a message raises `unknown command 'ZADD'`",
+        "test_kombu_cannot_take_a_message",
+    ),
+    (
+        "huey",
+        "hashes",
+        "a task is queued; carrying it out raises `unknown command 'HMGET'`",
+        "test_huey_queues_a_task_and_cannot_do_it",
+    ),
+    (
+        "BullMQ, Bull (n8n)",
+        "hashes, sorted sets",
+        "`add` raises `Unknown Redis command called from script: 'HGET'`, in Bull `'HMSET'`",
+        "test_a_queue_of_node_takes_no_job",
+    ),
+    (
         "any client",
         "hashes, sorted sets, geospatial indexes, bitmaps, HyperLogLogs, JSON, search, time series",
         "`unknown command 'HSET', with args beginning with: ...`, and behind these words of Redis "
@@ -236,25 +284,53 @@ BROKEN = (
 
 BY_HAND = (
     # Package, where it is from, what was tried, on a server, on a region.
+    (
+        "ioredis 4.31.0 and 5.11.1",
+        "npm",
+        "groups, blocked reads, messages, MULTI",
+        "yes",
+        "streams",
+    ),
+    (
+        "redis 3.1.2, 4.7.1, 5.12.1",
+        "npm",
+        "groups, blocked reads, messages, MULTI",
+        "yes",
+        "streams",
+    ),
     ("channels-redis 4.3.0, pubsub", "PyPI", "a message to a group", "yes", "yes"),
-    ("python-socketio 5.18.1", "PyPI", "`AsyncRedisManager`: emit", "yes", "yes"),
     ("@socket.io/redis-streams-adapter 0.3.1", "npm", "emit over a stream", "yes", "yes"),
     ("Redis 2.000 for Perl", "Debian 12", "adding, ranges, groups", "yes", "yes"),
     ("Predis 1.1.10 for PHP", "Debian 12", "XADD, pipelines, transactions", "yes", "streams"),
+    ("lua-redis 2.0.5", "Debian 12", "XADD, XRANGE, strings, transactions", "yes", "streams"),
     ("redis-sentinel 7.0.15", "Debian 12", "watching: up or down", "yes", "yes"),
-    ("django-redis 7.0.0", "PyPI", "cache, counters, delete by pattern", "yes", "no: strings"),
+    ("zabbix-agent2 6.0.14", "Debian 12", "ping, slow log, configuration", "yes", "yes"),
+    (
+        "collectd 5.12.0",
+        "Debian 12",
+        "its plugin redis, a query of its own with XLEN",
+        "yes",
+        "yes",
+    ),
+    ("rsyslog 8.2302.0", "Debian 12", "omhiredis: `queue`, `publish`", "yes", "`publish`"),
+    ("twemproxy 0.5.0", "Debian 12", "strings; it knows no streams", "yes", "no: strings"),
+    ("replayrail 0.2.0", "PyPI", "publishing, replaying", "yes", "yes"),
+    ("redis-streams 0.3.0", "PyPI", "a consumer, its monitor", "yes", "yes"),
+    ("redqueue 0.14.0, plain tasks", "PyPI", "both back ends: stream and list", "yes", "stream"),
+    ("telstar 1.1.3", "PyPI", "a producer, a consumer of a group", "yes", "no: strings"),
+    ("atomic-redis-streams 0.1.0", "PyPI", "a handler without state", "yes", "no: strings"),
+    ("redisaq 0.1.5", "PyPI", "a producer, a consumer of a group", "yes", "no: strings"),
     ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "no: strings; it hides the errors"),
-    ("connect-redis 9.0.0", "npm", "sessions", "yes", "no: strings"),
-    ("rate-limiter-flexible 11.4.0", "npm", "`RateLimiterRedis`", "yes", "no: strings"),
     ("redlock 4.2.0", "npm", "lock and unlock", "yes", "no: strings"),
     ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "no: strings"),
     ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "no: lists"),
     ("redis-semaphore 5.8.0", "npm", "`Semaphore`", "no: ZREMRANGEBYSCORE", "no"),
-    ("BullMQ 6.7.0", "npm", "adding a job", "no: HGET", "no"),
-    ("Bull 4.16.5 (n8n)", "npm", "adding a job", "no: HMSET", "no"),
     ("bee-queue 2.0.0", "npm", "adding a job", "no: HEXISTS", "no"),
+    ("Symfony Messenger 5.4.53", "Debian 12", "taking a message", "no: ZCOUNT", "no"),
+    ("redis-fifo-lock 0.3.2", "PyPI", "taking the lock", "no: ZSCORE", "no"),
+    ("redqueue 0.14.0, delayed tasks", "PyPI", "delaying a task", "no: ZADD", "no"),
+    ("atomic-redis-streams 0.1.0", "PyPI", "a handler with state", "no: HGETALL", "no"),
     ("dramatiq 2.2.1", "PyPI", "sending a message", "no: ZADD", "no"),
-    ("huey 3.5.4", "PyPI", "the task is queued; carrying it out", "no: HMGET", "no: lists"),
     ("saq 0.26.4", "PyPI", "adding a job", "no: ZSCORE", "no"),
     (
         "streaq 7.2.0",
@@ -270,7 +346,6 @@ BY_HAND = (
         "no: ZREMRANGEBYSCORE",
         "no",
     ),
-    ("kombu 5.7.0", "PyPI", "taking a message from a queue", "no: ZADD", "no: sets"),
 )
 
 
@@ -341,7 +416,8 @@ def _page() -> Iterator[str]:
         "\n*On a region*: a region has streams, and messages of PUBLISH, and refuses other types "
         "with `ERR Active-Active keeps streams only`. A client that chooses whole IDs itself needs "
         "`xadd-id-uniqueness-mode liberal` there. The column was found by running all tests "
-        "against a region; `tests/clients/test_on_a_region.py` runs some of them in CI.\n\n"
+        "against a region; `tests/clients/test_on_a_region.py` runs some of them in CI. The ten "
+        "libraries that are downloaded most (npm and PyPI, November 2026) are among the tests.\n\n"
         "The core of valkey-glide is in Rust, redis-cli and redis-benchmark are in C. No client "
         "for Java or .NET is tried: their registries cannot be reached where CI runs.\n\n"
         "## What does not work\n\n"

@@ -526,7 +526,7 @@ function draw() {
   c.textAlign = "center";
   for (let t = Math.ceil(from / 1000 / step) * step; t * 1000 < end; t += step) {
     stroke(line, x(t * 1000), top, x(t * 1000), height - 22);
-    c.fillStyle = dim; c.fillText(clock(t * 1000), x(t * 1000), height - 10);
+    c.fillStyle = dim; c.fillText(clock(t * 1000), Math.min(x(t * 1000), width - 28), height - 10);
   }
   c.textAlign = "left";
   const path = new Map(), dots = new Map();
@@ -710,7 +710,7 @@ async function inGroup() {
   const own = (all || []).map(pairsOf).find((row) => same(row.name, name));
   if (!own || !consumers || !pending) { $("group-say").textContent = all && !own ? "There is no such group, or no longer." : "The group cannot be read: see Commands."; fill("consumers", []); fill("pending", []); return; }
   const told = (about.groups || []).find((each) => same(each.name, name));
-  $("group-say").replaceChildren("Stream ", link(address(db, key), "s", brief(key)), ` · lag ${num(own.lag ?? told?.lag)} · ${num(own.pending)} pending · ${num(own.consumers)} consumers · last delivered ID ${own["last-delivered-id"]} · entries read ${own["entries-read"] ?? "not known"}`, ...Object.entries(told?.policies ?? {}).map(([policy, value]) => el("span", {class: "chip"}, `${policy} ${value}`)));
+  $("group-say").replaceChildren("Stream ", link(address(db, key), "s", brief(key)), ` · lag ${num(own.lag ?? told?.lag)} · ${num(own.pending)} pending · ${num(own.consumers)} consumer${own.consumers === 1 ? "" : "s"} · last delivered ID ${own["last-delivered-id"]} · entries read ${own["entries-read"] ?? "not known"}`, ...Object.entries(told?.policies ?? {}).map(([policy, value]) => el("span", {class: "chip"}, `${policy} ${value}`)));
   $("pending-say").textContent = pending.length < own.pending ? `${pending.length} of ${own.pending.toLocaleString("en")}, the oldest IDs first` : "";
   const rows = consumers.map(pairsOf), can = state?.may_act;
   fill("consumers", rows.length ? first(rows).map((row) => tr(named(brief(row.name)), figure(row.pending), figure(span(row.idle)), figure(row.inactive < 0 ? "never" : span(row.inactive)))).concat(others(4, rows)) : nothing(4, "No consumer."));
