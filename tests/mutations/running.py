@@ -2,7 +2,8 @@
 
 First all tests run once, on modules in which calls mark the places of the sample: that tells which
 test reaches which place. Then pytest imports and collects everything, and forks for each mutation;
-the child replaces the code of one function and runs the tests that reach it.
+the child replaces the code of one function and runs the tests that reach it. Other children let
+the simulator and the exploration look at what survives.
 """
 
 from __future__ import annotations
@@ -36,11 +37,21 @@ from tests.mutations.places import Place, marked, mutated, places
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = REPOSITORY / "src"
 PACKAGES: Final = ("stream", "effects", "region", "replication", "oplog", "node")
-COMMANDS: Final = ("bulk", "counters", "dump", "expiry", "idempotency", "regional", "stream")
+COMMANDS: Final = (
+    *("auto_groups", "blocking_c", "bulk", "counters", "dead_letters", "dump", "expiry", "gaps"),
+    *("idempotency", "keys", "leases", "memory", "pending", "policies", "producer", "redelivery"),
+    *("regional", "regions", "retention", "rows", "sealing", "slices", "stream", "transaction"),
+    *("values",),
+)
 FAST: Final = (
     tuple(f"tests/unit/commands/test_{name}*.py" for name in COMMANDS),
     ("tests/active_active",),
     (*(f"tests/unit/{name}" for name in (*PACKAGES, "keyspace")), "tests/crashes"),
+    (
+        "tests/fuzzing",
+        "tests/unit/rdb/test_stream_codec.py",
+        "tests/unit/server/test_block_file.py",
+    ),
 )
 """Tests without sockets and processes, for a process each; the histories are among them."""
 
@@ -57,6 +68,17 @@ ENDLESS: Final = 10.0
 MEMORY_BYTES: Final = 4 << 30
 SIMULATED: Final = range(1, 5)
 MINUTES: Final = 0.05
+"""Runs of the simulator, for what survives the tests."""
+
+EXPLORED: Final = (
+    *("claims", "flushes", "full-syncs", "full-syncs-of-tags", "renames", "retries-delivered"),
+    *("skipped", "slow-disks"),
+)
+"""Worlds that are explored, for what survives the simulator: quick ones of all kinds."""
+
+EXPLORED_S: Final = 20
+"""More processor time than they take together without a mutation."""
+
 _CALL: Final = "__anabranch_reached__"
 
 Tree = Callable[[str], ast.Module]
@@ -199,8 +221,10 @@ class _Judging:
         tell: Callable[[Place, str], object],
         *,
         is_control: bool,
+        goes_on: Callable[[], bool],
     ) -> None:
         self._is_control = is_control
+        self._goes_on = goes_on
         self._waiting = deque((place, 0) for place in sample)
         self._reached = reached
         self._jobs = jobs
@@ -210,13 +234,20 @@ class _Judging:
         """Instead of the loop that runs all tests."""
         if session.testsfailed:
             raise SystemExit("some tests cannot be collected")
+        if _simulate(None) or _explore(None):
+            raise SystemExit("something is wrong without a mutation")
         items = {item.nodeid: item for item in session.items}
         gc.freeze()  # or each child would copy what the collector of garbage touches
         running: dict[int, tuple[Place, int]] = {}
         while self._waiting or running:
             while self._waiting and len(running) < self._jobs:
                 place, stage = self._waiting.popleft()
+                if stage == 0 and not self._goes_on():
+                    self._waiting = deque(each for each in self._waiting if each[1])
+                    continue
                 running[self._begin(place, stage, items, session)] = place, stage
+            if not running:
+                break
             pid, status = os.wait()
             self._end(*running.pop(pid), is_noticed=status != 0)
         return True
@@ -225,18 +256,20 @@ class _Judging:
         self, place: Place, stage: int, items: Mapping[str, pytest.Item], session: pytest.Session
     ) -> int:
         reached = self._reached[place.name]
+        mutation = None if self._is_control else place
         if stage == 2:
             limit_s = 20 + ENDLESS * len(SIMULATED)
-            return _child(lambda: _simulate(place), limit_s)
+            return _child(lambda: _simulate(mutation), limit_s)
+        if stage == 3:
+            return _child(lambda: _explore(mutation), ENDLESS * EXPLORED_S)
         tests = _chosen({test: reached[test] for test in reached if test in items})[stage]
         limit_s = 20 + ENDLESS * sum(reached[each] for each in tests)
-        mutation = None if self._is_control else place
         return _child(lambda: _run(mutation, [items[each] for each in tests], session), limit_s)
 
     def _end(self, place: Place, stage: int, *, is_noticed: bool) -> None:
         if is_noticed:
-            self._tell(place, "killed by the simulator" if stage == 2 else "killed by tests")
-        elif stage < (1 if self._is_control else 2):
+            self._tell(place, f"killed by {('tests', 'tests', 'simulator', 'exploration')[stage]}")
+        elif stage < 3:
             self._waiting.appendleft((place, stage + 1))
         else:
             self._tell(place, "survived" if self._reached[place.name] else "not reached")
@@ -247,15 +280,18 @@ def judge(
     reached: Reached,
     jobs: int,
     tell: Callable[[Place, str], object],
+    tests: Sequence[Sequence[str]],
     *,
     is_control: bool = False,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> None:
     """Tell of each what killed it, or that it ``survived`` or was ``not reached``.
 
-    As a control nothing is mutated, so everything must survive.
+    As a control nothing is mutated, so everything must survive. Once ``goes_on`` returns false no
+    further one is begun.
     """
-    found = [path for part in FAST for path in _paths(part)]
-    judging = _Judging(sample, reached, jobs, tell, is_control=is_control)
+    found = [path for part in tests for path in _paths(part)]
+    judging = _Judging(sample, reached, jobs, tell, is_control=is_control, goes_on=goes_on)
     _pytest({}, [judging], ["-qq", *found])
 
 
@@ -263,8 +299,7 @@ def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session)
     """These tests, until one fails."""
     if not items:
         return 0
-    if place is not None:
-        _mutate(place)
+    _mutate(place)
     for item, following in zip(items, [*items[1:], None], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
@@ -272,14 +307,29 @@ def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session)
     return 0
 
 
-def _simulate(place: Place) -> int:
-    simulate = importlib.import_module("anabranch.simulator.simulation").simulate
+def _named(what: str) -> Any:
+    """An object of a module of the server, which this module must not import."""
+    module, _, name = what.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _simulate(place: Place | None) -> int:
+    simulate = _named("anabranch.simulator.runs:simulate")
     _mutate(place)
     return int(any(simulate(seed, minutes=MINUTES).problem is not None for seed in SIMULATED))
 
 
-def _mutate(place: Place) -> None:
+def _explore(place: Place | None) -> int:
+    search = _named("anabranch.simulator.exploration.search:Search")
+    named = _named("anabranch.simulator.exploration.worlds:world_named")
+    _mutate(place)
+    return int(any(search(named(name)).run().problem is not None for name in EXPLORED))
+
+
+def _mutate(place: Place | None) -> None:
     """Give the function that has the place, and all who know it, the mutated code."""
+    if place is None:  # a control
+        return
     module = importlib.import_module(place.module)
     assert module.__file__ is not None
     tree = mutated(Path(module.__file__).read_text("utf-8"), place.number)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
-from tests.mutations.places import marked, mutated, places
-from tests.mutations.running import all_places
+from anabranch.simulator.exploration.worlds import world_named
+from tests.mutations.places import marked, mutated, places, sampled
+from tests.mutations.running import EXPLORED, FAST, REPOSITORY, all_places
 from tests.mutations.survivors import reasons
+from tests.mutations.verdicts import VerdictFile
 
 SOURCE = '''
 def f(a: int | None, b=1):
@@ -70,6 +73,26 @@ def test_a_mark_is_called_where_the_place_is() -> None:
     with pytest.raises(AssertionError):
         f(0, 7)
     assert reached == ["here"]
+
+
+def test_a_changed_function_moves_no_place_of_another_one() -> None:
+    before = sampled(places("m", SOURCE), 1)
+    after = sampled(places("m", SOURCE + "\ndef g():\n    return 5\n"), 1)
+    assert [each for each in after if each.function == "f"] == before
+    assert len(after) == len(before) + 1
+    assert sampled(places("m", SOURCE), 2) != before
+
+
+def test_a_run_that_was_ended_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts"
+    for name, verdict in [("a", "survived"), ("b", "killed by tests"), ("a", "equivalent")]:
+        VerdictFile(path).add(name, verdict)
+    assert VerdictFile(path).found == {"a": "equivalent", "b": "killed by tests"}
+
+
+def test_all_that_judges_is_there() -> None:
+    assert [world_named(name).name for name in EXPLORED] == list(EXPLORED)
+    assert not [each for part in FAST for each in part if not [*REPOSITORY.glob(each)]]
 
 
 def test_what_is_listed_as_equivalent_is_still_there() -> None:

@@ -11,13 +11,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import fields
 from typing import Final
 
 import pytest
 
 from anabranch.simulator.exploration.reactions import describe
 from anabranch.simulator.exploration.script import line_of
-from anabranch.simulator.exploration.search import Explored, Search, seldom_collected
+from anabranch.simulator.exploration.search import Explored, Reductions, Search, seldom_collected
 from anabranch.simulator.exploration.worlds import WORLDS, world_named
 from tests.simulator.faults import MISTAKES
 
@@ -109,17 +110,21 @@ NOT_OF_REGIONS: Final[dict[str, str]] = {
 """Mistakes that concern one process, and what no world has; the simulator finds them."""
 
 
-def search_with(name: str, world: str, states_max: int = 0) -> Explored:
-    """Search a world with a mistake built in."""
+REDUCTIONS: Final = tuple(each.name for each in fields(Reductions))
+
+
+def search_with(name: str, world: str, states_max: int = 0, without: str = "") -> Explored:
+    """Search a world with a mistake built in, ``without`` one of the reductions."""
+    reductions = Reductions(**{without: False}) if without else Reductions()
     mistake = next(each for each in MISTAKES if each.name == name)
     with pytest.MonkeyPatch.context() as patch:
         mistake.build_in(patch)
-        return Search(world_named(world), situations_max=states_max).run()
+        return Search(world_named(world), reductions, situations_max=states_max).run()
 
 
-def _row(given: tuple[str, str, int, bool]) -> tuple[str, bool]:
-    name, world, states_max, is_verbose = given
-    explored = search_with(name, world, states_max)
+def _row(given: tuple[str, str, int, str, bool]) -> tuple[str, bool]:
+    name, world, states_max, without, is_verbose = given
+    explored = search_with(name, world, states_max, without)
     if explored.problem is None:
         return f"| {name} | **not found** in {explored.situations} | | {world} |", False
     row = f"| {name} | {explored.situations} | {len(explored.path)} | {world} |"
@@ -137,13 +142,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--only", default="", help="mistakes with one of these in their names, with commas between"
     )
     parser.add_argument("--states", type=int, default=0, help="give up after so many; 0: never")
+    parser.add_argument(
+        "--without", default="", choices=REDUCTIONS, help="switch this reduction of the search off"
+    )
     parser.add_argument("--worlds", default="", help="search these worlds instead, or all")
     parser.add_argument("--verbose", action="store_true", help="print the counterexamples")
     chosen = parser.parse_args(arguments)
     all_worlds = [world.name for world in WORLDS]
     others = all_worlds if chosen.worlds == "all" else [*filter(None, chosen.worlds.split(","))]
     tried = [
-        (name, world, chosen.states, chosen.verbose)
+        (name, world, chosen.states, chosen.without, chosen.verbose)
         for name, usual in FOUND_IN.items()
         for world in (others or [usual])
         if any(part in name for part in chosen.only.split(","))

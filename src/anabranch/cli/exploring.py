@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,14 +47,26 @@ def explore(
     """Search worlds, and print a line for each; returns the facts, those of a failure last."""
     found: list[dict[str, Any]] = []
     with ProcessPoolExecutor(jobs, initializer=seldom_collected) as pool:
-        for facts in pool.map(_search, worlds):
-            found.append(facts)
-            if not is_silent:
-                print("\n".join([_line(facts), *facts["transcript"]]), flush=True)
-            if facts["problem"]:
-                pool.shutdown(cancel_futures=True)
-                break
+        try:
+            for facts in pool.map(_search, worlds):
+                found.append(facts)
+                if not is_silent:
+                    _print_facts(facts)
+                if facts["problem"]:
+                    pool.shutdown(cancel_futures=True)
+                    break
+        except BrokenProcessPool:
+            raise click.ClickException(
+                "a process that searched was killed, perhaps for want of memory: fewer --jobs "
+                "take less, and single worlds can be named"
+            ) from None
     return found
+
+
+def _print_facts(facts: dict[str, Any]) -> None:
+    print("\n".join([_line(facts), *facts["transcript"]]), flush=True)
+    if facts["problem"]:
+        print("# to see it again: anabranch simulate --replay FILE, a file of these lines")
 
 
 def _search(world: SmallWorld) -> dict[str, Any]:
@@ -111,8 +124,10 @@ class _ExplorationProgress:
 def run_transcript(path: Path) -> bool:
     """Replay a transcript and print it with the replies; returns whether all held."""
     try:
-        world, moves = read_transcript(path.read_text().splitlines())
+        world, moves = read_transcript(path.read_text("utf-8").splitlines())
         replayed = replay(world, moves)
+    except UnicodeDecodeError as problem:
+        raise click.ClickException(f"{path} is no text in UTF-8: {problem}") from None
     except TranscriptError as problem:
         raise click.ClickException(f"{path}: {problem}") from None
     print("\n".join(replayed.lines))

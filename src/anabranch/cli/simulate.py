@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from anabranch.cli import exploring
 from anabranch.cli.options import FiniteRange
@@ -41,7 +42,7 @@ def _seeds(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     except ValueError:
         raise click.BadParameter("two numbers with a dash between, as in 1-100") from None
     if not seeds:
-        raise click.BadParameter("the second number is not below the first one")
+        raise click.BadParameter(f"the second number is below the first one: {high}-{low}?")
     return seeds
 
 
@@ -99,8 +100,10 @@ def command(
     if sum(each is not None for each in (seed, seeds, worlds, transcript)) != 1:
         raise click.UsageError("give one of --seed, --seeds, --exhaustive and --replay")
     if worlds is not None or transcript is not None:
+        _refuse("regions", "minutes", "faults", "verbose", only_for="--seed or --seeds")
         _explore(worlds or "", options["jobs"], transcript, as_json=as_json)
         return
+    _refuse("jobs", only_for="--exhaustive")
     reached: Counter[str] = Counter()
     outcomes: list[Outcome] = []
     failed: Outcome | None = None
@@ -130,6 +133,13 @@ def command(
         _print_counts(counts)
     if failed is not None:
         raise SystemExit(1)
+
+
+def _refuse(*names: str, only_for: str) -> None:
+    ctx = click.get_current_context()
+    for name in names:
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name} is only for {only_for}; leave it out")
 
 
 def _explore(names: str, jobs: int, transcript: Path | None, *, as_json: bool) -> None:

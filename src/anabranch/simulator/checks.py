@@ -131,8 +131,8 @@ class Checks:
                     self._must_be_equal(process, other)
 
     def _must_be_equal(self, one: Process, other: Process) -> None:
-        mine = looking.visible(one.region.keyspace)
-        theirs = looking.visible(other.region.keyspace)
+        mine = looking.equal(one.region.keyspace)
+        theirs = looking.equal(other.region.keyspace)
         if mine != theirs:
             raise Violation(
                 1,
@@ -311,6 +311,8 @@ class Checks:
             return f"region {number} still receives a state"
         if process.exchange.gate.is_newcomer:
             return f"region {number} takes no writes yet"
+        if process.region.keyspace.databases[0].policies.tombstones:
+            return f"region {number} remembers policies that were deleted"
         if STAGING in process.machine.disk.names():
             return f"region {number} has a staging file"
         blank = [

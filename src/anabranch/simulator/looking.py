@@ -81,6 +81,21 @@ def visible(keyspace: Keyspace) -> dict[bytes, Any]:
     return {key: visible_stream(stream) for key, stream in sorted(streams(keyspace).items())}
 
 
+def equal(keyspace: Keyspace) -> dict[str, Any]:
+    """All that must be equal in regions that have applied the same effects, with settings."""
+    return {
+        "data": visible(keyspace),
+        "limits of idempotent IDs": {
+            key: (stream.producers.duration_s, stream.producers.maxsize)
+            for key, stream in sorted(streams(keyspace).items())
+        },
+        "policies": {
+            subject: dict(sorted(settings.items()))
+            for subject, settings in keyspace.databases[0].policies.live()
+        },
+    }
+
+
 def visible_stream(stream: Stream) -> dict[str, Any]:
     """What clients can see of one stream, as plain values."""
     live = entries(stream)

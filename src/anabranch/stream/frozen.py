@@ -345,6 +345,8 @@ def _restore_numbers(block: Block, written: list[int] | bytes | None) -> None:
         block.store_numbers(_native("Q", written))
     elif written is not None:
         first, stop = written
+        if stop - first != block.count:  # before a list of so many is made
+            raise ValueError(f"{stop - first} numbers of {block.count} entries")
         block.shift = first - block.position(0)
         if stop - 1 - block.position(block.count - 1) != block.shift:
             block.store_numbers(array("Q", range(first, stop)))

@@ -227,6 +227,15 @@ def test_simulate_explores_and_replays_small_worlds(tmp_path: Path) -> None:
     result = run("simulate", "--replay", str(transcript))
     assert result.exit_code == 1
     assert f"{transcript}: line 2: 'us > DEL k' is no step" in result.stderr
+    transcript.write_text("world entries\nus -> eu\n")
+    result = run("simulate", "--replay", str(transcript))
+    possible = "`eu> XADD k * f b`, `us> DEL k`, `us> XADD k * f d`, `settle`"
+    why = f"`us -> eu` is not possible at this place in entries; possible are {possible}"
+    assert why in result.stderr
+    for data, why in ((b"\xff\xfe", "is no text in UTF-8"), (b"\n", "it is empty; the first")):
+        transcript.write_bytes(data)
+        result = run("simulate", "--replay", str(transcript))
+        assert (result.exit_code, why in result.stderr) == (1, True), result.output
 
 
 @pytest.mark.parametrize("module", ["anabranch", "anabranch.cli.group", "anabranch.cli.serve"])
@@ -240,7 +249,13 @@ def test_importing_the_command_line_loads_no_server(module: str) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["simulate", "--seeds", "5-1"], "not below the first one"),
+        (["simulate", "--seeds", "5-1"], "the second number is below the first one: 1-5?"),
+        (["simulate", "--seeds", "5-x"], "two numbers with a dash between"),
+        (["simulate"], "give one of --seed, --seeds, --exhaustive"),
+        (["simulate", "--exhaustive", "--seeds", "1-5"], "give one of --seed, --seeds"),
+        (["simulate", "--exhaustive", "claims", "--minutes", "1"], "--minutes is only for --seed"),
+        (["simulate", "--replay", __file__, "--verbose"], "--verbose is only for --seed or"),
+        (["simulate", "--seed", "1", "--jobs", "1"], "--jobs is only for --exhaustive"),
         (["simulate", "--seed", "1", "--minutes", "nan"], "no finite number"),
         (["simulate", "--seed", "1", "--minutes", "inf"], "no finite number"),
         (["simulate", "--seed", "1", "--exhaustive"], "give one of --seed, --seeds, --exhaustive"),

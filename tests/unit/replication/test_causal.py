@@ -89,6 +89,15 @@ def test_what_is_here_is_not_kept_twice() -> None:
     assert buffer.last() == {1: 9}
 
 
+def test_what_fills_a_gap_joins_what_waits_behind_it() -> None:
+    buffer = CausalBuffer()
+    for first in (5, 7):
+        assert buffer.add(held(1, first))
+    assert buffer.reach(1, 4) == 5
+    assert buffer.add(held(1, 6))
+    assert buffer.reach(1, 4) == 7
+
+
 def test_bytes_are_counted_for_who_sent_them() -> None:
     buffer = CausalBuffer()
     one, two = held(1, 1, source=7), held(1, 2, source=8, size=100)

@@ -31,5 +31,10 @@ def test_what_this_side_has_seen_and_dropped_does_not_come_back(
     )
 
 
+def test_the_first_effect_of_a_region_is_new_to_who_knows_nothing_of_it() -> None:
+    assert join_dots({}, {(2, 1): "theirs"}, {1: 5}, {2: 1}) == {(2, 1): "theirs"}
+    assert join_dots({(2, 1): "ours"}, {}, {2: 1}, {1: 5}) == {(2, 1): "ours"}
+
+
 def test_what_both_have_stays_as_it_is_here() -> None:
     assert join_dots({(1, 5): "ours"}, {(1, 5): "theirs"}, {1: 5}, {1: 5}) == {(1, 5): "ours"}

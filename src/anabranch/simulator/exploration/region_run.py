@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
-from anabranch.keyspace.replica import region_of
 from anabranch.oplog.batch import is_local, sent_batch, wire_form
 from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication.former_epochs import ANSWER_MS
@@ -190,7 +189,7 @@ class Sight:
     """Whether it belongs to the cluster and has admitted itself to clients."""
     members: tuple[int, ...] = ()
     removed: tuple[int, ...] = ()
-    """The regions that were removed, as far as it knows."""
+    """The regions that were removed and have not joined again, as far as it knows."""
     linked: tuple[int, ...] = ()
     """The regions with a session that is up."""
     has_work: bool = False
@@ -384,7 +383,7 @@ class RegionRun:
             is_up=True,
             is_member=bool(replica.cluster_id) and not process.exchange.gate.is_newcomer,
             members=tuple(sorted(replica.members)),
-            removed=tuple(sorted(replica.removed)),
+            removed=tuple(sorted(replica.removed.keys() - replica.members.keys())),
             linked=tuple(
                 sorted(
                     peer.region
@@ -396,7 +395,7 @@ class RegionRun:
             vector=tuple(sorted(replica.vector.items())),
             former=self._former,
             is_young=self._timeline.now_ms - process.began_ms < ANSWER_MS,
-            visible=_digest(looking.visible(process.region.keyspace)),
+            visible=_digest(looking.equal(process.region.keyspace)),
             is_comparable=not process.exchange.local.is_joining and not process.durability.broken,
             leftover=self.checks.leftover(process) or "",
             unsynced=unsynced,
@@ -448,7 +447,7 @@ def _contents(process: Process) -> list[Any]:
         len(process.durability.replies._held),  # noqa: SLF001
         sorted(process.machine.disk.names()),
         process.driver.is_waiting,
-        sorted(region_of(each) for each in process.replica.removed),
+        sorted(process.replica.removed.items()),
     ]
 
 

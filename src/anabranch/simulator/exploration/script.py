@@ -169,6 +169,8 @@ _WITH_ONE_REGION: Final = frozenset(
 )  # fmt: skip
 _WITH_TWO_REGIONS: Final = frozenset({"cut", "silence", "twice"})
 
+_PAGE: Final = "docs/testing.md has all steps"
+
 
 def move_of(line: str) -> Move:
     """A step as a tuple; ValueError if the line is none."""
@@ -176,6 +178,8 @@ def move_of(line: str) -> Move:
     if is_command and region in REGION_NAMES:
         return "do", _number(region), tuple(command.partition("  #")[0].encode().split())
     words = line.partition("#")[0].split()
+    if not all(each.isdecimal() for each in _numbers_of(words)):
+        raise ValueError(f"{line!r} has something else where whole numbers belong; {_PAGE}")
     match words:
         case [source, "->", target]:
             return "arrive", _number(source), _number(target)
@@ -185,13 +189,22 @@ def move_of(line: str) -> Move:
             return word, _number(one), _number(other)
         case ["crash", one]:
             return "crash", _number(one)
-        case ["crash", one, kept]:
-            return "crash", _number(one), *map(int, kept.split("/"))
+        case ["crash", one, _]:
+            return "crash", _number(one), *map(int, _numbers_of(words))
         case ["wait", ms]:
             return "wait", int(ms)
         case ["heal" | "settle" as word]:
             return (word,)
-    raise ValueError(f"{line!r} is no step; `anabranch simulate --help` names the page with all")
+    raise ValueError(f"{line!r} is no step; {_PAGE}")
+
+
+def _numbers_of(words: Sequence[str]) -> list[str]:
+    match words:
+        case ["crash", _, kept]:
+            return kept.split("/")
+        case ["wait", ms]:
+            return [ms]
+    return []
 
 
 def line_of(move: Move) -> str:

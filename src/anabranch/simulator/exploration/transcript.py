@@ -91,7 +91,15 @@ def _step(
             performed = play.perform(situation, script, move)
             if performed is not None:
                 return performed.situation, performed.reply, performed.problem
-    raise TranscriptError(f"`{line_of(move)}` is not possible at this place in {play.world.name}")
+    others = [
+        f"`{line_of(each)}`"
+        for script, each in play.moves(situation)
+        if play.perform(situation, script, each) is not None
+    ]
+    raise TranscriptError(
+        f"`{line_of(move)}` is not possible at this place in {play.world.name}; possible are "
+        + ", ".join([*others, "`settle`"])
+    )
 
 
 def _shown(reply: object) -> str:

@@ -181,6 +181,17 @@ WORLDS: Final = (
         before="eu> XADD k * f a; eu> XADD k * f b",
     ),
     SmallWorld(
+        "settings",
+        "XCFGSET and AB.POLICY at the same time, and against DEL: the latest setting counts",
+        (
+            "eu> AB.POLICY SET k redeliver first; eu> XCFGSET k IDMP-DURATION 9; eu> DEL k",
+            "us> AB.POLICY SET k redeliver claim; us> XCFGSET k IDMP-MAXSIZE 2; "
+            "us> AB.POLICY DEL k",
+        ),
+        before="eu> XADD k IDMP p i * f a",
+        forgets_tags=True,
+    ),
+    SmallWorld(
         "deadlines",
         "EXPIRE, PERSIST and expiry at the same time: the latest deadline wins",
         (
@@ -405,6 +416,17 @@ WORLDS: Final = (
         "leaving",
         "a region is removed while its effects are under way, and others may not have them",
         ("ap> XADD k * f b; eu> AB.REGION REMOVE 3 FORCE; us> XADD k * f c; wait 300",),
+        regions=3,
+        before="eu> XADD k * f a",
+    ),
+    SmallWorld(
+        "leaving-and-joining",
+        "a removed region joins again with an empty disk, and brings back nothing",
+        (
+            "ap> XADD k * f b; eu> AB.REGION REMOVE 3 FORCE; kill ap; lose-disk ap; start ap; "
+            "wait 300; ap> XADD k * f d",
+            "us> DEL k",
+        ),
         regions=3,
         before="eu> XADD k * f a",
     ),
