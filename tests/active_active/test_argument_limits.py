@@ -83,6 +83,9 @@ EXAMPLES: Final[dict[str, list[str]]] = {
     ],
     "ab.policy|del": ["t dead-letter", "PATTERN u* GROUP g*"],
     "ab.renew": ["s g c 1s @1"],
+    "ab.schedule": ["s IN 5 IDMP q j f v", "new CRON @cron ID h f v"],
+    "ab.schedule|cancel": ["s planned"],
+    "ab.schedule|run": ["s planned"],
     "ab.seal": ["s", "t"],
     "ab.redrive": ["dead IDS 1 @dead REASON fatal"],
     "ab.import": ["s PRODUCER q BATCH 1 EXPECT 0 CRC 0 MAXLEN 100 @rows", "new @rows"],
@@ -137,11 +140,12 @@ class World:
         do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "t", ">")
         do("XNACK", "t", "g", "FATAL", "IDS", "1", in_t)
         ((dead, _),) = do("XRANGE", "dead", "-", "+")
+        do("AB.SCHEDULE", "s", "IN", "1h", "ID", "planned", "f", "v")
         code = "#!lua name=lib\nredis.register_function('f', function() return 1 end)"
         do("FUNCTION", "LOAD", code)
         return {
             "@1": ids[0], "@2": ids[1], "@dead": dead, "@dump": do("DUMP", "s"), "@code": code,
-            "@functions": do("FUNCTION", "DUMP"), "@rows": payload(b"v"),
+            "@functions": do("FUNCTION", "DUMP"), "@rows": payload(b"v"), "@cron": "* * * * *",
         }  # fmt: skip
 
     def request(self, name: str, example: str) -> list[bytes]:

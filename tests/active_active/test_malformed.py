@@ -42,7 +42,21 @@ def changed(effect: kinds.Effect, **fields: object) -> list[object]:
 REMOVAL = kinds.RemoveNumbers(0, b"s", [(2, [0, 1])], [], dereferenced=False, trimmed=False)
 TAG = kinds.Remember(0, b"s", b"p", b"i", ID, 1)
 
+SCHEDULED = kinds.ScheduleEntry(0, b"s", b"h", 1, 5, b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n")
+ADVANCED = kinds.AdvanceScheduled(0, b"s", [])
+
 MALFORMED = {
+    "a scheduled entry without values": [GOOD, changed(SCHEDULED, fields=b"*0\r\n")],
+    "a scheduled entry that is cut off": [GOOD, changed(SCHEDULED, fields=SCHEDULED.fields[:-1])],
+    "a scheduled entry that is none": [GOOD, changed(SCHEDULED, fields=b"")],
+    "a scheduled entry of no time": [GOOD, changed(SCHEDULED, at_ms=1 << 53)],
+    "a scheduled entry at the end of time": [GOOD, changed(SCHEDULED, stamp_ms=(1 << 62) + 1)],
+    "missed times of an unknown rule": [
+        GOOD,
+        changed(SCHEDULED, recurrence=(b"* * * * *", b"UTC", 3)),
+    ],
+    "an addition that is still to come": [GOOD, changed(ADVANCED, rows=[(b"h", 1, 258, 5, 9, 2)])],
+    "a next time that is none": [GOOD, changed(ADVANCED, rows=[(b"h", 1, 258, 5, 2 << 53, 0)])],
     "an unknown kind": [GOOD, [99, 0, b"s"]],
     "a field is missing": [GOOD, [41, 0]],
     "a kind of one region": [GOOD, plain(kinds.SetString(0, b"s", b"v"))],
@@ -116,8 +130,12 @@ def test_what_those_batches_are_made_of_is_applied() -> None:
         *(run(), plain(REMOVAL), GOOD, changed(TAG), plain(kinds.AddRegion(3, "x", "h", 1))),
         plain(kinds.Delete(0, b"s", expired=False, positions=[(2, 3)])),
         add(position=3),
+        *(plain(SCHEDULED), changed(ADVANCED, rows=[(b"h", 1, 2, 5, 9, 1)])),
     ]
-    node.region.merging.apply([Batch(2, 1, 8, 1, 0, 0, arrays, {})])
+    node.region.merging.apply([Batch(2, 1, 10, 1, 0, 0, arrays, {})])
+    assert [
+        entry.at_ms for entry in node.region.keyspace.databases[0].timetables.entries.values()
+    ] == [9]
     assert node.do("XRANGE", "s", "-", "+") == [[b"5-0", [b"f", b"v"]]]
 
 

@@ -103,11 +103,11 @@ def _link(command: Command) -> str:
 
 def _command(command: Command) -> str:
     lines = [f"\n### {_title(command)}\n\n"]
-    if not command.subcommands:
+    if not command.is_container:
         lines.append(f"    {f'{_title(command)} {command.syntax}'.rstrip()}\n\n")
     lines.append(f"{command.summary}\n\n")
     facts = [f"Since {command.since}"]
-    if command.complexity and not command.subcommands:
+    if command.complexity and not command.is_container:
         facts.append(f"cost: {command.complexity.rstrip('.')}")
     if command.flags:
         facts.append(f"flags: {' '.join(sorted(command.flags))}")

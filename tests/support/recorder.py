@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.timetables import written
 from anabranch.keyspace.values import ListValue, SetValue, StringValue
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.group import Group
@@ -47,6 +48,9 @@ SREM {k} {n}
 SMOVE {k} {l} {n}
 RESTORE
 ADVANCE {i}000
+AB.SCHEDULE {k} IN {i}00 ID {n} f v
+AB.SCHEDULE {k} CRON '* * * * *' ID {n} f v
+AB.SCHEDULE CANCEL {k} {n}
 ABIMPORT {i}
 """.strip().splitlines()
 """What :func:`tests.support.random_lines.random_lines` may do beside stream commands."""
@@ -103,6 +107,7 @@ def everything_in(keyspace: Keyspace) -> list[Any]:
         if database.values
     ] + [
         [each.policies.written() for each in keyspace.databases],
+        [sorted(written(each.timetables.entries.items())) for each in keyspace.databases],
         dict(keyspace.users),
         dict(keyspace.libraries),
         keyspace.incarnations.next,

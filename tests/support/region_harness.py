@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import random
+from datetime import tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import hiredis
 
@@ -107,6 +109,12 @@ class FakeHost:
 
     def random_below(self, bound: int) -> int:
         return self.random.randrange(bound)
+
+    def zone(self, name: str) -> tzinfo | None:
+        try:
+            return ZoneInfo(name)
+        except (KeyError, OSError, ValueError):
+            return None
 
     def script_machine(self) -> ScriptMachine:
         if self.machine is None:

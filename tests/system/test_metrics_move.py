@@ -89,6 +89,7 @@ def test_every_metric_moves_when_it_should() -> None:
         entries_are_added_and_processed(world)
         scripts_are_kept(world)
         policies_do_their_work(world)
+        entries_are_scheduled(world)
         nodes_are_compressed_opened_and_moved_to_a_file(world)
         the_disk_is_full(world)
         a_link_is_cut(world)
@@ -210,6 +211,15 @@ def policies_do_their_work(world: Moving) -> None:
         eu.xreadgroup("g", "c", {"jobs": ">"})
         world.look()
     world.moves(*(row.name for row in METRICS if "policy" in row.name))
+
+
+def entries_are_scheduled(world: Moving) -> None:
+    eu = world.eu
+    for key in ("later", "ended"):  # one of them will not take it
+        eu.execute_command("AB.SCHEDULE", key, "IN", "500", "f", "v")
+    eu.xadd("ended", {"f": "v"})
+    eu.execute_command("AB.SEAL", "ended")
+    world.moves(*(row.name for row in METRICS if row.name.startswith("scheduled_")))
 
 
 def nodes_are_compressed_opened_and_moved_to_a_file(world: Moving) -> None:

@@ -82,6 +82,8 @@ def _snapshot_rows(facts: SnapshotFacts) -> Iterator[tuple[str, str]]:
         yield "function libraries", f"{facts.libraries:,}"
     if facts.policies:
         yield "policies", f"{facts.policies:,}"
+    if facts.scheduled:
+        yield "scheduled entries", f"{facts.scheduled:,}"
 
 
 def _counted(names: Counter[str]) -> str:
@@ -161,7 +163,7 @@ def _directory_rows(survey: Survey, *, running: bool) -> Iterator[tuple[str, str
 _OF_SEGMENT: Final = "turns batches effects local first_number next_number region epoch".split()
 _OF_SNAPSHOT: Final = (
     "records region epoch next_number keys deadlines entries groups consumers pending "
-    "idempotent_ids users libraries policies"
+    "idempotent_ids users libraries policies scheduled"
 ).split()
 
 

@@ -226,6 +226,8 @@ class Settings:
         "How long new streams remember idempotent IDs.", unit="seconds")
     stream_idmp_maxsize: int = row(Integer(1, 10000), "100", "streams",
         "How many idempotent IDs new streams remember per producer.")
+    schedule_max_entries: int = row(Integer(), "10000000", "streams",
+        "How many entries may be scheduled (AB.SCHEDULE) at a time, in all databases together.")
     ledger_retention: int = row(Integer(0, 2147483647), "2592000", "streams",
         "Forget a bulk producer that has sent nothing, and where a deleted stream ended, after "
         "this long; 0 never does. With several regions the shortest of their settings counts for "
@@ -337,6 +339,9 @@ class Settings:
     region_expire_after: int = row(Integer(0, 2147483647), "0", "regions",
         "Remove a member from which no region has received anything for this long; 0 never does, "
         "less than 60 counts as 60.", unit="seconds")
+    schedule_takeover: int = row(Integer(0, 2147483647), "0", "regions",
+        "Add what another region has scheduled if nothing was heard of that region for this long "
+        "(and it is due); 0 waits until the region is there again, or is removed.", unit="seconds")
     xadd_id_uniqueness_mode: str = row(Choice("strict", "semi-strict", "liberal"), "strict",
         "regions",
         "Which IDs XADD accepts in Active-Active mode: only IDs that are unique (strict), full IDs "

@@ -17,6 +17,7 @@ from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.policies import PolicySetting, Subject
+from anabranch.keyspace.timetables import Timetables
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.scheduling import in_one_go
@@ -153,6 +154,9 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
         return
     for database in emptied:
         keyspace.deferred_free.defer(database.clear())
+        timetables, database.timetables = database.timetables, Timetables()
+        if timetables.entries:
+            keyspace.deferred_free.defer(timetables.freed())
 
 
 def _destroy_unseen_groups(

@@ -144,19 +144,25 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
         return
     is_new = _answer_with(stream, effect)
     record_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
-    replica_id, number = effect.goes
-    if effect.removed and number:
-        log = stream.log_of(replica_id)
-        if by_number.find(log, number) is not None:  # otherwise it was removed before
-            replica.apply_stats.collapsed += 1
-            is_new = True
-            stream.keep_places(replica_id, log, number)
-            by_number.remove(log, number - 1, number)
-        for group in stream.groups.values():
-            group.drop_between(replica_id, number - 1, number)
-        stream.recount()
+    if effect.removed and effect.goes[1]:
+        is_new = collapse(replica, stream, effect.goes) or is_new
     if is_new:
         keyspace.databases[effect.db].touch(effect.key)
+
+
+def collapse(replica: Replica, stream: Stream, goes: Dot) -> bool:
+    """Remove one of two entries that stand for the same; returns whether it was there."""
+    replica_id, number = goes
+    log = stream.log_of(replica_id)
+    is_there = by_number.find(log, number) is not None  # otherwise it was removed before
+    if is_there:
+        replica.apply_stats.collapsed += 1
+        stream.keep_places(replica_id, log, number)
+        by_number.remove(log, number - 1, number)
+    for group in stream.groups.values():
+        group.drop_between(replica_id, number - 1, number)
+    stream.recount()
+    return is_there
 
 
 def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> bool:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final
 
 from anabranch.effects.apply_producers import record_processed
+from anabranch.effects.apply_scheduled import keep_one
 from anabranch.effects.streams import (
     begun_stream,
     bind_by_state,
@@ -91,6 +92,10 @@ class KeyspaceJoin:
             here.policies.join(there.policies)
             here.policies.rebind_all(here.values, here.order)
         resolved_there, self._tagged = mine.conflicts.join(other.conflicts, self._our)
+        for here, there in zip(ours.databases, theirs.databases, strict=True):
+            for key, added_twice in here.timetables.join(there.timetables):
+                self.join_key(here.index, key)
+                keep_one(ours, here.index, key, added_twice)
         for goes, stays in resolved_there:
             place = goes.db, goes.key
             self.join_key(*place)

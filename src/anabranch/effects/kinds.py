@@ -567,6 +567,40 @@ class SetPolicies(Effect, tag=66):
     stamp_ms: int = 0
 
 
+# -- scheduled entries (``AB.SCHEDULE``) -------------------------------------------------------
+
+
+class ScheduleEntry(Effect, tag=67):
+    """An entry for the stream of a name, to be added at ``at_ms``.
+
+    ``fields`` are names and values on the wire. With a ``cron`` line it is added again and again,
+    by the clock of ``zone``; ``missed`` says what becomes of missed times. A ``tag`` is a producer
+    and an idempotent ID. Of several with one handle the greatest stamp counts.
+    """
+
+    db: int
+    name: bytes
+    handle: bytes
+    stamp_ms: int
+    at_ms: int
+    fields: bytes
+    recurrence: tuple[bytes, bytes, int] | None = None
+    tag: tuple[bytes, bytes] | None = None
+
+
+class AdvanceScheduled(Effect, tag=68):
+    """Scheduled entries of a name were added, skipped or cancelled.
+
+    ``rows`` are ``(handle, stamp, replica ID, time, next time, number)``: ``next time`` is 1 << 53
+    for an entry that is gone, ``number`` that of the effect that has added the entry for ``time``;
+    0 if nothing was added, and in a region alone.
+    """
+
+    db: int
+    name: bytes
+    rows: list[tuple[bytes, int, int, int, int, int]]
+
+
 # -- ACL users --------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ prepared.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -27,6 +28,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
+from anabranch.keyspace.timetables import GONE_MS
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream import by_number
@@ -44,6 +46,7 @@ _LONG_NAMES = (
     "ERR the stream has a name of a group, a consumer or a producer, or an idempotent ID, that is "
     "too long: other regions take %d bytes"
 )
+_CANCELLED_AT_ONCE = 10_000
 _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
 
@@ -296,7 +299,19 @@ def _flush(writer: Writer, effect: kinds.Flush) -> Iterator[kinds.Effect]:
         if effect.db is None or effect.db == database.index:
             for key in [*database.values, *database.remembered.objects]:
                 yield from _clear(writer, database.index, key)
+            yield from _cancel_all(database)
     yield effect
+
+
+def _cancel_all(database: Database) -> Iterator[kinds.Effect]:
+    """Cancel the scheduled entries that are known here."""
+    rows: defaultdict[bytes, list[tuple[bytes, int, int, int, int, int]]] = defaultdict(list)
+    for (key, handle), entry in database.timetables.entries.items():
+        if entry.at_ms != GONE_MS:
+            rows[key].append((handle, *entry.identity, entry.at_ms, GONE_MS, 0))
+    for key, some in rows.items():
+        for at in range(0, len(some), _CANCELLED_AT_ONCE):
+            yield kinds.AdvanceScheduled(database.index, key, some[at : at + _CANCELLED_AT_ONCE])
 
 
 def _rename(writer: Writer, effect: kinds.Rename) -> Iterator[kinds.Effect]:

@@ -28,11 +28,13 @@ def is_ageing(effect: kinds.Effect) -> bool:
 
 
 def places_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
-    """``(database, key)`` of every key an effect names."""
+    """``(database, key)`` of every key an effect names, or of the name of a stream."""
     if isinstance(effect, kinds.Rename | kinds.Copy):
         return [(effect.db, effect.key), (effect.target_db, effect.target)]
     if isinstance(effect, kinds.DeleteKeys | kinds.SetStrings):
         return [(effect.db, key) for key in effect.keys]
+    if isinstance(effect, kinds.ScheduleEntry | kinds.AdvanceScheduled):
+        return [(effect.db, effect.name)]
     if hasattr(effect, "key"):
         return [(effect.db, effect.key)]  # type: ignore[attr-defined]
     return []

@@ -7,6 +7,7 @@ ones. So no command imports clocks, files or sockets.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import tzinfo
 from typing import Protocol
 
 from anabranch.engine.script_machine import ScriptMachine
@@ -142,6 +143,9 @@ class Host(Protocol):
 
     def random_below(self, bound: int) -> int:
         """A uniform choice (RANDOMKEY)."""
+
+    def zone(self, name: str) -> tzinfo | None:
+        """A time zone by its name (Europe/Berlin); None if this machine knows none."""
 
     def script_machine(self) -> ScriptMachine:
         """The one machine that runs scripts. CommandError if it is not installed."""

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from anabranch.effects import kinds
+from anabranch.engine.adding import ENTRY_LINE_BYTES, add_entry
 from anabranch.engine.leases import LeasePlace
-from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.policy import Attempt
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
-from anabranch.stream.region_log import entry_weight
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ What is handed over in silence has no backoff."""
 
 DEAD_PRODUCER: Final = b"ab-dead-letter"
 """Begins the producer ID of copies in dead-letter streams."""
-
-_ENTRY_LINE_BYTES: Final = len(b"*2\r\n")  # before the ID
 
 
 class Whose(NamedTuple):
@@ -215,28 +212,20 @@ def add_once(
         known = stream.producers.find(*tag, ctx.now_ms)
         if known is not None and stream.find(known) is not None:
             return True
-    try:
-        entry_id = ctx.ids.following(0 if stream is None else stream.last_id)
-    except CommandError:  # the clock of this region is wrong, or the last ID is the greatest
+    added = add_entry(ctx, database, key, stream, count, body)
+    if added is None:
         return False
-    head = bulk(text(entry_id))
-    fragment = b"".join([b"*2\r\n", head, b"*%d\r\n" % count, body])
-    if len(fragment) > ctx.effects.added_bytes_max:
-        return False
+    made = database.values[key]
+    assert type(made) is Stream
     if stream is None:
-        stream = ctx.effects.create_stream(database, key)
         ctx.emit(kinds.ConfigureProducers(db, key, DURATION_MAX_S, MAXSIZE_MAX))
-    weight = entry_weight(len(fragment) - len(head) - _ENTRY_LINE_BYTES, count)
-    opens = stream.local.is_full(weight, ctx.node_entries_max, ctx.node_bytes_max)
-    ctx.effects.add(database, key, stream, entry_id, fragment, weight, opens)
-    ctx.effects.remember(database, key, stream, *tag, entry_id)
-    ctx.changes += 1
+    ctx.effects.remember(database, key, made, *tag, added)
     return True
 
 
 def without_id(fragment: bytes) -> tuple[int, bytes]:
     """The count of fields and values of an entry on the wire, and their bytes."""
-    size_end = fragment.index(b"\r\n", _ENTRY_LINE_BYTES)
-    id_end = size_end + 2 + int(fragment[_ENTRY_LINE_BYTES + 1 : size_end]) + 2
+    size_end = fragment.index(b"\r\n", ENTRY_LINE_BYTES)
+    id_end = size_end + 2 + int(fragment[ENTRY_LINE_BYTES + 1 : size_end]) + 2
     count_end = fragment.index(b"\r\n", id_end)
     return int(fragment[id_end + 1 : count_end]), fragment[count_end + 2 :]

@@ -69,7 +69,7 @@ class Command:
     name: str
     """In lower case; of a sub-command its own word."""
     function: CommandFunction | None
-    """None for a container of sub-commands."""
+    """None for most containers of sub-commands."""
     _: KW_ONLY
     arity: int
     """The count of words, name included; negative: at least so many."""
@@ -118,6 +118,11 @@ class Command:
         self.is_noauth = "no_auth" in self.flags
         self.skips_monitor = bool(self.flags & {"skip_monitor", "admin"})
         self.skips_slowlog = "skip_slowlog" in self.flags
+
+    @property
+    def is_container(self) -> bool:
+        """Whether a second word must be one of its sub-commands (XGROUP, and not AB.SCHEDULE)."""
+        return bool(self.subcommands) and (self.function is None or self.arity == -1)
 
     def accepts(self, count: int) -> bool:
         """Whether a request of ``count`` words, name included, fits the arity."""

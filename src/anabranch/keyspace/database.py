@@ -17,6 +17,7 @@ from anabranch.keyspace.last_positions import LastPositions, ends_of
 from anabranch.keyspace.policies import Policies
 from anabranch.keyspace.remembered import Remembered
 from anabranch.keyspace.scan import KeyOrder
+from anabranch.keyspace.timetables import Timetables
 from anabranch.keyspace.values import Value, string_values
 from anabranch.keyspace.waiter import KeyQueue
 from anabranch.stream.stream import Stream
@@ -51,6 +52,7 @@ class Database:
         self.deadlines: Deadlines[bytes] = Deadlines()
         self.order = KeyOrder(self.values)
         self.policies = Policies()
+        self.timetables = Timetables()
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, KeyQueue] = {}
         # Keys with waiters of which something was removed or set back since they were last served:
@@ -227,6 +229,7 @@ class Database:
         self.order, other.order = other.order, self.order
         self.last_positions, other.last_positions = other.last_positions, self.last_positions
         self.policies, other.policies = other.policies, self.policies
+        self.timetables, other.timetables = other.timetables, self.timetables
         assert not self.remembered, "several regions have no SWAPDB"
 
     def check(self) -> None:
@@ -235,6 +238,7 @@ class Database:
         assert not any(key in self.values for key in self.remembered)
         self.deadlines.check()
         self.policies.check()
+        self.timetables.check()
         self.order.check()
         for queue in self.waiters.values():
             queue.check()

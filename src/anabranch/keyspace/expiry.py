@@ -8,6 +8,7 @@ the dictionary does not confirm are skipped.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from sys import getsizeof
 from typing import Final, Generic, TypeVar
 
@@ -15,6 +16,9 @@ from anabranch.metrics.holdings import DICT_SLOT_BYTES, OBJECT_BYTES, PAIR_BYTES
 
 _SWEEP_MIN = 64
 """Below this number of leftovers the heap is not rebuilt."""
+
+_FREED = 500
+"""Deadlines that are freed in one step."""
 
 _DEADLINE_BYTES: Final = DICT_SLOT_BYTES + getsizeof(1 << 41)
 _HEAP_BYTES: Final = PAIR_BYTES + 8 + OBJECT_BYTES
@@ -64,6 +68,40 @@ class Deadlines(dict[_K, int], Generic[_K]):
                 return key
             heapq.heappop(heap)
         return None
+
+    def first_ms(self) -> int | None:
+        """The earliest deadline; None if there is none."""
+        heap = self._heap
+        while heap:
+            at_ms, key = heap[0]
+            if self.get(key) == at_ms:
+                return at_ms
+            heapq.heappop(heap)
+        return None
+
+    def earliest(self, count: int) -> list[tuple[int, _K]]:
+        """So many deadlines with their keys, the earliest first; O(count log count), amortised."""
+        found: dict[_K, int] = {}
+        first = self.first_ms()
+        heap = self._heap
+        front = [] if first is None else [(heap[0], 0)]
+        while front and len(found) < count:
+            (at_ms, key), index = heapq.heappop(front)
+            if self.get(key) == at_ms:
+                found[key] = at_ms
+            for below in range(2 * index + 1, min(2 * index + 3, len(heap))):
+                heapq.heappush(front, (heap[below], below))
+        return [(at_ms, key) for key, at_ms in found.items()]
+
+    def freed(self) -> Iterator[bool]:
+        """Free all of it in steps (:meth:`anabranch.keyspace.deferred_free.DeferredFree.defer`)."""
+        while self:
+            for _ in range(min(_FREED, len(self))):
+                self.popitem()
+            yield True
+        while self._heap:
+            del self._heap[-_FREED:]
+            yield True
 
     def check(self) -> None:
         """Assert every invariant."""

@@ -79,6 +79,7 @@ class Keyspace:
             return
         for database in self.databases:
             database.policies.prune(watermark)
+            database.timetables.prune(watermark)
         for dot in [dot for dot in replica.flushes if covers_dot(watermark, dot)]:
             del replica.flushes[dot]
         for db, key in list(replica.tombstoned):

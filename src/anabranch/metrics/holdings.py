@@ -29,7 +29,7 @@ CLIENT_HOLDERS: Final = (
 
 HOLDERS: Final = (
     *CLIENT_HOLDERS,
-    *("handshakes", "users", "logs", "scripts", "lua", "settings", "deadlines"),
+    *("handshakes", "users", "logs", "scripts", "lua", "settings", "deadlines", "scheduled"),
     *("tombstones", "positions", "unwritten", "recent", "causal", "full-sync"),
 )
 """All of them, in the order of the table in the docs."""

@@ -82,6 +82,9 @@ class Stats:
         self.policy_removed_consumers = 0
         self.policy_trimmed = 0  # entries that retention removed
         self.policy_created_groups = 0  # that readers made
+        self.scheduled_added = 0  # scheduled entries that were added
+        self.scheduled_late_ms = 0  # the one that was added, or tried, last
+        self.scheduled_failed = 0  # attempts to add one that failed, and are made again
         self.policy_redelivered = 0  # released entries that plain reads got
         self.prunes = 0  # how often tombstones were looked at, because the watermark had moved
         self.error_replies = 0

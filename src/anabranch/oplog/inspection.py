@@ -452,7 +452,9 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
         facts.databases.add(fields[1])
     elif kind == records.POLICIES:
         facts.policies += len(fields[2])
-    elif kind in (records.LAST_EFFECTS, records.LAST_POSITIONS):
+    elif kind == records.SCHEDULED:
+        facts.scheduled += len(fields[2])
+    elif kind in (records.LAST_EFFECTS, records.LAST_POSITIONS, records.ADDITIONS):
         pass
     elif kind == records.REPLICA:
         facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]
@@ -603,6 +605,7 @@ class SnapshotFacts(Struct):
     users: int = 0
     libraries: int = 0
     policies: int = 0
+    scheduled: int = 0
     damage: Damage | None = None
     is_newer: bool = False
     is_superseded: bool = False

@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +35,7 @@ from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.policies import PolicyFields
+from anabranch.keyspace.timetables import Addition, Occurrence, ScheduleFields, written
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.batch import CompressionError, Compressor, expanded
@@ -42,12 +44,13 @@ from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 """2: a group may have several records of pending entries for one region; formerly it had one.
 3: there are records with many deleted keys, and with the last effects on many keys.
-4: there are records of policies."""
+4: there are records of policies. 5: there are records of scheduled entries."""
 _FORMAT_OF_PACKED: Final = 3
 _FORMAT_OF_POLICIES: Final = 4
+_FORMAT_OF_SCHEDULED: Final = 5
 _KIND: Final = file_kind.FileKind(
     "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=2
 )
@@ -78,12 +81,18 @@ LAST_EFFECTS: Final = 11  # database, then maps: keys and version vectors
 LAST_POSITIONS: Final = 12  # database, ms, then maps: keys of former streams, ends of their logs
 
 POLICIES: Final = 13  # database, rows: see Policies.written
+SCHEDULED: Final = 14  # database, rows: see timetables.written
+ADDITIONS: Final = 15  # database, rows: see Timetables.additions
 
 _OF_DATABASES: Final = (
     *(STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS, POLICIES),
+    *(SCHEDULED, ADDITIONS),
 )
 _POLICIES: Final = 1000
 """Policies in one record."""
+
+_SCHEDULED: Final = 500
+"""Scheduled entries in one record."""
 
 _MAPS: Final = 30
 """Maps in such a record; each has some dozen keys, and they compress well together."""
@@ -211,6 +220,11 @@ class Snapshot:
         self._users = list(keyspace.users.items())
         self._libraries = list(keyspace.libraries.values())
         self._policies = [each.policies.written() for each in databases]
+        self._timetables = [
+            (number, dict(each.entries), list(each.additions.items()))
+            for number, each in enumerate([database.timetables for database in databases])
+            if each.entries or each.additions
+        ]
         self._taken: deque[_Taken] = deque()
         self._writing: _Taken | None = None
         contents.keys = sum(map(len, self._waiting))
@@ -258,6 +272,8 @@ class Snapshot:
         lowest_reader = _FORMAT_OF_PACKED if self._is_own and is_packed else 0
         if any(self._policies):
             lowest_reader = _FORMAT_OF_POLICIES
+        if self._timetables:
+            lowest_reader = _FORMAT_OF_SCHEDULED
         return _KIND.header(self.contents.position, lowest_reader)
 
     def bodies(self) -> Iterator[bytes]:
@@ -317,6 +333,12 @@ class Snapshot:
         for database, policies in enumerate(self._policies):
             for at in range(0, len(policies), _POLICIES):
                 yield [POLICIES, database, policies[at : at + _POLICIES]]
+        for database, entries, additions in self._timetables:
+            left = iter(entries.items())
+            while scheduled := written(islice(left, _SCHEDULED)):
+                yield [SCHEDULED, database, scheduled]
+            for at in range(0, len(additions), _SCHEDULED):
+                yield [ADDITIONS, database, additions[at : at + _SCHEDULED]]
 
     def _deleted_streams(
         self, database: int, chunks: list[tuple[bytes, list[bytes] | None]]
@@ -472,6 +494,19 @@ def _load_rows(kind: int, fields: list[Any], keyspace: Keyspace) -> None:
             database.last_positions.restore(ended_ms, rows)
 
 
+def _load_of_names(kind: int, fields: list[Any], keyspace: Keyspace) -> None:
+    """Load a record with policies or scheduled entries: they belong to names, not to keys."""
+    database = keyspace.databases[fields[0]]
+    if kind == POLICIES:
+        newest = database.policies.restore(msgspec.convert(fields[1], list[PolicyFields]))
+        keyspace.replica.hybrid_ms = max(keyspace.replica.hybrid_ms, newest)
+    elif kind == SCHEDULED:
+        database.timetables.restore(msgspec.convert(fields[1], list[ScheduleFields]))
+    else:
+        additions = msgspec.convert(fields[1], list[tuple[Occurrence, Addition]])
+        database.timetables.additions.update(additions)
+
+
 def _load(
     record: list[Any], keyspace: Keyspace, contents: Contents, builder: StreamBuilder | None
 ) -> StreamBuilder | None:
@@ -500,10 +535,8 @@ def _load(
         name, code, functions = fields
         keyspace.libraries[name] = Library(name, code, [(*each,) for each in functions])
         return None
-    if kind == POLICIES:
-        policies = keyspace.databases[fields[0]].policies
-        newest = policies.restore(msgspec.convert(fields[1], list[PolicyFields]))
-        keyspace.replica.hybrid_ms = max(keyspace.replica.hybrid_ms, newest)
+    if kind in (POLICIES, SCHEDULED, ADDITIONS):
+        _load_of_names(kind, fields, keyspace)
         return None
     if kind in (DELETED, LAST_EFFECTS, LAST_POSITIONS):
         _load_rows(kind, fields, keyspace)

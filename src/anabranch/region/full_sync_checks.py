@@ -16,9 +16,10 @@ import msgspec
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, Replica, region_of
+from anabranch.keyspace.timetables import GONE_MS, MISSED, Timetables
 from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
-from anabranch.region.sent import STAMP_MAX
+from anabranch.region.sent import STAMP_MAX, check_fields
 from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
@@ -89,10 +90,27 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
                 assert type(value) is Stream
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
+            yield from _check_scheduled(database.timetables)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
         raise CorruptLogError(
             shown, 0, f"a state that makes no sense ({type(problem).__name__}: {problem})"
         ) from None
+
+
+def _check_scheduled(timetables: Timetables) -> Iterator[None]:
+    """Check what is scheduled."""
+    for entry in timetables.entries.values():
+        msgspec.convert(entry.identity, tuple[_Place, _ReplicaId])
+        msgspec.convert(entry.ended, _Dot)
+        assert 0 <= entry.at_ms <= GONE_MS, "a time out of range"
+        if entry.at_ms != GONE_MS:
+            check_fields(entry.fields)
+        assert entry.recurrence is None or 0 <= entry.recurrence.missed < len(MISSED)
+        yield
+    for occurrence, addition in timetables.additions.items():
+        msgspec.convert(occurrence[2:], tuple[_Place, _ReplicaId, _Place])
+        msgspec.convert(addition.dot, _Dot)
+        yield
 
 
 def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> Iterator[None]:

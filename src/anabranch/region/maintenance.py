@@ -13,6 +13,7 @@ from itertools import islice
 from anabranch.effects import kinds
 from anabranch.keyspace.database import Database
 from anabranch.region.compressing import Compressing
+from anabranch.region.due_entries import DueEntries
 from anabranch.region.leases import Leasing
 from anabranch.region.merging import Merging
 from anabranch.region.retention import Retaining
@@ -61,6 +62,7 @@ class Maintenance:
         self._sweep_later = sweep_later
         self._compressing = Compressing(region)
         self._leasing = Leasing(region, waking)
+        self._due_entries = DueEntries(region, waking)
         self._retaining = Retaining(region)
         self._ran_ms = 0  # the clock at the last run
         self._producers_due_ms = 0  # when the next round over all keys begins
@@ -90,6 +92,7 @@ class Maintenance:
         if self._rebind_policies():
             region.scheduler.schedule(self._rebind_policies)
         self._leasing.begin_if_due(now_ms)
+        self._due_entries.begin_if_due(now_ms)
         region.keyspace.forget_positions(now_ms, self._retention_ms())
         self._merging.maintain()
         self._sweep_later()

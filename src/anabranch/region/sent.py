@@ -26,7 +26,9 @@ from anabranch.effects.codec import (
 )
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
+from anabranch.keyspace.timetables import GONE_MS, MISSED
 from anabranch.oplog.batch import NUMBER_MAX, Batch
+from anabranch.stream.entry_id import make
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.rows import RowError, check_fragments
 from anabranch.stream.stream import Stream
@@ -138,6 +140,10 @@ class SentUnit:
                 self._configure(effect)
             case kinds.SetPolicies():
                 self._set_policies(effect)
+            case kinds.ScheduleEntry():
+                self._schedule_entry(effect)
+            case kinds.AdvanceScheduled():
+                self._advance_scheduled(effect)
             case kinds.AddRegion():
                 self._add_region(effect)
             case kinds.RemoveRegion():
@@ -248,6 +254,19 @@ class SentUnit:
         if effect.stamp_ms > STAMP_MAX:
             raise _Malformed(f"stamp {effect.stamp_ms}")
 
+    def _schedule_entry(self, effect: kinds.ScheduleEntry) -> None:
+        if effect.stamp_ms > STAMP_MAX or effect.at_ms >= GONE_MS:
+            raise _Malformed(f"stamp {effect.stamp_ms}, time {effect.at_ms}")
+        if effect.recurrence is not None and effect.recurrence[2] >= len(MISSED):
+            raise _Malformed(f"missed times are treated by rule {effect.recurrence[2]}")
+        check_fields(effect.fields)
+
+    def _advance_scheduled(self, effect: kinds.AdvanceScheduled) -> None:
+        for _, stamp_ms, _, at_ms, next_ms, number in effect.rows:
+            if stamp_ms > STAMP_MAX or max(at_ms, next_ms) > GONE_MS:
+                raise _Malformed(f"stamp {stamp_ms}, time {at_ms}, next time {next_ms}")
+            self._check_range(self._replica_id, 0, number)
+
     def _remember(self, effect: kinds.Remember) -> None:
         if effect.at_ms > STAMP_MAX:
             raise _Malformed(f"time {effect.at_ms}")
@@ -261,6 +280,12 @@ class SentUnit:
         _check_region(effect.region)
         if effect.epoch > EPOCH_MAX:
             raise _Malformed(f"epoch {effect.epoch}")
+
+
+def check_fields(fields: bytes) -> None:
+    """Whether these are the fields of an entry on the wire; :class:`RowError` if not."""
+    fragment = b"*2\r\n$3\r\n1-0\r\n" + fields
+    check_fragments([make(1, 0)], [len(fragment)], fragment)
 
 
 class _Malformed(Exception):

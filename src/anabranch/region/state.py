@@ -100,6 +100,7 @@ class RegionState:
             "scripts": self._script_bytes,
             "settings": self._setting_bytes,
             "deadlines": lambda: sum([each.deadlines.used_bytes for each in keyspace.databases]),
+            "scheduled": lambda: sum([each.timetables.used_bytes for each in keyspace.databases]),
             "tombstones": lambda: keyspace.tombstone_bytes,
             "positions": lambda: keyspace.last_positions_bytes,
         }

@@ -17,6 +17,8 @@ from anabranch.server.listener import warn_of_gossip
 from anabranch.server.logs import emit, emit_sparingly, set_levels
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from anabranch.config.settings import Settings
     from anabranch.engine.script_machine import ScriptMachine
     from anabranch.engine.session import Session
@@ -102,6 +104,15 @@ class ServerHost:
     def random_below(self, bound: int) -> int:
         """A number from 0 up to ``bound``, ``bound`` excluded."""
         return self._random.randrange(bound)
+
+    def zone(self, name: str) -> tzinfo | None:
+        """A zone of the system, or of the package tzdata."""
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - most servers need none
+
+        try:
+            return ZoneInfo(name)
+        except (KeyError, OSError, ValueError):
+            return None
 
     def script_machine(self) -> ScriptMachine:
         """The machine that runs Lua; CommandError if the extra is not installed."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.timetables import GONE_MS
 from anabranch.simulator.facts import NEVER
 from anabranch.simulator.formulas import Shown
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
@@ -130,6 +131,12 @@ def everything(keyspace: Keyspace) -> dict[str, Any]:
             for key, stream in sorted(streams(keyspace).items())
             for name, group in groups(stream)
         },
+        "scheduled": sorted(
+            (database.index, place, entry.identity, entry.at_ms)
+            for database in keyspace.databases
+            for place, entry in database.timetables.entries.items()
+            if entry.at_ms != GONE_MS
+        ),
     }
 
 

@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import tzinfo
 from typing import Any, Final, Protocol
 
 import hiredis
@@ -43,7 +44,7 @@ from anabranch.simulator.timeline import Timeline, WallClock
 
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
-NEW_LEVEL: Final = 2
+NEW_LEVEL: Final = 3
 """The feature level of the newest code."""
 HOST: Final = "sim"
 
@@ -444,6 +445,10 @@ class SimulatedHost:
     def random_below(self, bound: int) -> int:
         """A uniform choice (RANDOMKEY)."""
         return self._chance.randrange(bound)
+
+    def zone(self, name: str) -> tzinfo | None:
+        """Simulated machines know no zones but UTC, for which nobody is asked."""
+        return None
 
     def script_machine(self) -> ScriptMachine:
         """Simulated clients send no scripts."""

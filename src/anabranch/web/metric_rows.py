@@ -73,6 +73,10 @@ METRICS: Final = [
         policy_redelivered_total released entries that plain reads got, because of a policy
         trimmed_by_policy_total entries that retention removed, because of a policy
         policy_created_groups_total groups that readers made, because of a policy
+        scheduled_entries entries that wait for their time (AB.SCHEDULE)
+        scheduled_late_seconds how late the one was that was added, or tried, last
+        scheduled_added_total scheduled entries that were added
+        scheduled_failed_total attempts to add one that failed, and are made again
         metrics_streams_left_out streams without series of their own: more than metrics-max-streams
         metrics_groups_left_out groups without series of their own: more than 100 in a stream
         """,

@@ -186,6 +186,10 @@ def _policies(region: Region) -> dict[str, float]:
         "policy_redelivered_total": region.stats.policy_redelivered,
         "trimmed_by_policy_total": region.stats.policy_trimmed,
         "policy_created_groups_total": region.stats.policy_created_groups,
+        "scheduled_entries": sum(each.timetables.live for each in region.keyspace.databases),
+        "scheduled_late_seconds": region.stats.scheduled_late_ms / 1000,
+        "scheduled_added_total": region.stats.scheduled_added,
+        "scheduled_failed_total": region.stats.scheduled_failed,
     }
 
 

@@ -133,6 +133,8 @@ class Watch:
         if may_see(self._region, self._user)(self._key):
             about["length"] = 0 if stream is None else stream.length
             about["added"] = 0 if stream is None else stream.entries_added
+            timetables = self._region.keyspace.databases[self._db].timetables
+            about["scheduled"] = timetables.count(self._key)
         if stream is not None and may_run(self._region, self._user, b"XINFO", b"GROUPS", self._key):
             names = nsmallest(GROUPS_MAX, stream.groups)
             about["groups"] = [_group(stream, name, stream.groups[name]) for name in names]

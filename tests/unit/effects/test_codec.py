@@ -43,6 +43,11 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     repr(list[tuple[bytes, bytes | None]]): st.lists(
         st.tuples(BYTES, st.none() | BYTES), max_size=4
     ),
+    repr(tuple[bytes, bytes] | None): st.none() | st.tuples(BYTES, BYTES),
+    repr(tuple[bytes, bytes, int] | None): st.none() | st.tuples(BYTES, BYTES, NUMBERS),
+    repr(list[tuple[bytes, int, int, int, int, int]]): st.lists(
+        st.tuples(BYTES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS), max_size=4
+    ),
     repr(list[tuple[bytes, bytes, list[bytes]]]): st.lists(
         st.tuples(st.binary(max_size=4), st.binary(max_size=4), st.lists(st.binary(max_size=4))),
         max_size=3,

@@ -37,7 +37,9 @@ ENOUGH = [
     "EXPIRE r 1", "ADVANCE 2000", "SET x y", "RENAME x z", "COPY z x", "SWAPDB 0 1", "DEL x",
     "ABIMPORT", "ADVANCE 4000", "FLUSHDB", "ACL SETUSER ann on +@all", "ACL DELUSER ann",
     "AB.POLICY SET s redeliver first", "AB.POLICY SET PATTERN s* GROUP g redeliver claim",
-    "AB.POLICY DEL s redeliver", "FUNCTIONLOAD", "FUNCTION DELETE library",
+    "AB.POLICY DEL s redeliver", "AB.SCHEDULE s IN 500 IDMP p i ID h f v",
+    "AB.SCHEDULE s CRON '* * * * *' ID c f v", "ADVANCE 900", "AB.SCHEDULE CANCEL s c",
+    "FUNCTIONLOAD", "FUNCTION DELETE library",
 ]  # fmt: skip
 """One run in which everything that can happen does (with every choice being 1)."""
 

@@ -46,12 +46,17 @@ def command(pattern: str, as_json: bool, db: int | None, **options: Any) -> None
         ],
     )
     print("since the start: " + done_since_the_start(done))
+    print(
+        f"scheduled: {done['scheduled_entries']:,} entries; the last one that was due came "
+        f"{done['scheduled_late_ms']:,} ms late, {done['scheduled_failed']:,} attempts failed"
+    )
 
 
 def done_since_the_start(info: dict[str, Any]) -> str:
     """The figures of INFO on what policies have done, in words."""
     words = ("released", "redelivered", "dead_lettered", "given_up", "redriven", "trimmed")
-    return ", ".join(f"{info[f'policy_{word}']:,} {word.replace('_', '-')}" for word in words)
+    found = [f"{info[f'policy_{word}']:,} {word.replace('_', '-')}" for word in words]
+    return ", ".join([*found, f"{info['scheduled_added']:,} scheduled ones added"])
 
 
 def _rule(facts: dict[bytes, Any]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("held-back-by", _held_back_by(ctx, tombstones)),
                 ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
                 ("ledger-records", len(stream.ledger.records)),
+                ("scheduled", ctx.db.timetables.count(args[1])),
             ]
         )
     )

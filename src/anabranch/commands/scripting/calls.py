@@ -113,7 +113,7 @@ class Calls:
 
     def _look_up(self, args: list[bytes]) -> ServedCommand:
         entry = self._ctx.server.dispatcher.find(args)
-        if entry is None or (entry.subcommands and len(args) > 1):
+        if entry is None or (entry.command.is_container and len(args) > 1):
             text = b"ERR Unknown Redis command called from script"
             sentence = hint(args[0])
             if sentence:

@@ -466,6 +466,10 @@ def _policies(ctx: Context, _facts: _Facts) -> _Lines:
         ("policy_unknown_settings", unknown),
         ("policy_consumers_watched", len(ctx.server.leases.holds)),
         *((name, getattr(ctx.stats, name)) for name in _OF_POLICIES),
+        ("scheduled_entries", sum(each.timetables.live for each in ctx.keyspace.databases)),
+        ("scheduled_late_ms", ctx.stats.scheduled_late_ms),
+        ("scheduled_added", ctx.stats.scheduled_added),
+        ("scheduled_failed", ctx.stats.scheduled_failed),
     ]
 
 

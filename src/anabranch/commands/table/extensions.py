@@ -117,6 +117,29 @@ ab.renew -5 renewing.renew 0.1.0 write fast
     does: Extends the leases of a consumer's entries, and returns those that it still has.
     cost: O(1) for each entry.
     keys: RW update
+ab.schedule -6 scheduled.schedule 0.1.0 write denyoom
+    key <AT ms | IN time | CRON line [TZ zone] [MISSED <once | skip | all>]>
+        [IDMP pid iid] [ID handle] field value [field value ...]
+    does: Schedules an entry that is added later, once or again and again; returns its handle.
+    cost: O(log N), N being the entries that are scheduled for the key.
+    keys: RW insert
+    help: 0.1.0 stream
+    acl: stream
+ab.schedule|list -3 scheduled.schedule_list 0.1.0 readonly
+    key [COUNT count]
+    does: Lists the scheduled entries of a key that are due first.
+    cost: O(M log M), M being the entries that are listed.
+    keys: @2 RO access
+ab.schedule|cancel -4 scheduled.schedule_cancel 0.1.0 write fast
+    key handle [handle ...]
+    does: Cancels scheduled entries, and counts those that there were.
+    cost: O(log N) for each, N being the entries that are scheduled for the key.
+    keys: @2 RW delete
+ab.schedule|run 4 scheduled.schedule_run 0.1.0 write denyoom
+    key handle
+    does: Adds a scheduled entry now, and returns its ID; a cron line goes on as before.
+    cost: O(log N), N being the entries that are scheduled for the key.
+    keys: @2 RW insert
 ab.seal 2 sealing.seal 0.1.0 write fast
     key
     does: Ends a stream: it takes no more entries, and readers see the end.

@@ -560,7 +560,7 @@ function draw() {
     c.setLineDash([4, 3]); stroke(ink, at, 15 * row + 8, at, height - 22); c.setLineDash([]);
     c.fillStyle = ink; c.fillText(text, begin, 15 * row + 8);
   }
-  const text = !watched ? "Choose a stream." : `${brief(watched.key)}: ${num(about.length)} entries; shown: ${points.length}` + (seen.size && state.regions ? " (" + [...seen].map(([region, n]) => nameOf(region) + " " + n).join(", ") + ")" : "") + (late ? `; ${late} came late: a reader by XREAD that was at the end skips them, AB.READ and groups do not` : "") + (about.passed_over ? `; ${num(about.passed_over)} passed over, too fast to show` : "");
+  const text = !watched ? "Choose a stream." : `${brief(watched.key)}: ${num(about.length)} entries${about.scheduled ? `, ${num(about.scheduled)} scheduled` : ""}; shown: ${points.length}` + (seen.size && state.regions ? " (" + [...seen].map(([region, n]) => nameOf(region) + " " + n).join(", ") + ")" : "") + (late ? `; ${late} came late: a reader by XREAD that was at the end skips them, AB.READ and groups do not` : "") + (about.passed_over ? `; ${num(about.passed_over)} passed over, too fast to show` : "");
   if ($("timeline-say").textContent !== text) { $("timeline-say").textContent = text; canvas.setAttribute("aria-label", "Timeline. " + text); }
   if (!$("legend").children.length) $("legend").append(...(state.regions ? ["shape and colour: the writing region", "tick: another region received it", "◯ ring: it came late"] : []).concat("dashed line: the last delivered ID of a group").map((words) => el("li", {}, words)));
 }
