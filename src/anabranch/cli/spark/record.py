@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -31,8 +30,6 @@ class Record:
     failure: str | None = None
     page: Path | None = None
     """Where the report goes."""
-    page_of: Callable[[Record], str] | None = None
-    """Makes the report."""
 
     @property
     def failed(self) -> bool:
@@ -50,8 +47,7 @@ class Record:
         """Print the result, and write the report."""
         self.result, self.ended = result, datetime.now(UTC)
         if self.as_json:
-            hidden = [each.name for each in fields(result) if not each.repr]
-            print(json.dumps({k: v for k, v in asdict(result).items() if k not in hidden}))
+            print(json.dumps(asdict(result)))
         else:
             print(*lines_of(result), sep="\n", end="\n" if lines_of(result) else "")
             for name, value in figures_of(result):
@@ -68,9 +64,11 @@ class Record:
         raise SystemExit(1)
 
     def _write(self) -> None:
-        if self.page is not None and self.page_of is not None:
+        if self.page is not None:
+            from anabranch.cli.spark.report import page_of  # noqa: PLC0415 - rarely wanted
+
             try:
-                self.page.write_text(self.page_of(self), encoding="utf-8")
+                self.page.write_text(page_of(self), encoding="utf-8")
             except OSError as problem:
                 print(f"anabranch: no report: {problem}", file=sys.stderr)
                 raise SystemExit(1) from None
