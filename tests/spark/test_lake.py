@@ -18,8 +18,8 @@ import pytest
 
 from anabranch.spark.jobs.compact import compact
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake.files import merge
-from anabranch.spark.lake.table import Gap, Lake, LakeError
+from anabranch.spark.lake.files import LakeError, merge
+from anabranch.spark.lake.table import Gap, Lake
 from tests.spark import dying_lake, writing_lake
 from tests.spark.lakes import DAY_MS, add, copies, positions, seen_by_duckdb, seen_by_polars, table
 from tests.support.servers import REPOSITORY
