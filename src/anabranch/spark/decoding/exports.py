@@ -232,7 +232,7 @@ class _Parser:
             schema_at = at + _SHORT.size
             at = schema_at + _SHORT.unpack_from(whole, at)[0]
             schema = whole[schema_at:at].tobytes()
-        form = count, code, written, schema
+        form = count, code, schema
         nodes = self.groups.get(form)
         if not isinstance(nodes, _Nodes):
             nodes = self.groups[form] = _Nodes(*form)
@@ -240,7 +240,7 @@ class _Parser:
         entries = whole[end:]
         if end > len(whole):
             raise MalformedReply(_DISAGREE)
-        facts = base_ms, word, first, self._joined, len(entries), self.rows
+        facts = base_ms, word, first, self._joined, len(entries), self.rows, written
         nodes.add(facts, planes, whole[at:end])
         return entries
 
@@ -317,9 +317,9 @@ class _Chunks:
 class _Nodes:
     """Nodes of one form, whose entries are fragments or columns."""
 
-    def __init__(self, count: int, code: int, written: int, schema: bytes) -> None:
-        """How many entries, type of the sizes or columns, which bytes of words, the schema."""
-        self._count, self._code, self._written = count, code, written
+    def __init__(self, count: int, code: int, schema: bytes) -> None:
+        """How many entries, type of the sizes or columns, the schema."""
+        self._count, self._code = count, code
         self.is_table = code == _COLUMNS
         self._names, self._widths = _names_of(schema)
         self.sizes_bytes = count * _SIZES.get(code, 0)
@@ -333,7 +333,7 @@ class _Nodes:
         """Collect a node.
 
         `facts`: base of milliseconds, first word, first position, bytes of entries before its own,
-        bytes of its own, rows before its own. `planes`: of the bytes of words that are written,
+        bytes of its own, rows before its own, which bytes of words are written. `planes`: of these
         those of all words, then the next ones; nothing if IDs are a run.
         """
         self._facts.append(facts)
@@ -352,15 +352,15 @@ class _Nodes:
     def ids(self) -> Ids:
         """Of each entry."""
         base_ms, word, *_ = self._columns
-        words: Any
-        if not self._written:
-            words = word + np.arange(self._count, dtype=np.uint64)
-        else:
-            places = [byte for byte in range(_WORD_BYTES) if self._written >> byte & 1]
-            planes = np.zeros((len(self._planes), _WORD_BYTES, self._count), np.uint8)
-            some = np.frombuffer(b"".join(self._planes), np.uint8)
+        words: Any = word + np.arange(self._count, dtype=np.uint64)
+        forms = [facts[-1] for facts in self._facts]
+        for form in set(forms) - {0}:
+            nodes = [node for node, other in enumerate(forms) if other == form]
+            places = [byte for byte in range(_WORD_BYTES) if form >> byte & 1]
+            planes = np.zeros((len(nodes), _WORD_BYTES, self._count), np.uint8)
+            some = np.frombuffer(b"".join([self._planes[node] for node in nodes]), np.uint8)
             planes[:, places] = some.reshape(-1, len(places), self._count)
-            words = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
+            words[nodes] = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
         ms = (words >> np.uint64(_SEQ_BITS)) + base_ms
         return ms.ravel(), (words & np.uint64((1 << _SEQ_BITS) - 1)).ravel()
 
@@ -371,7 +371,7 @@ class _Nodes:
     @property
     def _stretches(self) -> tuple[Ints, Ints]:
         """Where the entries of each node begin and end in the joined data."""
-        _, _, _, joined, size, _ = self._columns
+        joined, size = self._columns[3:5]
         return joined.astype(np.int64), (joined + size).astype(np.int64)
 
     def ends(self) -> Ints:
