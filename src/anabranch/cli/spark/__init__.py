@@ -19,6 +19,7 @@ import click
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.options import FiniteRange
 from anabranch.cli.spark.record import Record
+from anabranch.cli.spark.report import page_of
 from anabranch.cli.spark.running import run
 from anabranch.errors import AnabranchError
 from anabranch.spark.jobs.signatures import JOBS, JobSignature
@@ -154,7 +155,7 @@ class _JobCommand(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         """Run the job; exit with 1 if it finds something, or fails."""
         given = dict(ctx.params)
-        record = Record(ctx, as_json=given.pop("as_json"), page=given.pop("report"))
+        record = Record(ctx, page_of, as_json=given.pop("as_json"), page=given.pop("report"))
         master = given.pop("master") if self._signature.takes_session else None
         try:
             if record.page is not None:

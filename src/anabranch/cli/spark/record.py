@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,8 @@ class Record:
     """One run of a command."""
 
     context: click.Context
+    page_of: Callable[[Record], str] | None = None
+    """Makes the report."""
     as_json: bool = False
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     ended: datetime | None = None
@@ -64,11 +67,9 @@ class Record:
         raise SystemExit(1)
 
     def _write(self) -> None:
-        if self.page is not None:
-            from anabranch.cli.spark.report import page_of  # noqa: PLC0415 - rarely wanted
-
+        if self.page is not None and self.page_of is not None:
             try:
-                self.page.write_text(page_of(self), encoding="utf-8")
+                self.page.write_text(self.page_of(self), encoding="utf-8")
             except OSError as problem:
                 print(f"anabranch: no report: {problem}", file=sys.stderr)
                 raise SystemExit(1) from None

@@ -185,7 +185,7 @@ class Adder:
 
     @property
     def contents(self) -> bytes:
-        """See `Marks`."""
+        """The rows' contents as hashes, if they are recognised by those: see `Marks`."""
         return self._marks.contents
 
     def append(self, key: bytes, rows: EncodedRows) -> None:
