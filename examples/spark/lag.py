@@ -293,7 +293,10 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="directory of Parquet files to add a file to")
     parser.add_argument("--plot", type=Path, help="a picture: .svg or .png (needs matplotlib)")
     given = parser.parse_args()
-    urls = dict(each.split("=", 1) if "=" in each else ("", each) for each in given.servers)
+    urls = dict(
+        each.split("=", 1) if "=" in each.partition(":")[0] else ("", each)
+        for each in given.servers
+    )
     found: list[Sample] = []
     try:
         for some in sampled(

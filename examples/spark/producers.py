@@ -214,7 +214,10 @@ def main() -> None:
     parser.add_argument("--near", type=float, default=0.1, help="what counts as nearly used up")
     given = parser.parse_args()
     found = examine(
-        dict(each.split("=", 1) if "=" in each else ("", each) for each in given.servers),
+        dict(
+            each.split("=", 1) if "=" in each.partition(":")[0] else ("", each)
+            for each in given.servers
+        ),
         given.streams.split(",") if given.streams else (),
         given.pattern,
         given.near,
