@@ -7,7 +7,7 @@ WORKDIR /source
 COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN python -m pip install --no-cache-dir --constraint constraints.txt \
-      --build-constraint constraints.txt '.[spark,lake,plot]' \
+      --build-constraint constraints.txt '.[spark,lake]' \
  && groupadd --system --gid 999 anabranch \
  && useradd --system --uid 999 --gid 999 --home-dir /lake --no-create-home anabranch \
  && mkdir /lake && chown 999:999 /lake

@@ -1,4 +1,4 @@
-"""Commands that start no Java: a lake and consumer groups, from the command until it has ended."""
+"""Commands that start no Java: jobs on a lake, from the command until it has ended."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 
 
 def commands(*, quick: bool) -> list[Figure]:
-    """`archive`, `verify`, `compact` and `lag`, of 200,000 entries."""
+    """`archive`, `verify` and `compact`, of 200,000 entries."""
     entries = QUICK_ENTRIES if quick else ENTRIES
     rounds = QUICK_ROUNDS if quick else ROUNDS
     note = f"{entries:,} entries, until the command has ended"
-    taken: dict[str, list[float]] = {
-        "archive": [], "verify": [], "compact": [], "lag": [],
-    }  # fmt: skip
+    taken: dict[str, list[float]] = {"archive": [], "verify": [], "compact": []}
     everywhere()
     for _ in range(rounds):
         with serving() as server, tempfile.TemporaryDirectory() as scratch:
@@ -42,9 +40,6 @@ def commands(*, quick: bool) -> list[Figure]:
             taken["compact"].append(_seconds("compact", lake))
             with Connection(server.port) as connection:
                 fill(connection, KEY, entries)
-                connection.ask("XGROUP", "CREATE", KEY, "g", "0")
-            words = ("lag", "-u", url(server), "--streams", KEY, "--samples", "1")
-            taken["lag"].append(_seconds(*words))
             words = ("archive", str(Path(scratch, "other")), "-u", url(server), "--streams", KEY)
             taken["archive"].append(_seconds(*words))
     return [of_rounds(f"{name} without Java", some, "s", note) for name, some in taken.items()]

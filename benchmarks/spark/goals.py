@@ -33,7 +33,6 @@ GOALS = {
     "archive without Java": Goal(3.0),
     "verify without Java": Goal(3.0),
     "compact without Java": Goal(3.0),
-    "lag without Java": Goal(3.0),
     # Ten times the entries; a heap is never quite as large as it was.
     "memory of a longer read": Goal(1.25),
 }

@@ -112,7 +112,7 @@ def die_at(step: int) -> None:
     os.link = dying(os.link)
     DeltaTable.create = staticmethod(dying(DeltaTable.create))  # type: ignore[method-assign]
     for owner, name in (
-        (DeltaTable, "create_write_transaction"),
+        (DeltaTable, "create_checkpoint"),
         (DeltaTable, "vacuum"),
         (TableOptimizer, "compact"),
     ):

@@ -12,7 +12,8 @@ import pytest
 
 from anabranch.spark.jobs.archive import Archived, archive
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake.table import Lake, LakeError
+from anabranch.spark.lake.files import LakeError
+from anabranch.spark.lake.table import Lake
 from anabranch.spark.reading import micro_batches
 from anabranch.spark.reading.losses import DataLossError
 from anabranch.spark.reading.micro_batches import CheckpointInUse

@@ -31,10 +31,10 @@ ROWS = 300
         (["archive", "lake", "--streams", "s", "-o", "password=x"], 1, "username and password"),
         (["replay", "lake"], 1, "holds no Delta table: is this a lake?"),
         (["archive", "lake", "--streams", "s", "-o", "regions"], 2, "-o takes name=value"),
-        (["lag", "-o", "retries=x"], 2, "a whole number is needed"),
+        (["audit", "-o", "retries=x"], 2, "a whole number is needed"),
         (["audit", "-o", "tls.ca=x"], 2, "let it begin with rediss://"),
         (["audit"], 2, "two regions are needed to compare: name them by --region-urls"),
-        (["idmp-audit", "-o", "subscribe=s"], 2, "several were given"),
+        (["audit", "-o", "subscribe=s"], 2, "several were given"),
     ],
 )
 def test_mistakes_are_told_before_java_starts(

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.spark.jobs.replay import growth_reported
 from anabranch.spark.options import ServerOptions
-from anabranch.spark.writing.growth import growth_reported
 from tests.spark.reading import fill, talking, url
 from tests.support.servers import ServerProcess
 

@@ -18,8 +18,9 @@ import pytest
 
 from anabranch.spark.jobs.compact import compact
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake.files import merge
-from anabranch.spark.lake.table import Gap, Lake, LakeError
+from anabranch.spark.lake import table as lake_table
+from anabranch.spark.lake.files import LakeError, merge
+from anabranch.spark.lake.table import Gap, Lake
 from tests.spark import dying_lake, writing_lake
 from tests.spark.lakes import DAY_MS, add, copies, positions, seen_by_duckdb, seen_by_polars, table
 from tests.support.servers import REPOSITORY
@@ -143,6 +144,20 @@ def test_a_reader_looks_again_if_old_commits_are_removed_from_the_log(
     commit.unlink()
     with pytest.raises(LakeError, match="log of the table is damaged"):
         lake.files()
+
+
+def test_a_reader_begins_at_the_checkpoint_of_so_many_commits(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake_table, "_CHECKPOINT_EACH", 3)
+    for batch in range(4):
+        add(lake, batch, (batch * 10, batch * 10 + 9))
+    for version in range(3):
+        (lake.root / "_delta_log" / f"{version:020}.json").unlink()
+    assert positions(lake) == list(range(40))
+    assert not lake.commit("q", 3, [])
+    add(lake, 4, (40, 49))
+    assert len(seen_by_polars(lake.root)) == 50
 
 
 def test_files_are_by_stream_and_day_and_in_the_order_of_regions_and_ids(lake: Lake) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,34 +110,42 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
 def test_merging_beside_a_running_archive_and_readers(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
+    from anabranch.spark import session
+    from anabranch.spark.jobs.archive import archive
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import table_of
     from anabranch.spark.jobs.verify import verify
-    from anabranch.spark.lake.sinks import LakeSink
     from anabranch.spark.lake.table import Lake
 
     fill(ours, "s", 500)
-    spark.dataSource.register(LakeSink)
-    source = spark.readStream.format("anabranch").option("url", url(ours))
-    source = source.options(subscribe="s", startingOffsets="earliest", maxEntriesPerTrigger="100")
-    sink = source.load().writeStream.format("anabranch-lake").option("path", str(tmp_path))
-    query = sink.option("checkpointLocation", str(tmp_path / "_checkpoint")).start()
-    try:
-        merged = rows = 0
-        while merged < 3:
-            rows += 500
-            deadline = time.monotonic() + 300
-            while sum(each.rows for each in Lake(tmp_path).files()) < rows:
-                assert query.isActive, query.exception()
-                assert time.monotonic() < deadline
+    given = {"url": url(ours), "subscribe": "s", "maxEntriesPerTrigger": "100"}
+
+    def follow() -> None:
+        session()
+        # It starts its query again, if Spark gives one up because the machine is slow.
+        archive(spark, tmp_path, once=False, interval_s=0.1, options=given)
+
+    with ThreadPoolExecutor(1) as threads:
+        archiving = threads.submit(follow)
+        try:
+            merged = rows = 0
+            while merged < 3:
+                rows += 500
+                deadline = time.monotonic() + 300
+                while sum(each.rows for each in Lake(tmp_path).files()) < rows:
+                    assert not archiving.done(), archiving.exception()
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+                reader = table_of(spark, tmp_path)  # from before, and read after
+                fill(ours, "s", 500)
+                merged += compact(spark, tmp_path).made > 0
+                assert reader.count() >= rows
+                assert reader.dropDuplicates(["id"]).count() == reader.count()
+        finally:
+            while not archiving.done():
+                for query in spark.streams.active:
+                    query.stop()
                 time.sleep(0.05)
-            reader = table_of(spark, tmp_path)  # from before, and read after
-            fill(ours, "s", 500)
-            merged += compact(spark, tmp_path).made > 0
-            assert reader.count() >= rows
-            assert reader.dropDuplicates(["id"]).count() == reader.count()
-    finally:
-        query.stop()
     archived(spark, ours, tmp_path)
     assert verify(spark, tmp_path).findings == ()
     ids = [row.id for row in table_of(spark, tmp_path).orderBy("position").collect()]

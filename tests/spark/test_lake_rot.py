@@ -13,7 +13,8 @@ import pytest
 
 from anabranch.spark.jobs.compact import compact
 from anabranch.spark.jobs.verify import verify
-from anabranch.spark.lake.table import Lake, LakeError
+from anabranch.spark.lake.files import LakeError
+from anabranch.spark.lake.table import Lake
 from tests.spark.lakes import DAY_MS, SCHEMA
 
 STREAMS = ("s", "a/b: c%é", "")

@@ -14,13 +14,7 @@ import pytest
 
 from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.options import ServerOptions, WriteOptions
-from anabranch.spark.writing.adding import (
-    Adder,
-    ByColumn,
-    ByContent,
-    ByPosition,
-    Unmarked,
-)
+from anabranch.spark.writing.adding import Adder, Marks
 from anabranch.spark.writing.encode import EncodedRows, encode, runs_by_stream
 from anabranch.spark.writing.identity import WriteFailed
 from anabranch.spark.writing.layout import Layout
@@ -297,12 +291,12 @@ def kill_at(server: ReturningServer, lengths: list[int], key: str = "s") -> None
 # ------------------------------------------------------------------------------ XADD and its marks
 
 
-def position(batch: int = 1) -> ByPosition:
-    return ByPosition("spark/q/0/0", batch, ())
+def position(batch: int = 1) -> Marks:
+    return Marks("position", "spark/q/0/0", batch)
 
 
-def content(batch: int = 1) -> ByContent:
-    return ByContent("spark/q/0", batch, ())
+def content(batch: int = 1) -> Marks:
+    return Marks("content", "spark/q/0", batch)
 
 
 def add(client: ServerClient, marks: Any, *several: EncodedRows, **more: Any) -> Adder:
@@ -346,20 +340,20 @@ def test_a_column_identifies_rows_over_all_batches(client: ServerClient) -> None
     for start in (0, 5):
         batch = pa.record_batch({"v": names(start, start + 10)})
         layout = Layout.of(["v"], WriteOptions(ServerOptions(), idempotence_column="v"))
-        add(client, ByColumn("spark/q/0", ()), encode(batch, layout))
+        add(client, Marks("column", "spark/q/0", 1), encode(batch, layout))
     assert values(client) == names(0, 15)
 
 
 def test_without_marks_a_repetition_is_there_twice(client: ServerClient) -> None:
     for _ in range(2):
-        add(client, Unmarked((b"MAXLEN", b"=", b"15")), numbers(0, 10))
+        add(client, Marks("none", "spark/q/0", 1, (b"MAXLEN", b"=", b"15")), numbers(0, 10))
     assert values(client) == names(5, 10) + names(0, 10)
 
 
 def test_ids_are_kept_and_a_repetition_is_accepted(client: ServerClient) -> None:
     rows = rows_of(names(0, 30), id=[f"{each + 1}-7" for each in range(30)])
-    add(client, Unmarked((), keep_ids=True), rows.slice(0, 20))
-    again = add(client, Unmarked((), keep_ids=True), rows)
+    add(client, Marks("id", "spark/q/0", 1), rows.slice(0, 20))
+    again = add(client, Marks("id", "spark/q/0", 1), rows)
     assert (again.known, again.appended) == (20, 10)
     assert [each.decode() for each, _ in client.command("XRANGE", "s", "-", "+")] == [
         f"{each + 1}-7" for each in range(30)
@@ -370,20 +364,20 @@ def test_rows_that_are_there_are_looked_at_by_the_page(
     client: ServerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = rows_of(names(0, 3_000), id=[f"{each + 1}-0" for each in range(3_000)])
-    add(client, Unmarked((), keep_ids=True), rows)
+    add(client, Marks("id", "spark/q/0", 1), rows)
     asked: list[object] = []
     command = client.command
     monkeypatch.setattr(client, "command", lambda *a, **k: asked.append(a) or command(*a, **k))
-    again = add(client, Unmarked((), keep_ids=True), rows)
+    again = add(client, Marks("id", "spark/q/0", 1), rows)
     assert (again.known, again.appended, len(asked)) == (3_000, 0, 6)  # one for each 500 rows
 
 
 def test_an_id_that_another_entry_has_is_refused(client: ServerClient) -> None:
-    add(client, Unmarked((), keep_ids=True), rows_of(["a", "b"], id=["5-0", "7-0"]))
+    add(client, Marks("id", "spark/q/0", 1), rows_of(["a", "b"], id=["5-0", "7-0"]))
     with pytest.raises(WriteFailed, match=r"ID 5-0 .* holds another entry"):
-        add(client, Unmarked((), keep_ids=True), rows_of(["x"], id=["5-0"]))
+        add(client, Marks("id", "spark/q/0", 1), rows_of(["x"], id=["5-0"]))
     with pytest.raises(WriteFailed, match=r"ID 6-0 .* behind it already.*repartition"):
-        add(client, Unmarked((), keep_ids=True), rows_of(["x"], id=["6-0"]))
+        add(client, Marks("id", "spark/q/0", 1), rows_of(["x"], id=["6-0"]))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -417,7 +411,7 @@ def test_a_wire_cut_without_marks_ends_the_attempt(
         options_connect(wire.port) as through,
         pytest.raises(ServerUnreachable),
     ):
-        add(through, Unmarked(()), numbers(0, 3000))
+        add(through, Marks("none", "spark/q/0", 1), numbers(0, 3000))
 
 
 def test_a_window_in_use_is_never_changed(client: ServerClient) -> None:

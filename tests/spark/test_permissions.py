@@ -12,8 +12,6 @@ import pytest
 
 from anabranch.spark.jobs.archive import archive
 from anabranch.spark.jobs.audit import audit
-from anabranch.spark.jobs.idmp_audit import idmp_audit
-from anabranch.spark.jobs.lag import lag
 from tests.spark.test_sink import values
 from tests.support.inspection import wait_until
 from tests.support.region_processes import RegionProcesses
@@ -100,19 +98,6 @@ def test_auditing(user: User) -> None:
         assert (done.converged, done.entries) == (True, (10, 10))
 
     check(user, listed("`audit`"), job)
-
-
-def test_watching_groups_and_producers(user: User) -> None:
-    def groups() -> None:
-        (found,) = lag(None, options=user.options, streams=["source"], samples=1).groups
-        assert (found.last, found.pending) == (7, 3)
-
-    def producers() -> None:
-        done = idmp_audit(None, region_urls=user.urls, options=user.options, streams=["source"])
-        assert (done.producers, done.twice) == (1, ())
-
-    check(user, listed("`lag`"), groups)
-    check(user, listed("`idmp-audit`"), producers)
 
 
 def test_reading_and_writing_exactly_once(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.spark.options import OptionError
 from tests.support.inspection import wait_until
 from tests.support.servers import REPOSITORY, AnabranchServer, RedisServer
 
@@ -108,8 +107,6 @@ def test_whoever_lacks_a_permission_is_told_which(
 def test_a_pattern_is_refused_by_a_node_that_has_a_part_of_the_keys(
     spark: SparkSession, plain: RedisServer
 ) -> None:
-    from anabranch.spark.jobs.lag import lag
-
     told = r"is a node of a Redis Cluster and knows its own keys only: streams like '{}' on other"
     with RedisServer(extra=["--cluster-enabled", "yes"]) as node:
         options = {"url": f"redis://127.0.0.1:{node.port}", "retries": "0"}
@@ -121,8 +118,6 @@ def test_a_pattern_is_refused_by_a_node_that_has_a_part_of_the_keys(
         query = table.writeStream.format("noop").trigger(availableNow=True).start()
         with pytest.raises(Exception, match=told.format(r"a:\*")):
             query.awaitTermination()
-        with pytest.raises(OptionError, match=told.format(r"\*")):
-            lag(None, options=options)
     # Who may use few commands may use patterns on a server that has all keys.
     with plain.client() as client:
         client.call("XADD", "a:1", "*", "n", "7")

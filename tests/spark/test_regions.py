@@ -14,7 +14,7 @@ from anabranch.spark.decoding.columns import ColumnError
 from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
 from anabranch.spark.reading.readers import stream_reader
 from anabranch.spark.writing import adding
-from anabranch.spark.writing.adding import Adder, ByColumn, ByContent, ByPosition
+from anabranch.spark.writing.adding import Adder, Marks
 from anabranch.spark.writing.encode import encode
 from anabranch.spark.writing.identity import WriteFailed
 from anabranch.spark.writing.layout import Layout
@@ -211,9 +211,9 @@ def test_a_group_is_a_start_only_where_it_has_skipped_nothing(regions):
 @pytest.mark.parametrize(
     "marks",
     [
-        lambda: ByPosition("spark/q/0/0", 1, ()),
-        lambda: ByContent("spark/q/0", 1, ()),
-        lambda: ByColumn("spark/q/0", ()),
+        lambda: Marks("position", "spark/q/0/0", 1),
+        lambda: Marks("content", "spark/q/0", 1),
+        lambda: Marks("column", "spark/q/0", 1),
     ],
     ids=["position", "content", "column"],
 )

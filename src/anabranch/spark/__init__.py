@@ -16,7 +16,6 @@ installed. Importing this package imports neither Spark nor Arrow.
                `adding`); `sink` has the writers that Spark calls
 `runtime/`     Java, sessions, queries that are watched and started again
 `lake/`        streams as a Delta `table` of Parquet `files`, which `sinks` write
-`plots/`       pictures over time
 `jobs/`        what ``anabranch spark ...`` runs; `signatures` has the parameters of all
 =============  ====================================================================================
 

@@ -162,10 +162,8 @@ class ServerOptions:
     tls_key: str | None = _option(None, str, "tls.key")
     connect_timeout_ms: int = _option(5_000, _whole(1))
     read_timeout_ms: int = _option(30_000, _whole(1))
-    retries: int = _option(5, _whole(0), "retries", "fetchOffset.numRetries")
-    retry_interval_ms: int = _option(
-        200, _whole(1), "retryIntervalMs", "fetchOffset.retryIntervalMs"
-    )
+    retries: int = _option(5, _whole(0))
+    retry_interval_ms: int = _option(200, _whole(1))
 
     def __post_init__(self) -> None:
         """An address without a scheme is one of TCP.
@@ -200,9 +198,7 @@ class ReadOptions:
         None, _whole(1), "maxEntriesPerTrigger", "maxOffsetsPerTrigger", only="streaming"
     )
     max_bytes: int | None = _option(None, _size, "maxBytesPerTrigger", only="streaming")
-    min_entries: int | None = _option(
-        None, _whole(1), "minEntriesPerTrigger", "minOffsetsPerTrigger", only="streaming"
-    )
+    min_entries: int | None = _option(None, _whole(1), "minEntriesPerTrigger", only="streaming")
     max_trigger_delay_ms: int = _option(
         15 * 60_000, _duration_ms, "maxTriggerDelay", only="streaming"
     )

@@ -166,7 +166,9 @@ def test_an_unknown_command_is_answered_with_the_nearest(typed: str, nearest: st
         assert f"Did you mean '{nearest_one}'?" in run(*words).stderr
 
 
-@pytest.mark.parametrize("words", ["top", "serve", "spark lag", "cluster up", "", "export out.rdb"])
+@pytest.mark.parametrize(
+    "words", ["top", "serve", "spark audit", "cluster up", "", "export out.rdb"]
+)
 def test_h_as_the_last_word_asks_for_help(words: str) -> None:
     """``-h HOST`` names the host, as in redis-cli."""
     program = [sys.executable, "-m", "anabranch", *words.split(), "-h"]

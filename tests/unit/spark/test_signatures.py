@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.spark import command
 from anabranch.cli.spark.results import figures_of, findings_of, lines_of
-from anabranch.spark.jobs.lag import GroupLag, Lagged
+from anabranch.spark.jobs.doctor import CheckResult, Diagnosis
 from anabranch.spark.jobs.signatures import (
     JOBS,
     ArchiveJob,
@@ -22,6 +22,8 @@ from anabranch.spark.jobs.signatures import (
     SessionNeeded,
     taking,
 )
+from anabranch.spark.jobs.verify import Finding, Verified
+from anabranch.spark.lake.table import Gap
 from anabranch.spark.options import OptionError
 
 
@@ -29,14 +31,9 @@ from anabranch.spark.options import OptionError
 def test_a_command_has_the_parameters_and_defaults_of_its_job(
     signature: type[JobSignature],
 ) -> None:
-    name = next(
-        each
-        for each in command.commands
-        if each.replace("-", "") == signature.__name__.removesuffix("Job").lower()
-    )
+    name = signature.__name__.removesuffix("Job").lower()
     made = command.commands[name]
-    module = name.replace("-", "_")
-    assert callable(getattr(import_module(f"anabranch.spark.jobs.{module}"), module))
+    assert callable(getattr(import_module(f"anabranch.spark.jobs.{name}"), name))
     options = {each.name: each for each in made.params}
     for each in fields(signature):
         if not each.metadata:
@@ -85,26 +82,28 @@ def test_only_a_limited_job_asks_for_a_session() -> None:
 
 
 def test_all_results_have_one_form() -> None:
-    stuck = GroupLag("", "s", "g", 5, 5, 0.5, None, True, 0, 0, None, None)
-    fine = GroupLag("eu", "s", "h", None, None, None, None, False, 2, 2, 1500, 500)
-    done = Lagged(2_000, 1.25, (stuck, fine), dry_run=False)
+    gap = Gap("s", "1", 4, 9)
+    wrong = Finding("gap", "s 1", "no entry has positions 5 to 8")
+    done = Verified(2, 1_000, 5_000, 0, (gap,), (wrong,))
     assert lines_of(done) == [
-        "s g: lag 5 (at most 5), +0.5 entries/s, NEVER catches up at this rate; 0 pending (at "
-        "most 0)",
-        "s h at eu: lag not known; 2 pending (at most 2), the oldest 1.5 s old and delivered 0.5 s "
-        "ago",
+        "gap: s/1: nothing between positions 4 and 9",
+        "gap s 1: no entry has positions 5 to 8",
     ]
-    assert findings_of(done) == (stuck,)
+    assert findings_of(done) == (wrong,)
     assert dict(figures_of(done)) == {
-        "samples": "2,000", "seconds": "1.2", "groups": "2", "dry run": "no",
+        "files": "2", "entries": "1,000", "bytes": "5,000", "undigested": "0", "gaps": "1",
+        "findings": "1",
     }  # fmt: skip
+    told = Diagnosis(False, (CheckResult("Java", "17", True), CheckResult("bash", "none", False)))
+    assert lines_of(told) == ["ok  Java: 17", "BAD bash: none"]
+    assert dict(figures_of(told)) == {"healthy": "no", "checks": "2"}
 
 
 def test_a_wrong_value_is_refused_with_the_name_of_its_option(tmp_path: Path) -> None:
     for words, text in (
         (["compact", "lake", "--target-mib", "0"], "--target-mib"),
-        (["idmp-audit", "--near", "2"], "--near"),
-        (["lag", "--interval", "nan"], "--interval"),
+        (["audit", "--settle", "nan"], "--settle"),
+        (["replay", "lake", "--speed", "-1"], "--speed"),
         (["verify"], "LAKE"),
     ):
         done = CliRunner().invoke(command, words)

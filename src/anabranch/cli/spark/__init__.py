@@ -6,7 +6,6 @@ Each command is made of the signature of its job: parameters, their types, defau
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import partial
@@ -20,6 +19,7 @@ import click
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.options import FiniteRange
 from anabranch.cli.spark.record import Record
+from anabranch.cli.spark.report import page_of
 from anabranch.cli.spark.running import run
 from anabranch.errors import AnabranchError
 from anabranch.spark.jobs.signatures import JOBS, JobSignature
@@ -66,7 +66,7 @@ def _parameter(name: str, hint: str, of: Field[Any]) -> click.Parameter:
     elif "int" in hint:
         more["type"] = click.IntRange(about["least"]) if "least" in about else int
     elif "float" in hint:
-        more["type"] = FiniteRange(about.get("least"), about.get("most"))
+        more["type"] = FiniteRange(about.get("least"))
     elif "Path" in hint:
         more["type"] = click.Path(path_type=Path)
     return click.Option([*names, name], **more)
@@ -116,7 +116,7 @@ _OUTPUT = (
     click.Option(
         ["--report"],
         type=click.Path(dir_okay=False, path_type=Path),
-        help='Write an HTML page on this run: .html. Needs: pip install "anabranch[plot]"',
+        help="Write an HTML page on this run: .html.",
     ),
 )
 
@@ -124,26 +124,19 @@ _OUTPUT = (
 # --------------------------------------------------------------------------------------- commands
 
 
-def _report(record: Record, page: Path) -> None:
-    """Let a record write a report at its end; refuse at once what cannot be written then."""
-    from anabranch.cli.spark.report import page_of  # noqa: PLC0415 - an extra
-    from anabranch.spark.plots.plotting import check_matplotlib  # noqa: PLC0415 - an extra
-
+def _check_page(page: Path) -> None:
+    """Refuse at once what cannot be written at the end."""
     if page.suffix not in (".html", ".htm"):
         raise click.UsageError(f"--report: a page is called .html, not {str(page)!r}")
     if not page.parent.is_dir():
         raise click.UsageError(f"--report: {page.parent} is no directory")
-    check_matplotlib()
-    record.page, record.page_of = page, page_of
 
 
 class _JobCommand(click.Command):
     """A command that runs a job; a failure is one line and exit code 1, as is a finding."""
 
     def __init__(self, signature: type[JobSignature]) -> None:
-        words = re.findall("[A-Z][a-z]+", signature.__name__.removesuffix("Job"))
         self._signature = signature
-        self._module = "_".join(words).lower()
         parameters = [
             _parameter(each.name, str(each.type), each)
             for each in fields(signature)
@@ -154,7 +147,7 @@ class _JobCommand(click.Command):
         master = [_MASTER] if signature.takes_session else []
         text = (getdoc(signature) or "").replace("\nExample:", "\n\b\nExample:")
         super().__init__(
-            "-".join(words).lower(),
+            signature.__name__.removesuffix("Job").lower(),
             params=[*arguments, *options, *master, *_OUTPUT],
             help=text,
         )
@@ -162,13 +155,12 @@ class _JobCommand(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         """Run the job; exit with 1 if it finds something, or fails."""
         given = dict(ctx.params)
-        record = Record(ctx, as_json=given.pop("as_json"))
-        page = given.pop("report")
+        record = Record(ctx, page_of, as_json=given.pop("as_json"), page=given.pop("report"))
         master = given.pop("master") if self._signature.takes_session else None
         try:
-            if page is not None:
-                _report(record, page)
-            job = getattr(import_module(f"anabranch.spark.jobs.{self._module}"), self._module)
+            if record.page is not None:
+                _check_page(record.page)
+            job = getattr(import_module(f"anabranch.spark.jobs.{self.name}"), str(self.name))
             given |= {"progress": record.step, "limited": True}
             run(record, partial(job, **given), self._signature(**given), master)
         except ImportError as problem:

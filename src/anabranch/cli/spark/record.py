@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -23,6 +23,8 @@ class Record:
     """One run of a command."""
 
     context: click.Context
+    page_of: Callable[[Record], str] | None = None
+    """Makes the report."""
     as_json: bool = False
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     ended: datetime | None = None
@@ -31,8 +33,6 @@ class Record:
     failure: str | None = None
     page: Path | None = None
     """Where the report goes."""
-    page_of: Callable[[Record], str] | None = None
-    """Makes the report."""
 
     @property
     def failed(self) -> bool:
@@ -50,8 +50,7 @@ class Record:
         """Print the result, and write the report."""
         self.result, self.ended = result, datetime.now(UTC)
         if self.as_json:
-            hidden = [each.name for each in fields(result) if not each.repr]
-            print(json.dumps({k: v for k, v in asdict(result).items() if k not in hidden}))
+            print(json.dumps(asdict(result)))
         else:
             print(*lines_of(result), sep="\n", end="\n" if lines_of(result) else "")
             for name, value in figures_of(result):

@@ -1,13 +1,10 @@
-"""A page on one run of a command: one file of HTML, with its pictures in it."""
+"""A page on one run of a command: one file of HTML, with its style in it."""
 
 from __future__ import annotations
 
-import base64
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from html import escape
-from pathlib import Path
 from string import Template
 from typing import Any, Final
 
@@ -15,7 +12,6 @@ from click.core import ParameterSource
 
 from anabranch.cli.spark.record import Record
 from anabranch.cli.spark.results import figures_of, findings_of, lines_of
-from anabranch.spark.plots.plotting import Curve, Panel, colours_of, draw, span
 from anabranch.version import __version__
 
 _PAGE: Final = Template("""<!DOCTYPE html>
@@ -33,7 +29,6 @@ table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0;
   border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
 th { font-weight: 600; white-space: nowrap; }
-img { width: 100%; margin: .5rem 0; }
 p.when { color: #555; margin-top: .2rem; }
 ul { margin: 0; padding-left: 1.2rem; }
 .passed { color: #00694c; } .failed { color: #b03a00; }
@@ -50,7 +45,7 @@ $body
 
 def page_of(record: Record) -> str:
     """The page; everything in it that was given is escaped, and passwords are left out."""
-    end = record.ended or record.began
+    seconds = ((record.ended or record.began) - record.began).total_seconds()
     result = record.result
     failure = re.sub(r"://\S*@", "://***@", record.failure or "")
     found = set(map(str, findings_of(result)))
@@ -61,13 +56,12 @@ def page_of(record: Record) -> str:
         _section("Result", _table(("Figure", "Value"), (map(escape, each) for each in figures))),
         _section("Details", _items(each for each in _lines(result) if each not in found)),
         _section("What was run", _table(("Option", "Value"), _options(record))),
-        *(_section(title, picture) for title, picture in _pictures(record)),
         _section("Progress", _table(("Time (UTC)", "Step"), _progress(record))),
     ]
     return _PAGE.substitute(
         title=escape(f"anabranch spark {record.context.info_name}"),
         verdict="failed" if record.failed else "passed",
-        when=f"{span(record.began, end)}, {(end - record.began).total_seconds():.1f} s",
+        when=f"{record.began:%Y-%m-%d %H:%M:%S} UTC, {seconds:.1f} s",
         version=escape(__version__),
         body="\n".join(filter(None, parts)),
     )
@@ -123,25 +117,6 @@ def _shown(kind: str, text: str) -> str:
 def _without_user(url: str) -> str:
     """An address without user and password."""
     return re.sub(r"^(.*?://)?.*@", r"\1***@", url)
-
-
-def _pictures(record: Record) -> Iterator[tuple[str, str]]:
-    counted = [(at, step.done) for at, step in record.steps if step.done is not None]
-    with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch, "picture.svg")
-        if (draw_result := getattr(record.result, "draw", None)) is not None:
-            draw_result(place)
-            yield "Over time", _embedded(place, "What was seen over time")
-        if len(counted) > 1:
-            times, totals = zip(*counted, strict=True)
-            line = Curve("", [record.began, *times], [0, *totals], colours_of(["1"])["1"])
-            draw(place, "Done over time", [Panel("", "", [line])])
-            yield "Progress over time", _embedded(place, "What was done over time")
-
-
-def _embedded(picture: Path, title: str) -> str:
-    data = base64.b64encode(picture.read_bytes()).decode()
-    return f'<img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def _progress(record: Record) -> Iterator[tuple[str, str]]:

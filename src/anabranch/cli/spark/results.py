@@ -9,7 +9,7 @@ from typing import Any
 
 def lines_of(result: Any) -> list[str]:
     """What a result lists: its parts and its findings, each in a line."""
-    found = [value for _, value in _shown_fields(result) if _is_list(value)]
+    found = [value for _, value in _named(result) if _is_list(value)]
     lines = list(dict.fromkeys(str(each) for some in found for each in some))
     return lines + [str(each) for each in findings_of(result) if str(each) not in lines]
 
@@ -21,7 +21,7 @@ def findings_of(result: Any) -> tuple[Any, ...]:
 
 def figures_of(result: Any) -> Iterator[tuple[str, str]]:
     """Name and value of everything else."""
-    for name, value in _shown_fields(result):
+    for name, value in _named(result):
         if _is_list(value):
             yield name, str(len(value))
         elif isinstance(value, tuple):
@@ -30,10 +30,9 @@ def figures_of(result: Any) -> Iterator[tuple[str, str]]:
             yield name, _figure(value)
 
 
-def _shown_fields(result: Any) -> Iterator[tuple[str, Any]]:
+def _named(result: Any) -> Iterator[tuple[str, Any]]:
     for each in fields(result):
-        if each.repr:
-            yield each.name.replace("nbytes", "bytes").replace("_", " "), getattr(result, each.name)
+        yield each.name.replace("nbytes", "bytes").replace("_", " "), getattr(result, each.name)
 
 
 def _is_list(value: Any) -> bool:

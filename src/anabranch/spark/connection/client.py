@@ -10,11 +10,12 @@ workers live longer than tasks, and a forked process must not use its parent's s
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -34,6 +35,7 @@ from redis.retry import Retry
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import ServerOptions
+from anabranch.spark.reading.offsets import LogBounds, LogCursor
 
 Word = bytes | str | int
 
@@ -165,6 +167,28 @@ class ServerClient:
             at, keys = self.command(*words, repeatable=True)
             found.update(map(text_of, keys))
         return found
+
+    def logs(
+        self,
+        streams: Sequence[str],
+        places: Sequence[Mapping[str, LogCursor]] | None = None,
+        *,
+        limit: int = 1,
+        waiting: Sequence[Word] = (),
+        wait_ms: int = 0,
+    ) -> list[dict[str, LogBounds] | None]:
+        """The logs of each stream by region, of one moment; None for a stream that is not known.
+
+        `places`: where a reader is in the logs of each stream, who reads `limit` entries.
+        `waiting`: words of AB.OFFSETS by which the server waits, for `wait_ms` at most.
+        """
+        words = [*waiting]
+        if places is not None:
+            vector = [{name: each.position for name, each in row.items()} for row in places]
+            words += ["FROM", json.dumps(vector), "LIMIT", limit]
+        words += ["STREAMS", *map(stream_key, streams)]
+        reply = self.command("AB.OFFSETS", *words, repeatable=True, wait_ms=wait_ms)
+        return [None if rows is None else dict(map(LogBounds.of_row, rows)) for rows in reply]
 
     # --------------------------------------------------------------- commands packed by the caller
 

@@ -8,15 +8,14 @@ after it waited for this token, is missing permanently.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Final, Self
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.connection.client import ServerClient, connect, facts_of, stream_key
+from anabranch.spark.connection.client import ServerClient, connect, facts_of
 from anabranch.spark.options import OptionError, ServerOptions
 from anabranch.spark.reading.offsets import LogBounds
 
@@ -37,10 +36,6 @@ class RegionConnection:
     options: ServerOptions
     client: ServerClient
 
-    def call(self, *words: bytes | str | int) -> Any:
-        """One command that only reads."""
-        return self.client.command(*words, repeatable=True)
-
     def has(self, token: bytes, deadline: float) -> bool:
         """Wait until everything of a token is applied; `deadline` is of the monotonic clock."""
         left_ms = max(round((deadline - time.monotonic()) * 1000), 1)  # 0 would mean no limit
@@ -57,13 +52,11 @@ class RegionConnection:
         """
         found: list[Mapping[str, LogBounds]] = []
         for at in range(0, len(streams), _AT_ONCE):
-            keys = [stream_key(each) for each in streams[at : at + _AT_ONCE]]
+            some = streams[at : at + _AT_ONCE]
             # With a limit of 1 each log shows the end of its first entry.
-            vector = json.dumps([{}] * len(keys))
-            reply = self.call("AB.OFFSETS", "FROM", vector, "LIMIT", 1, "STREAMS", *keys)
-            for rows in reply:
-                logs = dict(map(LogBounds.of_row, rows or ()))
-                found.append({} if any(log.is_former for log in logs.values()) else logs)
+            for logs in self.client.logs(some, [{}] * len(some)):
+                is_there = logs and not any(log.is_former for log in logs.values())
+                found.append(logs if logs and is_there else {})
         return found
 
 
@@ -75,15 +68,14 @@ class RegionConnections:
 
     @classmethod
     @contextmanager
-    def connected(cls, server: ServerOptions, urls: Mapping[str, str]) -> Iterator[Self]:
-        """`urls`: name to address.
+    def connected(cls, servers: Mapping[str, ServerOptions]) -> Iterator[Self]:
+        """Connect to servers by name.
 
         Raises `OptionError`, `ReplicaError`, `ServerRefused` and `ServerUnreachable`.
         """
         with ExitStack() as stack:
             found = []
-            for name, url in urls.items():
-                options = replace(server, url=url)
+            for name, options in servers.items():
                 client = stack.enter_context(connect(options))
                 if not client.has_bulk:
                     raise ReplicaError(f"the server at {client.address} is no Anabranch server")
@@ -105,7 +97,7 @@ class RegionConnections:
 
     def tokens(self) -> list[bytes]:
         """The present token of each region."""
-        return [each.call("AB.TOKEN") for each in self.all]
+        return [each.client.command("AB.TOKEN", repeatable=True) for each in self.all]
 
     def wait_until_applied(self, tokens: Sequence[bytes], seconds: float) -> list[list[bool]]:
         """Wait until all regions have applied all tokens, at most `seconds`.

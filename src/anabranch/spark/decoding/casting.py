@@ -11,6 +11,7 @@ Rules: Spark 4 `UTF8StringUtils`, `SparkDateTimeUtils`, `StringUtils`, and Java'
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 import zoneinfo
 from collections.abc import Callable
@@ -29,6 +30,13 @@ _TRIMMED_NUMBER: Final = r"[\x00-\x20]*"  # around a floating-point number or a 
 
 def _always(_values: pa.Array, _kind: pa.DataType) -> bool:
     return True
+
+
+def _lack(values: pa.Array, letters: bytes) -> bool:
+    """Whether none of these bytes is in any value: one look at the buffer of all is quick."""
+    data = values.buffers()[2]
+    whole = b"" if data is None else data.to_pybytes()
+    return not any(each in whole for each in letters)
 
 
 def _plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -97,10 +105,7 @@ def _odd_truths(values: pa.Array, _kind: pa.DataType) -> pa.Array:
 
 _POWER: Final = "[eE][+-]?[0-9]+"
 _UNSIGNED: Final = rf"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:{_POWER})?"
-_HEXADECIMAL: Final = (
-    r"(?P<sign>[+-]?)0[xX](?P<whole>[0-9a-fA-F]*)\.?(?P<broken>[0-9a-fA-F]*)"
-    r"[pP](?P<power>[+-]?[0-9]+)[dDfF]?"
-)
+_HEXADECIMAL: Final = r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
 _DIGITS_MAX: Final = 38  # of a decimal
 
 
@@ -113,11 +118,6 @@ def _where(kept: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
-def _is_not_hexadecimal(values: pa.Array, _kind: pa.DataType) -> bool:
-    """Arrow takes 0x10 for a number, and Spark does not."""
-    return not any(pc.any(pc.starts_with(values, sign)).as_py() for sign in ("0x", "0X"))
-
-
 def _odd_integers(values: pa.Array, kind: pa.DataType) -> pa.Array:
     text = _taken(values, rf"^{_TRIMMED}(?P<it>[+-]?[0-9]+){_TRIMMED}$")
     text = pc.replace_substring_regex(text, r"^(-?)\+?0*([0-9])", r"\1\2")
@@ -128,17 +128,12 @@ def _odd_integers(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return _where(fits, wide).cast(kind)
 
 
-def _has_no_tagged_nan(values: pa.Array, _kind: pa.DataType) -> bool:
-    """Arrow reads nan(1), and Spark does not."""
-    return not pc.any(pc.match_substring(values, "(")).as_py()
-
-
 def _odd_floats(values: pa.Array, kind: pa.DataType) -> pa.Array:
     pattern = rf"[+-]?(?:{_UNSIGNED}[dDfF]?|(?i:inf|infinity|nan))"
     text = _taken(values, rf"^{_TRIMMED_NUMBER}(?P<it>{pattern}){_TRIMMED_NUMBER}$")
     text = pc.replace_substring_regex(text, "([0-9.])[dDfF]$", r"\1")
     hexadecimal = _taken(
-        values, rf"^{_TRIMMED_NUMBER}(?P<it>{_HEXADECIMAL}){_TRIMMED_NUMBER}$"
+        values, rf"^{_TRIMMED_NUMBER}(?P<it>{_HEXADECIMAL})[dDfF]?{_TRIMMED_NUMBER}$"
     ).to_pylist()
     if not any(hexadecimal):
         return text.cast(kind)
@@ -146,17 +141,11 @@ def _odd_floats(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.coalesce(text.cast(kind), read.cast(kind, safe=False))
 
 
-def _of_hexadecimal(text: str) -> float | None:
-    found = re.fullmatch(_HEXADECIMAL, text)
-    assert found is not None
-    sign, whole, broken, power = found.groups()
-    if not whole + broken:
-        return None
-    mantissa = float(int((whole + broken)[:200], 16))
-    shift = 4 * (max(len(whole + broken) - 200, 0) - len(broken))
-    exponent = max(min(int(power[:12]), 10**6), -(10**6)) + shift
-    with np.errstate(over="ignore", under="ignore"):
-        return float(np.ldexp(-mantissa if sign == "-" else mantissa, exponent))
+def _of_hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
 
 
 def _decimal_shape(_values: pa.Array, kind: pa.DataType) -> str:
@@ -168,7 +157,7 @@ def _decimal_shape(_values: pa.Array, kind: pa.DataType) -> str:
 def _is_small(values: pa.Array, kind: pa.DataType) -> bool:
     """Arrow returns wrong numbers for some values that are too large, and reads powers its way."""
     small = (pc.max(pc.binary_length(values)).as_py() or 0) + kind.scale < _DIGITS_MAX
-    return small and not pc.any(pc.match_substring_regex(values, "[eE]")).as_py()
+    return small and _lack(values, b"eE")
 
 
 def _odd_decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -396,10 +385,12 @@ _TRUTHS: Final = _Caster(lambda _values, _kind: "(?i)^(?:true|false|0|1)$", _odd
 _INTEGERS: Final = _Caster(
     lambda _values, kind: f"^-?[0-9]{{1,{_INTEGER_DIGITS[kind.bit_width]}}}$",
     _odd_integers,
-    direct=_is_not_hexadecimal,
+    direct=lambda values, _kind: _lack(values, b"xX"),  # Arrow takes 0x10 for a number
 )
 _FLOATS: Final = _Caster(
-    lambda _values, _kind: f"^-?{_UNSIGNED}$", _odd_floats, direct=_has_no_tagged_nan
+    lambda _values, _kind: f"^-?{_UNSIGNED}$",
+    _odd_floats,
+    direct=lambda values, _kind: _lack(values, b"("),  # Arrow reads nan(1)
 )
 _DECIMALS: Final = _Caster(_decimal_shape, _odd_decimals, direct=_is_small)
 _DATES: Final = _Caster(

@@ -11,7 +11,7 @@ The schemas are those of Arrow. This module uses neither Spark nor sockets.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias
 
@@ -159,14 +159,17 @@ class Projection:
 
     def check_time_only(self) -> None:
         """Raise `ColumnError` if a row cannot have a time and nothing else."""
-        missing = {"id", "ts"} - set(self.schema.names)
-        required = [each.name for each in self.schema if not each.nullable and each.name != "ts"]
-        if missing or required:
+        if self._lacks(("id", "ts"), ("ts",)):
             raise ColumnError(
                 "with frontierInterval there are rows that have a time and no entry: the schema "
                 "needs the columns ts and id, and all others must allow NULL. Leave out such rows "
                 'after withWatermark: where("id IS NOT NULL OR ts IS NULL")'
             )
+
+    def _lacks(self, names: Sequence[str], filled: Sequence[str]) -> bool:
+        """Whether one of these columns is missing, or one that is not filled is required."""
+        required = {each.name for each in self.schema if not each.nullable}
+        return not set(names).issubset(self.schema.names) or not required.issubset(filled)
 
     def time_only(self, ms: int) -> pa.RecordBatch:
         """One row with this time in column ``ts``, and NULL elsewhere."""
@@ -180,13 +183,7 @@ class Projection:
 
     def _check_removals(self) -> None:
         """Raise `ColumnError` if a row cannot be that of a removed entry."""
-        missing = {CHANGE, "position"} - set(self.schema.names)
-        required = [
-            each.name
-            for each in self.schema
-            if not each.nullable and each.name not in (CHANGE, *_OF_REMOVED)
-        ]
-        if missing or required:
+        if self._lacks((CHANGE, "position"), (CHANGE, *_OF_REMOVED)):
             raise ColumnError(
                 "with changes=true there are rows of removed entries, which have stream, region, "
                 f"position and {CHANGE}, and no more: the schema needs the columns position and "
@@ -243,13 +240,16 @@ def _reserved(
             place = stream if name == "stream" else region
             return pa.repeat(pa.scalar(place), len(entries)) if isinstance(place, str) else place
         case "id":
-            ms = pa.array(entries.ms).cast(pa.string())
-            return pc.binary_join_element_wise(ms, pa.array(entries.seq).cast(pa.string()), "-")
+            halves = [pa.array(half).cast(pa.string()) for half in entries.ids]
+            return pc.binary_join_element_wise(*halves, "-")
         case "ts":
-            far = entries.ms > _TS_MAX
-            return pa.array(np.where(far, 0, entries.ms).view(np.int64) * 1000, kind, mask=far)
+            ms, _ = entries.ids
+            far = ms > _TS_MAX
+            if far.any():
+                return pa.array(np.where(far, 0, ms).view(np.int64) * 1000, kind, mask=far)
+            return pa.array(ms.view(np.int64) * 1000).cast(kind)
         case "seq":
-            return pa.array(entries.seq.view(np.int64))
+            return pa.array(entries.ids[1].view(np.int64))
         case "position":
             if entries.positions is None:
                 return pa.nulls(len(entries), pa.int64())
@@ -264,7 +264,7 @@ def _reserved(
 
 
 def _id(entries: Entries, row: int) -> str:
-    return f"{int(entries.ms[row])}-{int(entries.seq[row])}"
+    return "-".join(str(half[row]) for half in entries.ids)
 
 
 def _complaint(entries: Entries, row: int, column: pa.Field, values: pa.Array) -> str:

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.spark.decoding.exports import Ints
-
-
-class Entries(Protocol):
-    """A run of entries of one region, in the order of that region."""
-
-    ms: npt.NDArray[np.uint64]
-    seq: npt.NDArray[np.uint64]
-    positions: Ints | None
-
-    def __len__(self) -> int:
-        """How many entries."""
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes they have."""
-
-    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
-        """For each name a binary array: the first value of that field, null without one."""
-
-    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
-        """All fields in their order: where each entry's begin (and the end), names, values."""
+from anabranch.spark.decoding.wire_entries import WireEntries
 
 
 class ParsedEntries:
@@ -46,14 +25,14 @@ class ParsedEntries:
         halves = pc.split_pattern(ids, "-").flatten().cast(pa.uint64())
         # Arrow's own way to numpy imports pandas.
         numbers = np.frombuffer(halves.buffers()[1], np.uint64, len(halves))
-        self.ms, self.seq = numbers[::2].copy(), numbers[1::2].copy()
+        self.ids = numbers[::2].copy(), numbers[1::2].copy()
         words = list(chain.from_iterable([entry[1] for entry in reply]))
         self._names = pa.array(words[::2], pa.binary())
         self._values = pa.array(words[1::2], pa.binary())
         self._ends = np.cumsum([len(entry[1]) // 2 for entry in reply])
 
     def __len__(self) -> int:
-        return len(self.ms)
+        return len(self._ends)
 
     @property
     def nbytes(self) -> int:
@@ -78,3 +57,7 @@ class ParsedEntries:
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """All fields in their order: where each entry's begin (and the end), names, values."""
         return np.concatenate(([0], self._ends)), self._names, self._values
+
+
+Entries: TypeAlias = WireEntries | ParsedEntries
+"""A run of entries of one region, in the order of that region."""

@@ -1,14 +1,17 @@
-"""Decodes replies of AB.EXPORT: runs of the server's blocks.
+"""Decodes replies of AB.EXPORT: chunks of the server's blocks.
 
-IDs, positions and the ends of entries become arrays over all runs. The bytes of the entries are not
+Chunks are short, and a call of numpy costs as much as the numbers of one of them. So those of one
+form are collected first, wherever they are, and computed together: IDs, positions and the ends of
+entries become arrays over all chunks when somebody asks for them. The bytes of the entries are not
 copied, except to decompress them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -34,8 +37,8 @@ _COLUMNS_MAX: Final = (1 << 16) // 29
 """So many entries are columns at most: their fragments have less than 64 KB, and each 29 bytes."""
 
 Ints = npt.NDArray[np.int64]
-_KINDS: Final = (np.uint64, np.uint64, np.int64, np.int64)
-"""Types of milliseconds, sequence numbers, positions and ends."""
+Ids = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+"""Milliseconds and sequence numbers."""
 
 
 class MalformedReply(AnabranchError):
@@ -50,48 +53,74 @@ class Alike:
     names: list[bytes]
     spans: list[tuple[Ints, Ints]]
 
-    def of(self, mask: npt.NDArray[np.bool_]) -> Alike:
-        """Some of them."""
-        spans = [(begins[mask], ends[mask]) for begins, ends in self.spans]
-        return Alike(self.rows[mask], self.names, spans)
 
-
-@dataclass(frozen=True, slots=True)
 class Export:
-    """Replies of AB.EXPORT, with decoded arrays and joined fragments.
+    """Replies of AB.EXPORT, with joined fragments.
 
     Entries of `tables` are not fragments: the names are known, and `data` has the values. For these
     `ends` says where their node ends.
     """
 
-    parts: list[tuple[int, int]]
-    """Of each reply: how many entries, and the position of the next one."""
-    ms: npt.NDArray[np.uint64]
-    seq: npt.NDArray[np.uint64]
-    positions: Ints
-    ends: Ints
-    data: list[memoryview]
-    tables: list[Alike]
+    def __init__(
+        self,
+        parts: list[tuple[int, int]],
+        data: list[memoryview],
+        groups: Sequence[_Chunks | _Nodes],
+    ) -> None:
+        """Raises `MalformedReply` if fragments do not end where their chunk does."""
+        self.parts = parts
+        """Of each reply: how many entries, and the position of the next one."""
+        self.data = data
+        self._groups = groups
+        tables = (each for each in groups if isinstance(each, _Nodes) and each.is_table)
+        self.tables = [each.table() for each in tables]
+        if len(self.tables) < len(groups):
+            _ = self.ends
 
     def __len__(self) -> int:
-        return len(self.ms)
+        return sum(count for count, _ in self.parts)
 
     @property
     def next_position(self) -> int:
         """Where the last reply ends."""
         return self.parts[-1][1]
 
-    def first(self, count: int) -> Export:
-        """So many entries from the first on, of a single reply."""
-        return Export(
-            [(count, self.next_position)],
-            self.ms[:count],
-            self.seq[:count],
-            self.positions[:count],
-            self.ends[:count],
-            self.data,
-            [table.of(table.rows < count) for table in self.tables],
-        )
+    @cached_property
+    def ids(self) -> Ids:
+        """Of each entry."""
+        ms, seq = self._gathered(2, lambda group: group.ids())
+        return ms, seq
+
+    @cached_property
+    def positions(self) -> Ints:
+        """Of each entry."""
+        (found,) = self._gathered(1, lambda group: (group.positions(),))
+        return np.asarray(found, np.int64)
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where each entry ends in the joined data."""
+        (found,) = self._gathered(1, lambda group: (group.ends(),))
+        return np.asarray(found, np.int64)
+
+    def _gathered(
+        self, count: int, numbers: Callable[[_Chunks | _Nodes], tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
+        """So many arrays of numbers of all groups, in the order of the rows."""
+        parts = [numbers(group) for group in self._groups]
+        if len(parts) < 2:
+            return parts[0] if parts else tuple(np.empty((count, 0), np.uint64))
+        rows = np.concatenate([group.rows for group in self._groups])
+        found = []
+        for some in zip(*parts, strict=True):
+            found.append(np.empty(len(rows), some[0].dtype))
+            found[-1][rows] = np.concatenate(some)
+        return tuple(found)
+
+    def last_id(self, row: int) -> tuple[int, int]:
+        """The ID of the entry before a row."""
+        ms, seq = self.ids
+        return int(ms[row - 1]), int(seq[row - 1])
 
 
 def next_position(payload: bytes) -> int:
@@ -130,53 +159,18 @@ def _chunks(whole: bytes) -> tuple[memoryview, int, int, int]:
 
 
 def _parse_export(payloads: Sequence[bytes]) -> Export:
-    runs: list[_ChunkRun | _Nodes] = []
-    data: list[memoryview] = []
-    counts: list[int] = []
+    parser = _Parser()
     parts: list[tuple[int, int]] = []
-    joined = 0
-    before = None
     for payload, at, chunks, following in map(_chunks, payloads):
-        entries_before = sum(counts)
+        before = parser.rows
         for _ in range(chunks):
-            count, form, width, flags, _, base_ms, first, end_base, size = _CHUNK.unpack_from(
-                payload, at
-            )
-            at += _CHUNK.size
-            if (form, width, flags) != before:
-                before = form, width, flags
-                runs.append(
-                    _Nodes() if form == _NODE else _ChunkRun(form, width, flags & _HAS_POSITIONS)
-                )
-            run = runs[-1]
-            if isinstance(run, _Nodes):
-                entries = run.add(payload[at : (at := at + size)], count, first, joined)
-            else:
-                at = run.add(payload, at, base_ms, count, first, joined - end_base)
-                entries = payload[at : (at := at + size)]
-            counts.append(count)
-            data.append(entries)
-            joined += len(entries)
+            at = parser.read(payload, at)
         if at < len(payload):
             raise MalformedReply("the reply of AB.EXPORT is longer than it says")
-        if at > len(payload) or not all(counts):
+        if at > len(payload):
             raise MalformedReply(_DISAGREE)
-        parts.append((sum(counts) - entries_before, following))
-    columns = [each.columns() for each in runs]
-    ms, seq, positions, ends = (
-        _concatenated([each[number] for each in columns], kind)
-        for number, kind in enumerate(_KINDS)
-    )
-    sizes = np.cumsum([len(each) for each in data], dtype=np.int64)
-    if (ends[np.cumsum(counts, dtype=np.int64) - 1] != sizes).any():
-        raise MalformedReply(_DISAGREE)
-    tables: list[Alike] = []
-    row = 0
-    for run, (first, *_) in zip(runs, columns, strict=True):
-        if isinstance(run, _Nodes):
-            tables += run.tables(row)
-        row += len(first)
-    return Export(parts, ms, seq, positions, ends, data, tables)
+        parts.append((parser.rows - before, following))
+    return Export(parts, parser.data, [*parser.groups.values()])
 
 
 def _expanded(smaller: memoryview) -> bytes:
@@ -187,77 +181,41 @@ def _expanded(smaller: memoryview) -> bytes:
 _DISAGREE: Final = "the reply of AB.EXPORT is cut off or damaged (lengths disagree)"
 
 
-class _ChunkRun:
-    """The numbers of neighbouring chunks of one form.
-
-    Chunks are short, and a call of numpy costs as much as the numbers of one of them. So they are
-    collected first, and computed together.
-    """
-
-    def __init__(self, form: int, width: int, has_positions: int) -> None:
-        """Of the IDs the form, of ends the bytes. Raises `MalformedReply`."""
-        if form not in (_PACKED, _PLAIN):
-            raise MalformedReply(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
-        if width not in (2, 8):
-            raise MalformedReply(f"the reply of AB.EXPORT has ends of {width} bytes")
-        self._form, self._width, self._has_positions = form, width, has_positions
-        self._base_ms: list[int] = []
-        self._facts: list[tuple[int, ...]] = []
-        self._ms: list[memoryview] = []  # packed IDs are here as a whole
-        self._seq: list[memoryview] = []
-        self._positions: list[memoryview] = []
-        self._ends: list[memoryview] = []
-
-    def add(self, payload: memoryview, at: int, base_ms: int, *facts: int) -> int:
-        """Collect a chunk whose arrays begin at an offset; returns where its data do.
-
-        `facts`: count, first position, what its ends lack.
-        """
-        self._base_ms.append(base_ms)
-        self._facts.append(facts)
-        count, *_ = facts
-        size = 8 * count
-        self._ms.append(payload[at : (at := at + size)])
-        if self._form == _PLAIN:
-            self._seq.append(payload[at : (at := at + size)])
-        if self._has_positions:
-            self._positions.append(payload[at : (at := at + size)])
-        self._ends.append(payload[at : (at := at + self._width * count)])
-        return at
-
-    def columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """Milliseconds, sequence numbers, positions and ends."""
-        counts, firsts, offsets = np.array(self._facts, np.int64).T
-        if self._form == _PACKED:
-            words = np.frombuffer(b"".join(self._ms), "<u8")
-            base_ms = np.array(self._base_ms, np.uint64)
-            ms = (words >> np.uint64(_SEQ_BITS)) + np.repeat(base_ms, counts)
-            seq = words & np.uint64((1 << _SEQ_BITS) - 1)
-        else:
-            ms = np.frombuffer(b"".join(self._ms), "<u8")
-            seq = np.frombuffer(b"".join(self._seq), "<u8")
-        if self._has_positions:
-            positions = np.frombuffer(b"".join(self._positions), "<i8")
-        else:
-            before = np.cumsum(counts) - counts
-            positions = np.arange(len(ms)) + np.repeat(firsts - before, counts)
-        ends = np.frombuffer(b"".join(self._ends), f"<u{self._width}")
-        return ms, seq, positions, ends.astype(np.int64) + np.repeat(offsets, counts)
-
-
-class _Nodes:
-    """Neighbouring chunks that are nodes as the server holds them, each in one zstd frame.
-
-    Nodes of one form are computed together, wherever they are, as chunks are in `_ChunkRun`.
-    """
+class _Parser:
+    """Collects chunks in groups of one form."""
 
     def __init__(self) -> None:
+        self.groups: dict[tuple[Any, ...], _Chunks | _Nodes] = {}
+        self.data: list[memoryview] = []
+        self.rows = 0
+        self._joined = 0
         self._decompress = zstandard.ZstdDecompressor().decompress
-        self._alike: dict[tuple[int, int, int, bytes], _AlikeNodes] = {}
-        self._rows = 0
 
-    def add(self, frame: memoryview, count: int, first: int, joined: int) -> memoryview:
-        """Collect a node; returns its entries, which have `joined` bytes of others before them.
+    def read(self, payload: memoryview, at: int) -> int:
+        """Take a chunk that begins at an offset; returns where the next one does."""
+        count, form, width, flags, _, base_ms, first, end_base, size = _CHUNK.unpack_from(
+            payload, at
+        )
+        at += _CHUNK.size
+        if not count:
+            raise MalformedReply(_DISAGREE)
+        if form == _NODE:
+            entries = self._node(payload[at : (at := at + size)], count, first)
+        else:
+            chunks = self.groups.get((form, width, flags))
+            if not isinstance(chunks, _Chunks):
+                chunks = self.groups[form, width, flags] = _Chunks(form, width, flags)
+            stop = self._joined + size
+            facts = count, self.rows, first, self._joined - end_base, stop
+            at = chunks.add(facts, base_ms, payload, at)
+            entries = payload[at : (at := at + size)]
+        self.data.append(entries)
+        self._joined += len(entries)
+        self.rows += count
+        return at
+
+    def _node(self, frame: memoryview, count: int, first: int) -> memoryview:
+        """Take a node as the server holds it, in a zstd frame; returns its entries.
 
         These are fragments, or columns without their schema and sizes.
         """
@@ -274,42 +232,98 @@ class _Nodes:
             schema_at = at + _SHORT.size
             at = schema_at + _SHORT.unpack_from(whole, at)[0]
             schema = whole[schema_at:at].tobytes()
-        form = count, code, written, schema
-        alike = self._alike.get(form)
-        if alike is None:
-            alike = self._alike[form] = _AlikeNodes(form)
-        end = at + alike.sizes_bytes
+        form = count, code, schema
+        nodes = self.groups.get(form)
+        if not isinstance(nodes, _Nodes):
+            nodes = self.groups[form] = _Nodes(*form)
+        end = at + nodes.sizes_bytes
         entries = whole[end:]
-        facts = base_ms, word, first, joined, len(entries), self._rows
-        alike.add(facts, planes, whole[at:end])
-        self._rows += count
+        if end > len(whole):
+            raise MalformedReply(_DISAGREE)
+        facts = base_ms, word, first, self._joined, len(entries), self.rows, written
+        nodes.add(facts, planes, whole[at:end])
         return entries
 
-    def columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """Milliseconds, sequence numbers, positions and ends."""
-        columns = tuple(np.empty(self._rows, kind) for kind in _KINDS)
-        for alike in self._alike.values():
-            rows = alike.rows()
-            for whole, part in zip(columns, alike.columns(), strict=True):
-                whole[rows] = part
-        return columns
 
-    def tables(self, first_row: int) -> list[Alike]:
-        """Those entries that are columns; so many rows are before all of them."""
-        some = self._alike.values()
-        return [each.table(first_row) for each in some if each.form[1] == _COLUMNS]
+class _Chunks:
+    """Chunks of one form, whose entries are fragments."""
+
+    def __init__(self, form: int, width: int, flags: int) -> None:
+        """Of the IDs the form, of ends the bytes. Raises `MalformedReply`."""
+        if form not in (_PACKED, _PLAIN):
+            raise MalformedReply(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
+        if width not in (2, 8):
+            raise MalformedReply(f"the reply of AB.EXPORT has ends of {width} bytes")
+        self._form, self._width, self._has_positions = form, width, flags & _HAS_POSITIONS
+        self._base_ms: list[int] = []
+        self._facts: list[tuple[int, ...]] = []
+        self._ms: list[memoryview] = []  # packed IDs are here as a whole
+        self._seq: list[memoryview] = []
+        self._positions: list[memoryview] = []
+        self._ends: list[memoryview] = []
+
+    def add(self, facts: tuple[int, ...], base_ms: int, payload: memoryview, at: int) -> int:
+        """Collect a chunk whose arrays begin at an offset; returns where its data do.
+
+        `facts`: entries, first row, first position, what its ends lack, end in the joined data.
+        """
+        self._base_ms.append(base_ms)
+        self._facts.append(facts)
+        count, *_ = facts
+        size = 8 * count
+        self._ms.append(payload[at : (at := at + size)])
+        if self._form == _PLAIN:
+            self._seq.append(payload[at : (at := at + size)])
+        if self._has_positions:
+            self._positions.append(payload[at : (at := at + size)])
+        self._ends.append(payload[at : (at := at + self._width * count)])
+        return at
+
+    @cached_property
+    def _columns(self) -> Ints:
+        return np.array(self._facts, np.int64).T
+
+    @cached_property
+    def rows(self) -> Ints:
+        """The rows of the entries."""
+        counts, rows, *_ = self._columns
+        return _upwards(rows, counts)
+
+    def ids(self) -> Ids:
+        """Of each entry."""
+        if self._form == _PLAIN:
+            ms = np.frombuffer(b"".join(self._ms), "<u8")
+            return ms, np.frombuffer(b"".join(self._seq), "<u8")
+        words = np.frombuffer(b"".join(self._ms), "<u8")
+        base_ms = np.array(self._base_ms, np.uint64)
+        ms = (words >> np.uint64(_SEQ_BITS)) + np.repeat(base_ms, self._columns[0])
+        return ms, words & np.uint64((1 << _SEQ_BITS) - 1)
+
+    def positions(self) -> Ints:
+        """Of each entry."""
+        if self._has_positions:
+            return np.frombuffer(b"".join(self._positions), "<i8")
+        counts, _, firsts, *_ = self._columns
+        return _upwards(firsts, counts)
+
+    def ends(self) -> Ints:
+        """Where each entry ends in the joined data; raises `MalformedReply`."""
+        counts, _, _, lacking, stops = self._columns
+        ends = np.frombuffer(b"".join(self._ends), f"<u{self._width}").astype(np.int64)
+        ends += np.repeat(lacking, counts)
+        return _checked(ends, counts, stops)
 
 
-class _AlikeNodes:
-    """Nodes of one form."""
+class _Nodes:
+    """Nodes of one form, whose entries are fragments or columns."""
 
-    def __init__(self, form: tuple[int, int, int, bytes]) -> None:
-        """How many entries, type of the sizes or columns, which bytes of words, the schema."""
-        self.form = form
-        count, code, _, schema = form
+    def __init__(self, count: int, code: int, schema: bytes) -> None:
+        """How many entries, type of the sizes or columns, the schema."""
+        self._count, self._code = count, code
+        self.is_table = code == _COLUMNS
         self._names, self._widths = _names_of(schema)
         self.sizes_bytes = count * _SIZES.get(code, 0)
-        if code == _COLUMNS:
+        if self.is_table:
             self.sizes_bytes = sum([count * width or _SHORT.size for width in self._widths])
         self._facts: list[tuple[int, ...]] = []
         self._sizes: list[memoryview] = []
@@ -319,47 +333,61 @@ class _AlikeNodes:
         """Collect a node.
 
         `facts`: base of milliseconds, first word, first position, bytes of entries before its own,
-        bytes of its own, rows before its own. `planes`: of the bytes of words that are written,
+        bytes of its own, rows before its own, which bytes of words are written. `planes`: of these
         those of all words, then the next ones; nothing if IDs are a run.
         """
         self._facts.append(facts)
         self._planes.append(planes)
         self._sizes.append(sizes)
 
+    @cached_property
+    def _columns(self) -> tuple[npt.NDArray[np.uint64], ...]:
+        return tuple(np.array(self._facts, np.uint64).T[:, :, None])
+
+    @cached_property
     def rows(self) -> Ints:
         """The rows of the entries."""
-        firsts = np.array([facts[-1] for facts in self._facts])
-        return (firsts[:, None] + np.arange(self.form[0])).ravel()
+        return (self._columns[5].astype(np.int64) + np.arange(self._count)).ravel()
 
-    def columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """Milliseconds, sequence numbers, positions and ends."""
-        count, code, written, _ = self.form
-        facts = np.array(self._facts, np.uint64).T
-        base_ms, word, first, joined, size, _ = (each[:, None] for each in facts)
-        rank = np.arange(count, dtype=np.uint64)
-        if not written:
-            words = word + rank
-        else:
-            places = [byte for byte in range(_WORD_BYTES) if written >> byte & 1]
-            planes = np.zeros((len(self._planes), _WORD_BYTES, count), np.uint8)
-            some = np.frombuffer(b"".join(self._planes), np.uint8)
-            planes[:, places] = some.reshape(-1, len(places), count)
-            words = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
+    def ids(self) -> Ids:
+        """Of each entry."""
+        base_ms, word, *_ = self._columns
+        words: Any = word + np.arange(self._count, dtype=np.uint64)
+        forms = [facts[-1] for facts in self._facts]
+        for form in set(forms) - {0}:
+            nodes = [node for node, other in enumerate(forms) if other == form]
+            places = [byte for byte in range(_WORD_BYTES) if form >> byte & 1]
+            planes = np.zeros((len(nodes), _WORD_BYTES, self._count), np.uint8)
+            some = np.frombuffer(b"".join([self._planes[node] for node in nodes]), np.uint8)
+            planes[:, places] = some.reshape(-1, len(places), self._count)
+            words[nodes] = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
         ms = (words >> np.uint64(_SEQ_BITS)) + base_ms
-        seq = words & np.uint64((1 << _SEQ_BITS) - 1)
-        if code == _COLUMNS:
-            ends = np.repeat(joined + size, count, axis=1)
-        else:
-            sizes = np.frombuffer(b"".join(self._sizes), f"<u{_SIZES[code]}")
-            ends = joined + np.cumsum(sizes.reshape(-1, count), axis=1, dtype=np.uint64)
-        return tuple(each.ravel() for each in (ms, seq, first + rank, ends))
+        return ms.ravel(), (words & np.uint64((1 << _SEQ_BITS) - 1)).ravel()
 
-    def table(self, first_row: int) -> Alike:
-        """The entries, if they are columns."""
-        count = self.form[0]
+    def positions(self) -> Ints:
+        """Of each entry."""
+        return (self._columns[2].astype(np.int64) + np.arange(self._count)).ravel()
+
+    @property
+    def _stretches(self) -> tuple[Ints, Ints]:
+        """Where the entries of each node begin and end in the joined data."""
+        joined, size = self._columns[3:5]
+        return joined.astype(np.int64), (joined + size).astype(np.int64)
+
+    def ends(self) -> Ints:
+        """Where each entry ends in the joined data, or its node; raises `MalformedReply`."""
+        begins, stops = self._stretches
+        if self.is_table:
+            return np.repeat(stops, self._count)
+        sizes = np.frombuffer(b"".join(self._sizes), f"<u{_SIZES[self._code]}")
+        ends = begins + np.cumsum(sizes.reshape(-1, self._count), axis=1, dtype=np.int64)
+        return _checked(ends.ravel(), np.full(len(stops), self._count), stops.ravel())
+
+    def table(self) -> Alike:
+        """The entries, if they are columns; raises `MalformedReply`."""
+        count = self._count
         plain = np.frombuffer(b"".join(self._sizes), np.uint8).reshape(-1, self.sizes_bytes)
-        before, own = np.array([facts[3:5] for facts in self._facts], np.int64).T
-        end = before[:, None]
+        end, stops = self._stretches
         at = 0
         spans = []
         for width in self._widths:
@@ -370,9 +398,22 @@ class _AlikeNodes:
             ends = np.cumsum(sizes, axis=1) + end
             spans.append(((ends - sizes).ravel(), ends.ravel()))
             end = ends[:, -1:]
-        if (end[:, 0] != before + own).any():
+        if (end != stops).any():
             raise MalformedReply(_DISAGREE)
-        return Alike(self.rows() + first_row, self._names, spans)
+        return Alike(self.rows, self._names, spans)
+
+
+def _upwards(firsts: Ints, counts: Ints) -> Ints:
+    """From each number on so many."""
+    offsets: Ints = firsts - (np.cumsum(counts) - counts)
+    return np.arange(int(counts.sum())) + np.repeat(offsets, counts)
+
+
+def _checked(ends: Ints, counts: Ints, stops: Ints) -> Ints:
+    """Where entries end, if the last one of each chunk ends there."""
+    if (ends[np.cumsum(counts) - 1] != stops).any():
+        raise MalformedReply(_DISAGREE)
+    return ends
 
 
 def _names_of(schema: bytes) -> tuple[list[bytes], list[int]]:
@@ -389,10 +430,3 @@ def _names_of(schema: bytes) -> tuple[list[bytes], list[int]]:
             raise MalformedReply(_DISAGREE)
         at += 1
     return names, widths
-
-
-def _concatenated(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
-    """One behind the other; an array of the kind if there is none."""
-    if len(arrays) == 1:
-        return arrays[0]
-    return np.concatenate(arrays) if arrays else np.empty(0, kind)

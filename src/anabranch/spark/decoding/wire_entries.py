@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.spark.decoding.exports import Alike, Export, Ints, MalformedReply
+from anabranch.spark.decoding.exports import Alike, Export, Ids, Ints, MalformedReply
 
 _STEPS: Final = 16
 """Entries with more fields are parsed where that is expected to take less time than more steps."""
@@ -52,8 +52,6 @@ _POWERS: Final = 10 ** np.arange(1, 11)
 _LOW: Final = [np.uint64((1 << 8 * count) - 1) for count in range(_WORD + 1)]
 """Of a word the first so many bytes."""
 
-Bytes = npt.NDArray[np.uint8]
-
 
 def _word(text: bytes) -> np.uint64:
     return np.uint64(int.from_bytes(text, "little"))
@@ -79,36 +77,18 @@ class _Fields:
 class WireEntries:
     """Entries as wire bytes, decoded by vectors when asked."""
 
-    def __init__(
-        self,
-        ms: npt.NDArray[np.uint64],
-        seq: npt.NDArray[np.uint64],
-        positions: Ints | None,
-        ends: Ints,
-        data: bytes,
-        tables: Sequence[Alike] = (),
-    ) -> None:
-        """`data` holds the fragments one behind the other and then some bytes of padding.
+    def __init__(self, export: Export) -> None:
+        """The entries of replies of AB.EXPORT; those that are broken are found when decoded.
 
-        Entries of `tables` are no fragments, see `Export`. Raises `MalformedReply` for more than
-        Arrow can hold.
+        Raises `MalformedReply` for more than Arrow can hold.
         """
+        data = b"".join([*export.data, _PADDING])
         if len(data) > _BYTES_MAX:
             raise MalformedReply("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
-        self.ms = ms
-        self.seq = seq
-        self.positions = positions
-        self._ends = ends
+        self._export = export
         self._data = data
-        self._tables = tables
-        self._bytes: Bytes = np.frombuffer(data, np.uint8)
+        self._tables = export.tables
         self._words = self._at_each("<u8")
-
-    @classmethod
-    def of_export(cls, export: Export) -> WireEntries:
-        """The entries of a reply of AB.EXPORT; those that are broken are found when decoded."""
-        data = b"".join([*export.data, _PADDING])
-        return cls(export.ms, export.seq, export.positions, export.ends, data, export.tables)
 
     def _at_each(self, kind: str) -> npt.NDArray[Any]:
         """The bytes at each place, read as numbers of one type."""
@@ -116,7 +96,17 @@ class WireEntries:
         return np.ndarray((count,), kind, self._data, strides=(1,))
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._export)
+
+    @property
+    def ids(self) -> Ids:
+        """Of each entry."""
+        return self._export.ids
+
+    @property
+    def positions(self) -> Ints | None:
+        """Of each entry in its log."""
+        return self._export.positions
 
     @property
     def nbytes(self) -> int:
@@ -175,7 +165,7 @@ class WireEntries:
 
     def _starts(self) -> Ints:
         """Where each fragment begins."""
-        return np.concatenate(([0], self._ends[:-1]))
+        return np.concatenate(([0], self._export.ends[:-1]))
 
     def _walk(self, found: _FirstValues | None = None) -> Iterator[_Fields]:
         """The fields of all fragments; without the rest of those that `found` has all of."""
@@ -186,7 +176,7 @@ class WireEntries:
         if (words % 2).any():
             raise MalformedReply("an entry has a field without a value")
         at -= len(_CRLF)
-        left, last = words // 2, self._ends[rows] - len(_CRLF)
+        left, last = words // 2, self._export.ends[rows] - len(_CRLF)
         step, step_us = 0, _STEP_US
         while len(rows):
             if (at > last).any():

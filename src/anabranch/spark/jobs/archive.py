@@ -12,16 +12,15 @@ import pyarrow as pa
 from anabranch.spark.connection.client import connect
 from anabranch.spark.decoding.columns import CHANGE
 from anabranch.spark.jobs.signatures import ArchiveJob, JobStep, Progress, SessionNeeded, taking
-from anabranch.spark.lake.files import SCHEMA, Run
-from anabranch.spark.lake.table import Gap, Lake, LakeError, PlacePart, drafts_of, entries_of
+from anabranch.spark.lake.files import SCHEMA, LakeError, Run
+from anabranch.spark.lake.table import Gap, Lake, PlacePart, drafts_of, entries_of
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.by_region import committed_offsets
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
-from anabranch.spark.reading.hole_search import holes_at
 from anabranch.spark.reading.holes import DELETE
-from anabranch.spark.reading.losses import assess
 from anabranch.spark.reading.micro_batches import MicroBatch, read_all
-from anabranch.spark.reading.offsets import Logs, OffsetError, Range, Vector, place_of
+from anabranch.spark.reading.offsets import OffsetError, Range, Vector, place_of
+from anabranch.spark.reading.planner import Planner
 from anabranch.spark.reading.server_logs import ServerLogs
 
 if TYPE_CHECKING:
@@ -93,19 +92,20 @@ def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
     options = ReadOptions.parse(job.given)
     _require_new(lake, place, options)
     if job.dry_run:
+        ranges, erased = _planned(place, options)
         parts = tuple(
-            Part(each.stream, each.region, len(each), each.first, each.stop - 1)
-            for each in _unread(place, options, check=True)
+            Part(each.stream, each.region, len(each), each.first, each.stop - 1) for each in ranges
         )
-        plan = _archived(lake, parts, len(parts), 0, 0, dry_run=True)
-        return replace(plan, erased=_deleted(place, options))
+        return replace(_archived(lake, parts, len(parts), 0, 0, dry_run=True), erased=erased)
     known = lake.version()
     before = {each.path for each in lake.files()}
     starts = 1
     if spark is not None:
         query, starts = _by_spark(spark, job, lake.root, place)
     else:
-        large = not job.once or (job.limited and _waiting(place, options) > ALONE_MAX)
+        large = not job.once or (
+            job.limited and sum(map(len, _planned(place, options)[0])) > ALONE_MAX
+        )
         job.require_session(needed=large)
         if not job.once:
             raise SessionNeeded("to go on, archiving needs a Spark session")
@@ -213,7 +213,8 @@ def _require_new(lake: Lake, checkpoint: Path, options: ReadOptions) -> None:
         logs = {each: some for each, some in server.logs().items() if each in foreign}
         if server.by_id or not logs:
             return
-        start = Vector({}) if ends else _begin(server, logs, options)
+        where = options.starting_offsets, options.starting_timestamp, "earliest"
+        start = Vector({}) if ends else server.place(logs, *where)
     for stream, (region, _, last) in lake.runs(sorted(logs)):
         log = logs[stream].get(region)
         begin = start.get(stream, region)
@@ -228,43 +229,20 @@ def _require_new(lake: Lake, checkpoint: Path, options: ReadOptions) -> None:
 # ---------------------------------------------------------------------------------------- dry runs
 
 
-def _waiting(checkpoint: Path, options: ReadOptions) -> int:
-    """How many positions a run would copy."""
-    return sum(map(len, _unread(checkpoint, options)))
-
-
-def _unread(checkpoint: Path, options: ReadOptions, *, check: bool = False) -> list[Range]:
-    """What a run would copy, by what the server says of its streams; `check` as the run would."""
-    with connect(options.server) as client:
-        server = ServerLogs(options, client)
-        if check and server.by_id:
-            raise LakeError(
-                f"the server at {client.address} has no positions, and a lake needs them"
-            )
-        logs = server.logs()
-        server.check_regions()
+def _planned(checkpoint: Path, options: ReadOptions) -> tuple[list[Range], int]:
+    """What a run would copy, and how many entries it would erase from the lake, at most."""
+    planner = Planner(replace(options, max_bytes=None))
+    try:
+        planner.freeze()
         try:
             start = committed_offsets(checkpoint)
         except OffsetError:
-            start = _begin(server, logs, options)
-        if check:
-            assess(start, server.logs(known=start), server).refuse(losses=options.fail_on_data_loss)
-    return Vector.at_end(logs).ranges(start)
-
-
-def _deleted(checkpoint: Path, options: ReadOptions) -> int:
-    """How many entries a run would erase from the lake, at most."""
-    try:
-        start = committed_offsets(checkpoint) if options.changes else None
-    except OffsetError:
-        start = None
-    if start is None:
-        return 0
-    with connect(options.server) as client:
-        seen = replace(start, holes=holes_at(client, start, start))
-    return sum(each.stop - each.first for each in seen.removals(start) if each.kind == DELETE)
-
-
-def _begin(server: ServerLogs, logs: Logs, options: ReadOptions) -> Vector:
-    """Where a new checkpoint begins."""
-    return server.place(logs, options.starting_offsets, options.starting_timestamp, "earliest")
+            start = planner.initial()
+        end = planner.next(start, None) or start
+    finally:
+        planner.close()
+    ranges = end.ranges(start)
+    if any(each.by_id for each in ranges):
+        raise LakeError("the server has no positions, and a lake needs them")
+    gone = (each for each in end.removals(start) if each.kind == DELETE)
+    return ranges, sum(each.stop - each.first for each in gone)

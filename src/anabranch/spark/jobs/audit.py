@@ -107,8 +107,7 @@ def audit(spark: SparkSession | None, job: AuditJob) -> Audited:
     Replicas are read by `spark`, or without it by threads of this process. Raises `ReplicaError`,
     `ServerUnreachable`, `ServerRefused`, `OptionError` and what Spark raises.
     """
-    job.require_regions()
-    with RegionConnections.connected(job.read.server, job.urls) as replicas:
+    with RegionConnections.connected(job.servers) as replicas:
         names = replicas.streams(job.streams, job.pattern)
         before = [each.logs(names) for each in replicas.all]
         job.progress(JobStep(f"{len(names)} streams in {', '.join(replicas.names)}"))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.spark.jobs.signatures import CompactJob, JobStep, Progress, taking
-from anabranch.spark.lake.files import merge
-from anabranch.spark.lake.table import Lake, LakeFile, Merge
+from anabranch.spark.lake.files import LakeFile, merge
+from anabranch.spark.lake.table import Lake, Merge
 from anabranch.spark.runtime.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from anabranch.errors import AnabranchError
+from anabranch.spark.connection.client import connect, stream_key
 from anabranch.spark.jobs.signatures import JobStep, ReplayJob, SessionNeeded, taking
-from anabranch.spark.lake.table import Lake, LakeError, LakeFile
-from anabranch.spark.options import WriteOptions
-from anabranch.spark.writing.growth import growth_reported
+from anabranch.spark.lake.files import LakeError, LakeFile
+from anabranch.spark.lake.table import Lake
+from anabranch.spark.options import ServerOptions, WriteOptions
 from anabranch.spark.writing.layout import PACE
 
 if TYPE_CHECKING:
@@ -186,3 +190,51 @@ def _name(lake: Lake, prefix: str, since_ms: int | None) -> str:
     """Who replays: the same for as long as the lake grows, and wherever it is."""
     which = (str(lake.table().metadata().id), prefix, since_ms)
     return f"replay-{hashlib.sha256(repr(which).encode()).hexdigest()[:16]}"
+
+
+# -------------------------------------------------------------------------------------- progress
+
+
+@contextmanager
+def growth_reported(
+    options: ServerOptions,
+    streams: Sequence[str],
+    report: Callable[[int], None],
+    interval_s: float = 2.0,
+) -> Iterator[None]:
+    """While the block runs, and once at its end, report by how much the streams have grown.
+
+    `report` is called in a separate thread when the growth changes. If the server does not answer,
+    nothing is reported. Entries of other writers count, too.
+    """
+    done = threading.Event()
+
+    def watch(before: int) -> None:
+        reported, over = 0, False
+        while not over:
+            over = done.wait(interval_s)
+            now = _entries(options, streams)
+            if now is not None and now - before > reported:
+                reported = now - before
+                report(reported)
+
+    before = _entries(options, streams)
+    if before is None:
+        yield
+        return
+    watcher = threading.Thread(target=watch, args=(before,), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _entries(options: ServerOptions, streams: Sequence[str]) -> int | None:
+    try:
+        with connect(replace(options, retries=0)) as client:
+            counts: list[int] = client.ask([("XLEN", stream_key(each)) for each in streams])
+    except AnabranchError:
+        return None
+    return sum(counts)

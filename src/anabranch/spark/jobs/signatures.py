@@ -61,7 +61,7 @@ def taking(
 def _option(default: Any, text: str = "", **more: Any) -> Any:
     """A parameter that is an option of the command as well: ``--name``, with this help.
 
-    `more`: ``least`` and ``most`` of a number; ``names`` instead of that of the field; ``metavar``.
+    `more`: ``least`` of a number; ``names`` instead of that of the field; ``metavar``.
     """
     return field(default=default, metadata={"help": text, **more})
 
@@ -116,36 +116,6 @@ class _OnServer(JobSignature):
     def given(self) -> dict[str, str]:
         """All options of the data source."""
         return {"url": self.url, **self.options}
-
-
-@dataclass(frozen=True, slots=True)
-class _OnRegions(_OnServer):
-    """A job that looks at streams in all regions, or on one server."""
-
-    _: KW_ONLY
-    region_urls: Mapping[str, str] | None = _option(
-        None, "Name to address of every region.", metavar="JSON"
-    )
-    streams: Sequence[str] = _option((), "Comma-separated keys; all by default.")
-    pattern: str | None = _option(None, "Glob of keys, instead of --streams.")
-
-    @property
-    def read(self) -> ReadOptions:
-        """Which streams to look at, and how to connect to the one server."""
-        what = {"subscribe": ",".join(self.streams)} if self.streams else {}
-        return ReadOptions.parse(
-            {**self.given, **(what or {"subscribePattern": self.pattern or "*"})}
-        )
-
-    @property
-    def urls(self) -> Mapping[str, str]:
-        """Name to address of all servers; without regions the one server has no name."""
-        return self.region_urls or {"": self.read.server.url}
-
-    def check(self) -> Iterator[ServerOptions]:
-        """All servers."""
-        for url in self.urls.values():
-            yield replace(self.read.server, url=url)
 
 
 _DRY_RUN: Final = "Report what would be done, and write nothing."
@@ -283,7 +253,7 @@ class VerifyJob(JobSignature):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditJob(_OnRegions):
+class AuditJob(_OnServer):
     """Compare the entries of all regions; exit 1 if there is a finding.
 
     Entries that some regions have not received yet are not compared. Spark is started for more than
@@ -294,6 +264,11 @@ class AuditJob(_OnRegions):
     """
 
     _: KW_ONLY
+    region_urls: Mapping[str, str] | None = _option(
+        None, "Name to address of every region.", metavar="JSON"
+    )
+    streams: Sequence[str] = _option((), "Comma-separated keys; all by default.")
+    pattern: str | None = _option(None, "Glob of keys, instead of --streams.")
     bucket_ms: int | None = _option(None, "Span of time of one digest.", least=1)
     settle_s: float = _option(
         5.0,
@@ -303,59 +278,24 @@ class AuditJob(_OnRegions):
     )
     limit: int = _option(1000, "Greatest number of findings.")
 
-    def check(self) -> Iterator[ServerOptions]:
-        """All regions."""
-        self.require_regions()
-        yield from super(AuditJob, self).check()
-
-    def require_regions(self) -> None:
-        """Raise `OptionError` if there is nothing to compare."""
-        if len(self.urls) < 2:
+    @property
+    def servers(self) -> dict[str, ServerOptions]:
+        """All regions by name; raises `OptionError` if there is nothing to compare."""
+        what = {"subscribe": ",".join(self.streams)} if self.streams else {}
+        read = ReadOptions.parse(
+            {**self.given, **(what or {"subscribePattern": self.pattern or "*"})}
+        )
+        urls = self.region_urls or {}
+        if len(urls) < 2:
             raise OptionError(
                 "two regions are needed to compare: name them by --region-urls (region_urls), such "
                 'as {"eu": "redis://eu:6379", "us": "redis://us:6379"}'
             )
+        return {name: replace(read.server, url=url) for name, url in urls.items()}
 
-
-@dataclass(frozen=True, slots=True)
-class IdmpAuditJob(_OnRegions):
-    """Report refused duplicates, producers near their limits, and rows written twice.
-
-    It exits with 1 if rows that one producer wrote in two regions are there twice, which one region
-    knows of all. No Java is needed.
-
-    Example:
-      anabranch spark idmp-audit -u redis://eu:6379 --streams orders
-    """
-
-    takes_session: ClassVar[bool] = False
-    _: KW_ONLY
-    near: float = _option(
-        0.1, "Fraction of capacity or duration that counts as nearly used up.", least=0, most=1
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class LagJob(_OnRegions):
-    """Sample the lag of consumer groups; exit 1 if one does not catch up. No Java is needed.
-
-    Example:
-      anabranch spark lag --streams orders --samples 60 --interval 10 --plot lag.svg
-    """
-
-    takes_session: ClassVar[bool] = False
-    _: KW_ONLY
-    groups: Sequence[str] = _option((), "Comma-separated; all by default.")
-    samples: int = _option(10, "How many to take.", least=1)
-    interval_s: float = _option(1.0, "Seconds between two samples.", least=0, names=("--interval",))
-    table: str | Path | None = field(
-        default=None, metadata={"help": "Append the samples to this directory of Parquet files."}
-    )
-    plot: str | Path | None = field(
-        default=None,
-        metadata={"help": 'Draw a picture: .svg or .png. Needs: pip install "anabranch[plot]"'},
-    )
-    dry_run: bool = _option(False, "Take one sample, and write nothing.")
+    def check(self) -> Iterator[ServerOptions]:
+        """All regions."""
+        yield from self.servers.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +312,6 @@ class DoctorJob(JobSignature):
 
 
 JOBS: Final[tuple[type[JobSignature], ...]] = (
-    *(DoctorJob, ArchiveJob, CompactJob, VerifyJob, ReplayJob),
-    *(AuditJob, LagJob, IdmpAuditJob),
+    *(DoctorJob, ArchiveJob, CompactJob, VerifyJob, ReplayJob, AuditJob),
 )
-"""In the order of the help. The function of ``LagJob`` is `anabranch.spark.jobs.lag.lag`."""
+"""In the order of the help. The function of ``AuditJob`` is `anabranch.spark.jobs.audit.audit`."""

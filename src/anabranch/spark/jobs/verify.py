@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark.jobs.signatures import JobStep, Progress, VerifyJob, taking
-from anabranch.spark.lake.files import Run, examine
-from anabranch.spark.lake.table import Gap, Lake, LakeError, LakeFile, gaps, neighbours
+from anabranch.spark.lake.files import LakeError, LakeFile, Run, examine
+from anabranch.spark.lake.table import Gap, Lake, gaps, neighbours
 from anabranch.spark.runtime.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:

@@ -14,15 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from anabranch.spark.decoding.columns import CHANGE
-from anabranch.spark.lake.files import Run
-from anabranch.spark.lake.table import (
-    Draft,
-    Lake,
-    LakeError,
-    PlacePart,
-    drafts_of,
-    entries_of,
-)
+from anabranch.spark.lake.files import Draft, LakeError, Run
+from anabranch.spark.lake.table import Lake, PlacePart, drafts_of, entries_of
 from anabranch.spark.options import OptionError
 from anabranch.spark.writing.identity import Task
 from anabranch.spark.writing.layout import RESERVED

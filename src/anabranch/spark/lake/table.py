@@ -2,9 +2,9 @@
 
 The table is partitioned by stream and day. Tasks write Parquet files that are not visible; the
 driver commits them with an application transaction, which contains the query and the number of its
-batch, so that a repeated batch is committed once. The log, its checkpoints, removing files and
-older versions are the work of the library ``deltalake``, which needs no Java. The directory must be
-one that all workers and the driver share.
+batch, so that a repeated batch is committed once. The library ``deltalake`` reads the log, makes
+its checkpoints and removes files and older versions; it needs no Java. The directory must be one
+that all workers and the driver share.
 """
 
 from __future__ import annotations
@@ -43,23 +43,22 @@ from anabranch.spark.runtime.rounds import in_rounds
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = [
-    "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "Merge",
-    "PlacePart", "drafts_of", "entries_of", "gaps", "neighbours",
-]  # fmt: skip
-
 _ARROW_BYTES_MAX: Final = 1 << 30
 PARTITIONS: Final = ["stream", "date"]
 _OF_FILES: Final = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
 _BOUNDS: Final = ("min", "max", "null_count")
 _ATTEMPTS: Final = 100  # of a commit that conflicts with others
+_CHECKPOINT_EACH: Final = 100  # commits
 _PLAIN: Final = "/=:"  # in the paths of the log
 _OPENINGS: Final = 3  # of a table whose log changes meanwhile
 
 _FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
 
 Merge = tuple[Sequence[LakeFile], Draft | None]
-"""Files of one stream and day, and the file with their entries; None if none are left."""
+"""Files of one stream and day, and the file with their entries; None if none are left.
+
+Without files of before it is a new one.
+"""
 
 PlacePart = tuple[str, str, int, int, int]
 """Stream, region, entries, first and last position."""
@@ -163,37 +162,17 @@ class Lake:
         into the history. Raises `LakeError`, also for an older batch, and for one that was
         committed with fewer entries: both would be lost.
         """
-        listed = list(drafts)
+        put: list[Merge] = [((), draft) for draft in drafts]
         for _ in range(_ATTEMPTS):
-            found = self._table()
-            from deltalake import CommitProperties, Schema, Transaction  # noqa: PLC0415 - an extra
-            from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
-
-            try:
-                table = found or self._made()
-                known = table.transaction_version(query)
-                if known is not None and known >= batch:
-                    self._require_same(table, query, batch, known, about)
-                    return False
-                if not listed:
-                    return True
-                table.create_write_transaction(
-                    [added(*each) for each in listed],
-                    "append",
-                    Schema.from_arrow(SCHEMA),
-                    PARTITIONS,
-                    commit_properties=CommitProperties(
-                        custom_metadata={"query": query, "batch": batch, "parts": list(about)},
-                        app_transactions=[Transaction(query, batch, _now_ms())],
-                    ),
-                )
-            except CommitFailedError:
-                # Another writer of this query, many others, or one that made the table as well.
-                continue
-            except DeltaError as problem:
-                raise LakeError(f"{self.root}: {problem}") from None
-            sync_names(self.root / "_delta_log")
-            return True
+            table = self._table() or self._made()
+            known = table.transaction_version(query)
+            if known is not None and known >= batch:
+                self._require_same(table, query, batch, known, about)
+                return False
+            done = {"operation": "WRITE", "query": query, "batch": batch, "parts": list(about)}
+            transaction = {"appId": query, "version": batch, "lastUpdated": _now_ms()}
+            if not put or self._put(table, {}, put, done, {"txn": transaction}):
+                return True
         raise LakeError(f"{self.root}: a commit conflicted with those of others {_ATTEMPTS} times")
 
     def replace(self, merges: Sequence[Merge]) -> list[Merge]:
@@ -201,7 +180,7 @@ class Lake:
 
         The others have a file that is not in the newest version any more. The library has no such
         commit: its merges give files without digests, and its transactions do not check that the
-        files to be removed are there. A commit is a new file of the log; who makes it first wins.
+        files to be removed are there.
         """
         for _ in range(_ATTEMPTS):
             table = self.table()
@@ -246,22 +225,31 @@ class Lake:
         listed: Mapping[LakeFile, str],
         merges: Sequence[Merge],
         about: Mapping[str, Any],
+        *more: Any,
     ) -> bool:
-        """Commit files in the places of others; False if another commit came first."""
+        """Commit files in the places of others, and `more` actions; False if others came first.
+
+        A commit is a new file of the log: who makes it first wins.
+        """
         log = self.root / "_delta_log"
+        version = table.version() + 1
         changes_data = about["operation"] != "OPTIMIZE"
-        actions = [_about_merges(table.version(), merges, about)]
+        actions = [_about_merges(table.version(), merges, about), *more]
         for files, draft in merges:
             actions += [_removed(listed[file], file, changes_data) for file in files]
             if draft is not None:
-                actions.append(_merged(draft, changes_data))
+                actions.append(_added(draft, changes_data))
         with draft_in(log) as path:
             write_synced(path, "".join(f"{json.dumps(each)}\n" for each in actions).encode())
             try:
-                os.link(path, log / f"{table.version() + 1:020}.json")
+                os.link(path, log / f"{version:020}.json")
             except FileExistsError:
                 return False
         sync_names(log)
+        if not version % _CHECKPOINT_EACH:  # readers begin there, and older commits may go
+            newest = self.table()
+            newest.create_checkpoint()
+            newest.cleanup_metadata()
         return True
 
     def _require_same(
@@ -356,15 +344,22 @@ class Lake:
 
     def _made(self) -> DeltaTable:
         from deltalake import DeltaTable, Schema  # noqa: PLC0415 - an extra
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - an extra
 
         self.root.mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(
-            str(self.root),
-            Schema.from_arrow(SCHEMA),
-            mode="ignore",
-            name="anabranch",
-            partition_by=PARTITIONS,
-        )
+        try:
+            return DeltaTable.create(
+                str(self.root),
+                Schema.from_arrow(SCHEMA),
+                mode="ignore",
+                name="anabranch",
+                partition_by=PARTITIONS,
+            )
+        except DeltaError as problem:
+            # Another writer has made the table meanwhile.
+            if (found := self._table()) is not None:
+                return found
+            raise LakeError(f"{self.root}: {problem}") from None
 
 
 def _ends(parts: Iterable[PlacePart]) -> dict[tuple[str, str], int]:
@@ -506,20 +501,12 @@ def _removed(path: str, file: LakeFile, changes_data: bool) -> Any:
     return {"remove": {**about, **more}}
 
 
-def _merged(draft: Draft, changes_data: bool) -> Any:
-    """The action that adds a file with the entries of others, or some of them."""
+def _added(draft: Draft, changes_data: bool) -> Any:
+    """The action that adds a file; not `changes_data`: with the entries of others."""
     file, statistics = draft
     about = {"path": quote(file.path, safe=_PLAIN), "partitionValues": _places(file)}
     more = {"modificationTime": _now_ms(), "dataChange": changes_data, "stats": statistics}
     return {"add": {**about, "size": file.nbytes, **more}}
-
-
-def added(file: LakeFile, statistics: str) -> Any:
-    """The action of a commit that adds a file."""
-    from deltalake.transaction import AddAction  # noqa: PLC0415 - an extra
-
-    values = {"stream": file.stream, "date": file.date}
-    return AddAction(file.path, file.nbytes, values, _now_ms(), True, statistics)
 
 
 def _now_ms() -> int:

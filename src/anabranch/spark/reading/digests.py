@@ -131,7 +131,7 @@ def summary(piece: Piece, client: ServerClient) -> dict[int, Bucket]:
     """The buckets of one piece."""
     found: dict[int, Bucket] = {}
     for export in _exports(client, piece.key, piece.replica_id, piece.first, piece.stop):
-        numbers = export.ms // piece.width
+        numbers = export.ids[0] // piece.width
         starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1))
         stops = np.append(starts[1:], len(export))
         sums = np.add.reduceat(_hashes(export), starts)  # modulo 2**64, on purpose
@@ -153,7 +153,7 @@ def entries_between(
     found: dict[Id, bytes] = {}
     for export in _exports(client, key, replica_id, first, last + 1):
         raw = _hashes(export).tobytes()
-        ids = zip(export.ms.tolist(), export.seq.tolist(), strict=True)
+        ids = zip(*map(np.ndarray.tolist, export.ids), strict=True)
         found.update((each, raw[16 * row : 16 * row + 16]) for row, each in enumerate(ids))
     return found
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, islice, takewhile
 from typing import Any, Final
 
@@ -28,7 +29,6 @@ from anabranch.spark.connection.region_names import is_over
 from anabranch.spark.decoding.columns import ColumnError, Projection
 from anabranch.spark.decoding.entries import Entries, ParsedEntries
 from anabranch.spark.decoding.exports import (
-    Export,
     Ints,
     MalformedReply,
     next_position,
@@ -37,9 +37,10 @@ from anabranch.spark.decoding.exports import (
 from anabranch.spark.decoding.pages import FIRST_PAGE, begin_page, next_page
 from anabranch.spark.decoding.wire_entries import WireEntries
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.reading.holes import Removal
 from anabranch.spark.reading.losses import DataLossError, LogTooShort, ServerBehindError
 from anabranch.spark.reading.offsets import LogBounds, Range, known_log, next_id, parse_id
-from anabranch.spark.reading.partitions import Partition
+from anabranch.spark.reading.partitions import Frontier, Partition
 from anabranch.spark.reading.server_logs import bounds_of
 
 _EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
@@ -51,15 +52,27 @@ _log = logging.getLogger(__name__)
 def read_partition(
     partition: Partition, options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """All entries of a partition, range by range; raises `DataLossError` if some were trimmed.
+    """All rows of a partition, range by range; raises `DataLossError` if entries were trimmed."""
+    if ranges := tuple(each for each in partition if isinstance(each, Range)):
+        yield from _entries(ranges, options, projection)
+    for each in partition:
+        if isinstance(each, Removal):
+            yield from projection.removed(each)
+        elif isinstance(each, Frontier):
+            yield projection.time_only(each.ms)
 
-    Neighbouring small ranges are asked for at once and decoded as one. How they are grouped does
-    not change the rows or their order, on which a sink may depend.
+
+def _entries(
+    ranges: Sequence[Range], options: ReadOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """Neighbouring small ranges are asked for at once and decoded as one.
+
+    How they are grouped does not change the rows or their order, on which a sink may depend.
     """
     with connect(options.server) as client:
         size, at = FIRST_PAGE, 0
-        while at < len(partition):
-            groups = [_small_ones(partition, at, size)]
+        while at < len(ranges):
+            groups = [_small_ones(ranges, at, size)]
             at += len(groups[0])
             while groups:
                 group = groups.pop()
@@ -78,11 +91,11 @@ def read_partition(
 # -------------------------------------------------------------------------------- many small ranges
 
 
-def _small_ones(partition: Partition, at: int, size: int) -> Partition:
+def _small_ones(ranges: Sequence[Range], at: int, size: int) -> Sequence[Range]:
     """The next range, and those after it while all together have at most `size` entries."""
-    lengths = accumulate(map(len, islice(partition, at, at + _GROUP_MAX)))
+    lengths = accumulate(map(len, islice(ranges, at, at + _GROUP_MAX)))
     count = sum(1 for _ in takewhile(lambda length: length <= size, lengths))
-    return partition[at : at + max(count, 1)]
+    return ranges[at : at + max(count, 1)]
 
 
 def _next_size(size: int, entries: Entries, options: ReadOptions) -> int:
@@ -92,7 +105,7 @@ def _next_size(size: int, entries: Entries, options: ReadOptions) -> int:
 
 
 def _joined(
-    group: Partition, options: ReadOptions, projection: Projection, client: ServerClient
+    group: Sequence[Range], options: ReadOptions, projection: Projection, client: ServerClient
 ) -> tuple[Entries, list[pa.RecordBatch]] | None:
     """The entries of some ranges by one round trip; None if one of them must be read alone.
 
@@ -115,7 +128,7 @@ def _joined(
 
 
 def _exports(
-    group: Partition, options: ReadOptions, client: ServerClient
+    group: Sequence[Range], options: ReadOptions, client: ServerClient
 ) -> tuple[Entries, list[int]] | None:
     """The entries of ranges by position, and how many each has; None if one is incomplete."""
     size = max(min(options.max_batch_bytes, _EXPORT_BYTES) // len(group), 1)
@@ -126,16 +139,17 @@ def _exports(
     export = parse_export(*payloads)
     ends = list(accumulate(count for count, _ in export.parts))
     for each, (count, _), end in zip(group, export.parts, ends, strict=True):
-        if count and (export.ms[end - 1], export.seq[end - 1]) > parse_id(each.upto) > (0, 0):
+        upto = parse_id(each.upto)
+        if count and upto > (0, 0) and export.last_id(end) > upto:
             return None
     for each, (count, following), end in zip(group, export.parts, ends, strict=True):
         if count != following - each.first:
             positions = export.positions[end - count : end]
             _look_for_loss(each, each.first, positions, following, options)
-    return WireEntries.of_export(export), [count for count, _ in export.parts]
+    return WireEntries(export), [count for count, _ in export.parts]
 
 
-def _pages(group: Partition, client: ServerClient) -> tuple[Entries, list[int]] | None:
+def _pages(group: Sequence[Range], client: ServerClient) -> tuple[Entries, list[int]] | None:
     """The entries of ranges by ID, and how many each has; None if one lacks any."""
     replies = client.ask(
         [
@@ -188,17 +202,19 @@ def _by_position(part: Range, options: ReadOptions, client: ServerClient) -> Ite
             reply = export_from(at)
             continue
         export = parse_export(payload)
-        if len(export) and (int(export.ms[-1]), int(export.seq[-1])) > upto > (0, 0):
-            older = _up_to(export, upto)
+        if len(export) and upto > (0, 0) and export.last_id(len(export)) > upto:
+            ms, seq = export.ids
+            older = int(((ms < upto[0]) | ((ms == upto[0]) & (seq <= upto[1]))).sum())
             _lose(
-                f"{part.place} has {len(export) - len(older)} entries or more at positions "
+                f"{part.place} has {len(export) - older} entries or more at positions "
                 f"below {part.stop} that came after {part.upto}, the last one when the "
                 "batch was planned: the server was restored from an older state, or lost its "
                 "newest entries. They are not of this batch, but of the next one",
                 options,
             )
-            if len(older):
-                yield WireEntries.of_export(older)
+            if older:
+                whole = replace(part, first=at, stop=int(export.positions[older]))
+                yield from _by_position(whole, options, client)
             return
         # Deleted entries have positions, too; so the log itself ends here.
         if export.next_position <= at:
@@ -212,15 +228,8 @@ def _by_position(part: Range, options: ReadOptions, client: ServerClient) -> Ite
         if len(export) != export.next_position - at:
             _look_for_loss(part, at, export.positions, export.next_position, options)
         if len(export):
-            yield WireEntries.of_export(export)
+            yield WireEntries(export)
         at = export.next_position
-
-
-def _up_to(export: Export, upto: tuple[int, int]) -> Export:
-    """The entries that do not lie behind an ID."""
-    ms, seq = export.ms, export.seq
-    count = int(((ms < upto[0]) | ((ms == upto[0]) & (seq <= upto[1]))).sum())
-    return export.first(count)
 
 
 def _look_for_loss(
@@ -293,11 +302,9 @@ def _comes(part: Range, at: int, options: ReadOptions) -> bool:
 
 def _standing(part: Range, options: ReadOptions) -> tuple[LogBounds | None, Iterable[str]]:
     """The log of a range as it is now, None if there is none, and the names of all logs."""
-    key = stream_key(part.stream)
     with connect(options.server) as client:  # the other connection is receiving the next entries
-        (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
-    logs = dict(map(LogBounds.of_row, rows or ()))
-    return known_log(logs, part.region), logs
+        (logs,) = client.logs([part.stream])
+    return known_log(logs or {}, part.region), logs or {}
 
 
 def _is_unknown(region: str, options: ReadOptions) -> bool:
@@ -337,7 +344,7 @@ def _by_id(part: Range, options: ReadOptions, client: ServerClient) -> Iterator[
         if entries is None:
             return
         count += len(entries)
-        at = f"{entries.ms[-1]}-{entries.seq[-1]}"
+        at = "-".join(str(half[-1]) for half in entries.ids)
         # The server prepares and sends the next page while this one is decoded.
         size = next_page(len(entries), entries.nbytes, options.max_batch_bytes)
         page = begin_page(client, key, at, part.upto, size)

@@ -7,7 +7,6 @@ new deletions it is one command; at most it costs what reading the log costs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -42,11 +41,11 @@ def holes_at(
     `OptionError` if they are too many.
     """
     names = [name for name in end.cursors if end.cursors[name]]
-    logs = _counted(client, [(name, end.cursors[name]) for name in names])
+    logs = client.logs(names, [end.cursors[name] for name in names]) if names else []
     found: dict[str, dict[str, Holes]] = {}
     for name, regions in zip(names, logs, strict=True):
         for region, cursor in end.cursors[name].items():
-            log = regions.get(region)
+            log = (regions or {}).get(region)
             known = None if start is None else start.holes.get(name, {}).get(region)
             if log is None or log.next < cursor.position:
                 if known is not None:
@@ -64,21 +63,6 @@ def holes_at(
             seen.check(place_of(name, region))
             found.setdefault(name, {})[region] = seen
     return found
-
-
-def _counted(
-    client: ServerClient, places: Sequence[tuple[str, Mapping[str, LogCursor]]]
-) -> list[dict[str, LogBounds]]:
-    """The logs of streams, with the live entries behind each place, all of one moment."""
-    if not places:
-        return []
-    vector = [{region: each.position for region, each in row.items()} for _, row in places]
-    reply = client.command(
-        *("AB.OFFSETS", "FROM", json.dumps(vector), "LIMIT", 1, "STREAMS"),
-        *(stream_key(name) for name, _ in places),
-        repeatable=True,
-    )
-    return [dict(map(LogBounds.of_row, rows or ())) for rows in reply]
 
 
 class _HoleSearch:
@@ -114,12 +98,11 @@ class _HoleSearch:
     def _holes_of(self, parts: Sequence[_Part]) -> Iterator[int]:
         """How many holes each part has; all are counted at one moment."""
         places = sorted({end for part in parts for end in part})
-        rows = _counted(
-            self._client,
-            [(self._stream, {self._region: LogCursor(0, place)}) for place in places],
+        rows = self._client.logs(
+            [self._stream] * len(places), [{self._region: LogCursor(0, each)} for each in places]
         )
         left = {
-            place: row[self._region].left if self._region in row else 0
+            place: row[self._region].left if row and self._region in row else 0
             for place, row in zip(places, rows, strict=True)
         }
         for first, stop in parts:

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.checkpoint import VERSION, ends_of_batch, newest_batch
 from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.offsets import OffsetError, Vector
-from anabranch.spark.reading.partitions import removals_of, removed_rows
+from anabranch.spark.reading.partitions import Partition
 from anabranch.spark.reading.planner import Planner
 from anabranch.spark.runtime.logs import log_start
 
@@ -78,9 +77,8 @@ def read_all(
                 number += 1
                 _plan(checkpoint, number, end)
             begin = end.initial or start
-            rows = read_partition(tuple(end.ranges(begin)), options, projection)
-            gone = (removed_rows(each, projection) for each in removals_of(end, begin))
-            rows = chain(rows, *gone)
+            task: Partition = (*end.ranges(begin), *end.removals(begin))
+            rows = read_partition(task, options, projection)
             work(MicroBatch(query, number, rows, planner.left(end)))
             _commit(checkpoint, number)
             start, pending = end, None

@@ -14,20 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-import pyarrow as pa
-
-from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.holes import Removal
-from anabranch.spark.reading.offsets import Range, Vector, parse_id
-
-Partition = tuple[Range, ...]
-"""What one task reads: these ranges, one after the other."""
+from anabranch.spark.reading.offsets import Range, parse_id
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """A task that reads nothing: its one row has a time in column ``ts``, and NULL elsewhere.
+    """One row has a time in column ``ts``, and NULL elsewhere.
 
     No entry of the regions that are read will have an ID below that time. The row moves the
     watermark of a region that is silent and connected.
@@ -36,22 +30,8 @@ class Frontier:
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Removals:
-    """A task that reads nothing: its rows are removed entries."""
-
-    parts: tuple[Removal, ...]
-
-
-def removals_of(end: Vector, start: Vector) -> list[Removals]:
-    """The task for what was removed between two offsets, if there is anything."""
-    found = tuple(end.removals(start))
-    return [Removals(found)] if found else []
-
-
-def removed_rows(task: Removals, projection: Projection) -> Iterator[pa.RecordBatch]:
-    """A row for each removed entry."""
-    return (batch for each in task.parts for batch in projection.removed(each))
+Partition = tuple[Range | Removal | Frontier, ...]
+"""What one task reads, one after the other: entries, or rows without an entry."""
 
 
 _TASKS_OF_CORE: Final = 2  # so that a core which is done early has something left to do
@@ -69,7 +49,7 @@ def partition_count(options: ReadOptions, entries: int, cores: int) -> int:
     return max(count, 1)
 
 
-def cut(ranges: Sequence[Range], count: int) -> list[Partition]:
+def cut(ranges: Sequence[Range], count: int) -> list[tuple[Range, ...]]:
     """At most `count` partitions, equally long in positions; together they are all ranges.
 
     A range by ID is cut by spans of time, because nothing else about it is known in advance.

@@ -29,15 +29,7 @@ from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.hole_search import holes_at
 from anabranch.spark.reading.losses import DataLossError, assess
 from anabranch.spark.reading.offsets import Logs, Vector
-from anabranch.spark.reading.partitions import (
-    Frontier,
-    Partition,
-    Removals,
-    cut,
-    partition_count,
-    removals_of,
-    removed_rows,
-)
+from anabranch.spark.reading.partitions import Frontier, Partition, cut, partition_count
 from anabranch.spark.reading.planner import Planner, cores
 from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import log_start
@@ -70,13 +62,8 @@ class _PartitionReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, in an executor."""
-        if partition.value is None:  # Spark's own, for a read without partitions
-            return iter(())
-        if isinstance(partition.value, Frontier):
-            return iter((self.projection.time_only(partition.value.ms),))
-        if isinstance(partition.value, Removals):
-            return removed_rows(partition.value, self.projection)
-        return read_partition(partition.value, self.options, self.projection)
+        # Spark's own, for a read without partitions, has the value None.
+        return read_partition(partition.value or (), self.options, self.projection)
 
 
 # ------------------------------------------------------------------------------------------- batch
@@ -120,16 +107,16 @@ class BatchReader(_PartitionReader, DataSourceReader):
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
         ranges = [each if each.by_id else replace(each, upto="0-0") for each in end.ranges(start)]
         count = partition_count(options, sum(map(len, ranges)), cores())
-        return [*map(InputPartition, [*cut(ranges, count), *removals])]
+        return list(map(InputPartition, filter(None, [*cut(ranges, count), removals])))
 
-    def _removals(self, server: ServerLogs, client: ServerClient, start: Vector) -> list[Removals]:
+    def _removals(self, server: ServerLogs, client: ServerClient, start: Vector) -> Partition:
         """What was removed since the offset where the read begins, if it begins at one."""
         if not self.options.changes:
-            return []
+            return ()
         server.require_positions()
         if not start.holes:
-            return []
-        return removals_of(replace(start, holes=holes_at(client, start, start)), start)
+            return ()
+        return tuple(replace(start, holes=holes_at(client, start, start)).removals(start))
 
     def _check_streams(self, logs: Logs, server: ServerLogs) -> None:
         if self.options.pattern is None and self.options.fail_on_data_loss:
@@ -198,10 +185,11 @@ class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvai
         begin = stop.initial or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
         self._log_start(begin, resumed=True)
-        parts: list[Partition | Frontier | Removals] = [*cut(stop.ranges(begin), stop.splits)]
-        parts += removals_of(stop, begin)
+        parts: list[Partition] = [*cut(stop.ranges(begin), stop.splits)]
+        if removals := tuple(stop.removals(begin)):
+            parts.append(removals)
         if stop.frontier_ms is not None and stop.frontier_ms != begin.frontier_ms:
-            parts.append(Frontier(stop.frontier_ms))
+            parts.append((Frontier(stop.frontier_ms),))
         return [InputPartition(each) for each in parts]
 
     def _log_start(self, begin: Vector, *, resumed: bool) -> None:

@@ -42,7 +42,7 @@ from anabranch.spark.runtime.logs import audible
 
 _log = logging.getLogger(__name__)
 _TRIES: Final = 10
-_BEHIND_ALL: Final = (1 << 63) - 1
+_BEHIND_ALL: Final = LogCursor(0, (1 << 63) - 1)
 _PLACES_MAX: Final = 8  # in each range, where the sizes of entries are measured
 _MEASURED_MAX: Final = 1_000  # places in all ranges
 _MEASURED_BYTES: Final = 1 << 20
@@ -169,23 +169,12 @@ class ServerLogs:
             if wait_ms and known is not None:
                 self._await_entries(streams, known, wait_ms)
             return self._bounds_by_id(streams)
-        waiting: tuple[bytes | str | int, ...] = ()
-        if wait_ms:
-            waiting = ("BLOCK", wait_ms, "AFTER", self._total)
-        if known is not None:
-            # The newest entry below the cursor shows whether the server was set back.
-            read = [known.cursors.get(stream, {}) for stream in streams]
-            vector = [{region: each.position for region, each in row.items()} for row in read]
-            waiting += ("FROM", json.dumps(vector), "LIMIT", 1)
-        reply = self._client.command(
-            *("AB.OFFSETS", *waiting, "STREAMS", *map(stream_key, streams)),
-            repeatable=True,
-            wait_ms=wait_ms,
-        )
+        waiting = ("BLOCK", wait_ms, "AFTER", self._total) if wait_ms else ()
+        # The newest entry below the cursor shows whether the server was set back.
+        places = None if known is None else [known.cursors.get(each, {}) for each in streams]
+        several = self._client.logs(streams, places, waiting=waiting, wait_ms=wait_ms)
         found = {
-            stream: dict(map(LogBounds.of_row, rows))
-            for stream, rows in zip(streams, reply, strict=True)
-            if rows is not None
+            stream: some for stream, some in zip(streams, several, strict=True) if some is not None
         }
         self._total = sum(log.next for some in found.values() for log in some.values())
         if known is None:
@@ -294,24 +283,14 @@ class ServerLogs:
         The entries are shared among the logs in `cursors` only.
         """
         names = [each for each in cursors if cursors[each]]
-        vector = [
-            dict.fromkeys(self.present, _BEHIND_ALL)
-            | {region: each.position for region, each in cursors[name].items()}
-            for name in names
-        ]
-        reply = self._client.command(
-            *("AB.OFFSETS", "FROM", json.dumps(vector), "LIMIT", limit, "STREAMS"),
-            *map(stream_key, names),
-            repeatable=True,
+        others = dict.fromkeys(self.present, _BEHIND_ALL)
+        found = self._client.logs(
+            names, [{**others, **cursors[name]} for name in names], limit=limit
         )
         return {
-            name: {
-                region: log
-                for region, log in map(LogBounds.of_row, rows)
-                if region in cursors[name]
-            }
-            for name, rows in zip(names, reply, strict=True)
-            if rows is not None
+            name: {region: log for region, log in some.items() if region in cursors[name]}
+            for name, some in zip(names, found, strict=True)
+            if some is not None
         }
 
     def nbytes(self, ranges: Sequence[Range]) -> int:

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +37,8 @@ ROWS_PER_PRODUCER: Final = 8_000
 """Rows per producer ID of one batch: a server that remembers 10,000 remembers them all."""
 
 _CHUNK_BYTES: Final = 1 << 20
-_COLUMN_PRODUCERS: Final = 64
 # Hashes do not fill all producers equally: a quarter is reserve for the fullest.
-_CONTENT_PRODUCERS: Final = CONTENT_ROWS_MAX // 7_500
+_PRODUCERS: Final = {"content": CONTENT_ROWS_MAX // 7_500, "column": 64}
 _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
 _DURATION_S: Final = 86_400  # the greatest value
@@ -62,64 +61,66 @@ class MarkedRows:
         return MarkedRows(self.key, self.commands.slice(start, stop), self.rows.slice(start, stop))
 
 
-class Marks(Protocol):
-    """How repeated rows of a task are recognised."""
+class Marks:
+    """How repeated rows of a task are recognised, which is the `way`.
 
-    repeatable: bool
-    """Whether rows whose replies were lost may be sent again."""
-    windowed: bool
-    """Whether the server must remember idempotent IDs."""
+    position
+        by batch and number of the row in its task, stream and lane
+    content
+        by a hash of the fields, and the row's ordinal among equal rows: the order does not matter.
+        Partitions do not matter either, as long as equal rows are in one partition, where they are
+        counted. The driver compares the `contents` of all partitions to check that
+    column
+        by the value of a column, over all batches: the newest 64 x 10,000 are remembered at most
+    id
+        by the entry's own ID
+    none
+        not at all: a repeated task adds its rows twice
+    """
 
-    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
-        """The commands that add them."""
-
-
-# ----------------------------------------------------------------------------------------- marks
-
-
-def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
-    words = (b"XADD", key, *more)
-    return b"".join(map(bulk, words)), len(words)
-
-
-class Unmarked:
-    """Rows without mark: a repeated task adds its rows twice, unless entries keep their IDs."""
-
-    windowed = False
-
-    def __init__(self, trim: Sequence[bytes], *, keep_ids: bool = False) -> None:
-        self.repeatable = keep_ids
-        self._trim = trim
-
-    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
-        """The command for the rows as they are, with the ID of each row or with ``*``."""
-        ids = [b"*"] if rows.ids is None else [rows.ids]
-        yield MarkedRows(key, rows.commands(*_command(key, *self._trim), ids), rows)
-
-
-class _WindowedMark:
-    """Rows whose idempotent IDs the server remembers for a while."""
-
-    repeatable = True
-    windowed = True
-
-
-class ByPosition(_WindowedMark):
-    """Batch and number of the row in its task, stream and lane."""
-
-    def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
+    def __init__(self, way: str, producer: str, batch: int, trim: Sequence[bytes] = ()) -> None:
+        """`trim`: trimming options of XADD."""
+        self.repeatable = way != "none"
+        """Whether rows whose replies were lost may be sent again."""
+        self.windowed = way not in ("id", "none")
+        """Whether the server must remember idempotent IDs."""
+        self._way = way
         self._producer = producer
         self._batch = batch
         self._trim = trim
+        names = [f"{producer}/{way}/{number}" for number in range(_PRODUCERS.get(way, 0))]
+        self._owners = [each.encode() for each in names]
         self._next: defaultdict[tuple[bytes, str], int] = defaultdict(int)
+        self._seen: Counter[int] = Counter()
+        self._rows = 0
+
+    @property
+    def contents(self) -> bytes:
+        """By ``content``: hashes of 64 bits of all rows, in the byte order of the machine."""
+        return array("Q", self._seen).tobytes()
 
     def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
-        """Cut where the producer ID changes."""
-        for lane, start, stop in runs_by_lane(rows):
-            producer = self._producer if lane is None else f"{self._producer}/{lane}"
-            yield from self._mark(key, producer, rows.slice(start, stop))
+        """The commands that add rows. Raises `WriteFailed` for more than a server remembers."""
+        if not self.windowed:
+            ids = [b"*"] if rows.ids is None else [rows.ids]
+            yield MarkedRows(key, rows.commands(*_command(key, *self._trim), ids), rows)
+        elif self._way == "position":
+            for lane, start, stop in runs_by_lane(rows):
+                producer = self._producer if lane is None else f"{self._producer}/{lane}"
+                yield from self._by_position(key, producer, rows.slice(start, stop))
+        else:
+            if self._way == "column" and rows.tokens is not None:
+                tokens = rows.tokens.to_pylist()
+            else:
+                tokens = self._content_tokens(key, rows)
+            # Equal rows would all have one producer, if it depended on the content alone.
+            owners = [self._owners[zlib.crc32(each) % len(self._owners)] for each in tokens]
+            words = [pa.array(owners, pa.binary()), pa.array(tokens, pa.binary())]
+            before = _command(key, b"IDMP")
+            yield MarkedRows(key, rows.commands(*before, [*words, *self._trim, b"*"]), rows)
 
-    def _mark(self, key: bytes, producer: str, rows: EncodedRows) -> Iterator[MarkedRows]:
+    def _by_position(self, key: bytes, producer: str, rows: EncodedRows) -> Iterator[MarkedRows]:
+        """Cut where the producer ID changes."""
         at = 0
         while at < len(rows):
             number = self._next[key, producer]
@@ -136,23 +137,7 @@ class ByPosition(_WindowedMark):
             self._next[key, producer] += size
             at += size
 
-
-class ByContent(_WindowedMark):
-    """Hash of the fields, and the row's ordinal among equal rows: the order does not matter.
-
-    Partitions do not matter either, as long as equal rows are in one partition, where they are
-    counted. The driver compares the `contents` of all partitions to check that.
-    """
-
-    def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
-        self._owners = [f"{producer}/content/{n}".encode() for n in range(_CONTENT_PRODUCERS)]
-        self._batch = batch
-        self._trim = trim
-        self._seen: Counter[int] = Counter()
-        self._rows = 0
-
-    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
-        """The commands of a batch. Raises `WriteFailed` for more rows than a server remembers."""
+    def _content_tokens(self, key: bytes, rows: EncodedRows) -> list[bytes]:
         self._rows += len(rows)
         if self._rows > CONTENT_ROWS_MAX:
             raise WriteFailed(
@@ -161,50 +146,17 @@ class ByContent(_WindowedMark):
                 "batches (maxEntriesPerTrigger), or deterministicOrder=sort and the ledger"
             )
         seed = zlib.crc32(key)
-        parts = rows.parts()
         tokens: list[bytes] = []
-        owners: list[bytes] = []
-        for part in parts.each(0, len(parts)):
+        for part in rows.parts().each(0, len(rows)):
             content = xxhash.xxh3_64_intdigest(part, seed)
-            nth = self._seen[content]
-            self._seen[content] = nth + 1
-            tokens.append(b"%d-%x-%d" % (self._batch, content, nth))
-            # equal rows would all have one producer
-            owners.append(self._owners[zlib.crc32(tokens[-1]) % _CONTENT_PRODUCERS])
-        yield _marked(key, rows, owners, pa.array(tokens, pa.binary()), self._trim)
-
-    @property
-    def contents(self) -> bytes:
-        """The contents of all rows, as hashes of 64 bits in the byte order of the machine."""
-        return array("Q", self._seen).tobytes()
+            tokens.append(b"%d-%x-%d" % (self._batch, content, self._seen[content]))
+            self._seen[content] += 1
+        return tokens
 
 
-class ByColumn(_WindowedMark):
-    """The value of a column, over all batches: the newest 64 x 10,000 are remembered at most."""
-
-    def __init__(self, producer: str, trim: Sequence[bytes]) -> None:
-        self._owners = [f"{producer}/column/{n}".encode() for n in range(_COLUMN_PRODUCERS)]
-        self._trim = trim
-
-    def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
-        """The commands of a batch."""
-        assert rows.tokens is not None
-        owners = [
-            self._owners[zlib.crc32(token) % _COLUMN_PRODUCERS] for token in rows.tokens.to_pylist()
-        ]
-        yield _marked(key, rows, owners, rows.tokens, self._trim)
-
-
-def _marked(
-    key: bytes,
-    rows: EncodedRows,
-    owners: list[bytes],
-    tokens: pa.BinaryArray,
-    trim: Sequence[bytes],
-) -> MarkedRows:
-    """The commands for rows with a producer ID and an idempotent ID each."""
-    words = [pa.array(owners, pa.binary()), tokens, *trim, b"*"]
-    return MarkedRows(key, rows.commands(*_command(key, b"IDMP"), words), rows)
+def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
+    words = (b"XADD", key, *more)
+    return b"".join(map(bulk, words)), len(words)
 
 
 # --------------------------------------------------------------------------------------- sending
@@ -233,23 +185,12 @@ class Adder:
 
     @property
     def contents(self) -> bytes:
-        """The hashes of `ByContent`; empty where rows are recognised otherwise."""
-        return self._marks.contents if isinstance(self._marks, ByContent) else b""
+        """The rows' contents as hashes, if they are recognised by those: see `Marks`."""
+        return self._marks.contents
 
     def append(self, key: bytes, rows: EncodedRows) -> None:
         """Add rows to a stream; raises `WriteFailed` and `ServerUnreachable`."""
-        self._send(self._marks.mark(key, rows))
-
-    def finish(self, _expected: bytes | None = None) -> None:
-        """Wait for all replies. A stream without rows needs no check, as with a ledger."""
-        self._collect()
-        if self._check_window and self._checked:
-            # An earlier attempt may have made the stream. Users without this permission did not.
-            ends = [("XGROUP", "DESTROY", key, _MAKER) for key in self._checked]
-            self._client.pipeline(ends, repeatable=True)
-
-    def _send(self, runs: Iterator[MarkedRows]) -> None:
-        for run in runs:
+        for run in self._marks.mark(key, rows):
             if self._marks.windowed and run.key not in self._checked:
                 self._collect()
                 self._record_memory(run.key)
@@ -263,6 +204,14 @@ class Adder:
                 else:
                     self._launch(some)
                     at += len(some.rows)
+
+    def finish(self, _expected: bytes | None = None) -> None:
+        """Wait for all replies. A stream without rows needs no check, as with a ledger."""
+        self._collect()
+        if self._check_window and self._checked:
+            # An earlier attempt may have made the stream. Users without this permission did not.
+            ends = [("XGROUP", "DESTROY", key, _MAKER) for key in self._checked]
+            self._client.pipeline(ends, repeatable=True)
 
     def _record_memory(self, key: bytes) -> None:
         if self._check_window:

@@ -30,7 +30,7 @@ class Written(WriterCommitMessage):
     memory_s: int | None = None
     """For how long idempotent IDs are remembered; None where nothing depends on that."""
     contents: bytes = b""
-    """See `adding.ByContent`."""
+    """The rows' contents as hashes, see `adding.Marks`; empty where they do not matter."""
     partitions: int = 0
     """How many partitions the batch had in the stream, at least, as far as the task knows."""
 

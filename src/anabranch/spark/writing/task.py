@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.writing.adding import Adder, ByColumn, ByContent, ByPosition, Marks, Unmarked
+from anabranch.spark.writing.adding import Adder, Marks
 from anabranch.spark.writing.encode import encode, runs_by_stream
 from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
 from anabranch.spark.writing.layout import Layout
@@ -83,7 +83,9 @@ def _target(
             rows_max=options.max_rows_in_flight,
             skip_old=identity.chosen,
         )
-    marks = _marks(way, identity, trim)
+    # Rows that are recognised by their place belong to their partition.
+    producer = identity.task if way == "position" else identity.producer
+    marks = Marks(way, producer, identity.batch, trim)
     if marks.windowed and client.command("COMMAND", "INFO", "XCFGSET") in ([], [None], None):
         raise WriteFailed(
             f"the server at {client.address} has neither AB.IMPORT nor idempotent producers "
@@ -92,18 +94,6 @@ def _target(
         )
     check = options.idempotence_window == "require"
     return Adder(client, marks, rows_max=options.max_rows_in_flight, check_window=check)
-
-
-def _marks(way: str, identity: WriterIdentity, trim: tuple[bytes, ...]) -> Marks:
-    match way:
-        case "id" | "none":
-            return Unmarked(trim, keep_ids=way == "id")
-        case "column":
-            return ByColumn(identity.producer, trim)
-        case "content":
-            return ByContent(identity.producer, identity.batch, trim)
-        case _:
-            return ByPosition(identity.task, identity.batch, trim)
 
 
 def _trim(options: WriteOptions) -> tuple[bytes, ...]:

@@ -1,14 +1,12 @@
-"""Are idempotent producers safe: refused, short of memory, accepted twice."""
+"""The example of producers: refused duplicates, short memories, rows accepted twice."""
 
 from __future__ import annotations
 
-import json
-import os
 import struct
 import subprocess
 import sys
 
-from anabranch.spark.jobs.idmp_audit import idmp_audit
+from examples.spark.producers import examine
 from tests.spark.reading import talking, url
 from tests.spark.test_regions import part
 from tests.support.inspection import wait_until
@@ -40,15 +38,15 @@ def test_a_server_of_its_own_tells_refusals_and_short_memories(ours):
         add(client, "full", 11, 11)
         add(client, "roomy", *range(8))
         client.execute_command("XADD", "none", "*", "f", "v")
-    done = idmp_audit(None, options={"url": url(ours)})
+    done = examine({"": url(ours)})
     (memory,) = done.memories
-    assert (memory.stream, memory.duration_s, memory.maxsize) == ("s", 1000, 10)
+    assert (memory.place, memory.duration_s, memory.maxsize) == ("s", 1000, 10)
     assert (memory.producers, memory.iids, memory.added, memory.refused) == (2, 18, 21, 2)
     assert [(each.producer, each.iids) for each in done.near_capacity] == [("full", 10)]
     assert 0 <= done.near_capacity[0].remembers_s < 60
-    assert (done.near_expiry, done.twice, done.collapsed) == ((), (), ())
-    assert done.producers == 2
-    nearly = idmp_audit(None, options={"url": url(ours)}, near=0.2)
+    assert (done.near_expiry, done.twice, done.collapsed) == ([], [], [])
+    assert done.producers == {("s", "full"), ("s", "roomy")}
+    nearly = examine({"": url(ours)}, near=0.2)
     assert {each.producer for each in nearly.near_capacity} == {"full", "roomy"}
 
 
@@ -59,7 +57,7 @@ def test_a_producer_that_has_been_silent_for_long_is_near_expiry(ours):
         add(client, "p", 1)
 
         def expires_soon() -> bool:
-            done = idmp_audit(None, options={"url": url(ours)}, near=0.5)
+            done = examine({"": url(ours)}, near=0.5)
             return [each.producer for each in done.near_expiry] == ["p"]
 
         assert not expires_soon()
@@ -77,11 +75,11 @@ def test_what_two_regions_accepted(regions):
             )
     with talking(eu) as client:
         add(client, "p", "alone")
-    parted = idmp_audit(None, region_urls=urls(regions))
-    assert parted.twice == parted.collapsed == ()
+    parted = examine(urls(regions))
+    assert parted.twice == parted.collapsed == []
     regions.heal()
     wait_until(regions.converged, "all have applied the same", 300)
-    done = idmp_audit(None, region_urls=urls(regions))
+    done = examine(urls(regions))
     (batch,) = done.twice
     assert (batch.stream, batch.producer, batch.regions) == ("s", "bulk", ("1", "2"))
     assert batch.what == "batch 7, rows 0 to 1"
@@ -93,7 +91,7 @@ def test_what_two_regions_accepted(regions):
     assert [each in live for each in collapsed.ids].count(True) == 1
 
 
-def test_what_both_regions_keep_is_there_twice(regions, tmp_path):
+def test_what_both_regions_keep_is_there_twice(regions):
     for server in regions.servers:
         regions.call(server, "CONFIG", "SET", "idmp-conflict", "keep")
     part(regions)
@@ -104,20 +102,17 @@ def test_what_both_regions_keep_is_there_twice(regions, tmp_path):
     wait_until(regions.converged, "all have applied the same", 300)
     for server in regions.servers:
         regions.call(server, "CONFIG", "SET", "idmp-conflict", "collapse")
-    done = idmp_audit(None, region_urls=urls(regions))
+    done = examine(urls(regions))
     assert {each.what for each in done.twice} == {"idempotent ID once", "idempotent ID 0x00ff"}
     assert {each.live for each in done.twice} == {2}
     told = subprocess.run(
         [
-            *(sys.executable, "-m", "anabranch", "spark", "idmp-audit", "--json"),
-            *("--region-urls", json.dumps(urls(regions))),
+            *(sys.executable, str(REPOSITORY / "examples/spark/producers.py")),
+            *(f"{name}={place}" for name, place in urls(regions).items()),
         ],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
-        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.returncode == 1
-    assert told.stderr.splitlines() == [f"asking {name} about 1 streams" for name in urls(regions)]
-    assert len(json.loads(told.stdout)["twice"]) == 2
+    assert told.returncode == 1, told.stderr
+    assert told.stdout.count("TWICE: s p: idempotent ID") == 2
