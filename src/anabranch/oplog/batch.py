@@ -472,15 +472,20 @@ def expanded_bytes(smaller: bytes | memoryview) -> int:
     return zstandard.frame_content_size(smaller)
 
 
+_EXPANSION_MAX: Final = 1 << 15
+"""So many bytes one compressed byte becomes at most: a block of four becomes 128 KB (RFC 8878)."""
+
 _decompressor = zstandard.ZstdDecompressor()
 
 
 def expanded(smaller: bytes | memoryview, most: int) -> bytes:
     """The decompressed body; raises :class:`CompressionError`. One thread at a time.
 
-    Memory is allocated for the announced length, so a body above ``most`` is refused.
+    Memory is allocated for the announced length, so a body above ``most`` is refused, and one that
+    so few bytes cannot become.
     """
     size = expanded_bytes(smaller)
+    most = min(most, len(smaller) * _EXPANSION_MAX)
     if not 0 <= size <= most:
         raise CompressionError(f"{size} bytes are announced where {most} are allowed")
     body: bytes = _decompressor.decompress(smaller, allow_extra_data=False)

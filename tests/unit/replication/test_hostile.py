@@ -21,11 +21,18 @@ from tests.support.batches import encode_batch
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
 
-(EXPANDING,) = batch_pieces(
-    [b"\x28\xb5\x2f\xfd\xe0%b\x01\0\0" % (BODY_BYTES_MAX + 1).to_bytes(8, "little")],
-    region=2, epoch=0, first=1, count=1, wall_ms=1, flags=COMPRESSED,
-)  # fmt: skip
-"""Its zstd frame announces more bytes than a log can hold."""
+
+def announcing(size: int) -> bytes:
+    """A batch whose zstd frame announces so many bytes, and has a block of none."""
+    (batch,) = batch_pieces(
+        [b"\x28\xb5\x2f\xfd\xe0%b\x01\0\0" % size.to_bytes(8, "little")],
+        region=2, epoch=0, first=1, count=1, wall_ms=1, flags=COMPRESSED,
+    )  # fmt: skip
+    return batch
+
+
+EXPANDING = announcing(BODY_BYTES_MAX + 1)
+"""More than a log can hold."""
 
 
 def linked() -> tuple[World, Node, int]:
@@ -304,6 +311,7 @@ def test_of_units_that_came_together_those_before_the_malformed_one_are_applied(
         (batch_bytes(2, 1, dependencies=[(3, 1 << 63)]), "cannot be read"),
         (batch_bytes(2, 1, dependencies=[(-1, 0)]), "cannot be read"),
         (EXPANDING, "are allowed"),
+        (announcing(1 << 29), "are allowed"),  # no frame of 16 bytes becomes half a gigabyte
     ],
 )
 def test_a_batch_with_figures_that_cannot_be_closes_the_link(batch: bytes, text: str) -> None:

@@ -63,8 +63,8 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("marks", [_tombstone(dot, tombstones[dot]) for dot in sorted(tombstones)]),
                 ("held-back-by", _held_back_by(ctx, tombstones)),
                 ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
-                ("ledger-records", len(stream.ledger.records)),
                 ("scheduled", ctx.db.timetables.count(args[1])),
+                ("ledger-records", len(stream.ledger.records)),
             ]
         )
     )
