@@ -123,6 +123,17 @@ def make_strings(harness: Harness, session: Session) -> None:
     harness.raw("MSET", *[word for each in range(5000) for word in (f"k{each}", "v")])
 
 
+def schedule(keys: int) -> Action:
+    """So many keys share 3,000 scheduled entries."""
+
+    def hold(harness: Harness, session: Session) -> None:
+        for each in range(3000):
+            words = ("AB.SCHEDULE", f"k{each % keys}", "IN", "1d", "f", f"{each}".ljust(100))
+            harness.raw(*words, session=session)
+
+    return hold
+
+
 def load_scripts(harness: Harness, session: Session) -> None:
     for each in range(400):
         source = f"return '{each}'" + " " * 3000
@@ -196,6 +207,10 @@ IN_PROCESS: dict[str, list[tuple[Action, Action, Action]]] = {
         )
     ],
     "deadlines": [(make_strings, add_deadlines, say("FLUSHALL"))],
+    "scheduled": [
+        (nothing, schedule(keys=1), say("FLUSHALL")),
+        (nothing, schedule(keys=3000), say("FLUSHALL")),
+    ],
     "tombstones": [(nothing, delete_streams, nothing)],
     "positions": [(nothing, end_streams, forget_ends)],
 }

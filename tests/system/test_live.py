@@ -380,7 +380,9 @@ def test_a_dumb_terminal_gets_plain_lines(alone: Server) -> None:
 
 def test_policies_and_what_they_have_done_are_shown() -> None:
     with Server() as server, client_of(server) as client:
-        assert run(server, "policies").stdout.splitlines()[-1].startswith("since the start: 0 rel")
+        done, scheduled = run(server, "policies").stdout.splitlines()[-2:]
+        assert done.startswith("since the start: 0 rel")
+        assert scheduled.startswith("scheduled: 0 entries")
         assert json.loads(run(server, "top", "--count", "1", "--json").stdout)["policies"] == ""
         client.execute_command("AB.POLICY", "SET", "s", "dead-letter", "dead", "lease", "time:5m")
         client.execute_command(

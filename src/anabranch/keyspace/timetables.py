@@ -28,7 +28,7 @@ from anabranch.stream.shared import Dot
 GONE_MS: Final = 1 << 53
 """In place of the next time of an entry: it was added for the last time, or cancelled."""
 
-_ENTRY_BYTES: Final = 2 * DICT_SLOT_BYTES + OBJECT_BYTES + 2 * PAIR_BYTES + 120
+_ENTRY_BYTES: Final = 2 * DICT_SLOT_BYTES + OBJECT_BYTES + 2 * PAIR_BYTES + 220
 _KEY_BYTES: Final = 2 * DICT_SLOT_BYTES + 4 * DICT_BYTES
 _ADDITION_BYTES: Final = 2 * DICT_SLOT_BYTES + 250
 
