@@ -6,7 +6,8 @@ at all, and other regions apply as a whole: so an entry is added once, whatever 
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, tzinfo
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
@@ -25,6 +26,9 @@ _MISSED_AFTER_MS: Final = 10_000
 _RETRY_MS_MIN: Final = 1000
 _RETRY_MS_MAX: Final = 3_600_000
 """When to try again what cannot be added: after as long as it is late."""
+
+_LINES_MAX: Final = 64
+"""So many cron lines are remembered: thousands of entries often share a few."""
 
 _Row = tuple[bytes, int, int, int, int, int]
 
@@ -106,6 +110,11 @@ def cron_line(ctx: Context, recurrence: Recurrence) -> CronLine | None:
     name = recurrence.zone.decode("utf-8", "replace")
     zone = UTC if name == "UTC" else ctx.server.host.zone(name)
     try:
-        return None if zone is None else CronLine(recurrence.cron.decode("utf-8", "replace"), zone)
+        return None if zone is None else _parsed(recurrence.cron, zone)
     except CronError:
         return None
+
+
+@lru_cache(_LINES_MAX)
+def _parsed(cron: bytes, zone: tzinfo) -> CronLine:
+    return CronLine(cron.decode("utf-8", "replace"), zone)
