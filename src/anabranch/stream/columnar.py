@@ -78,8 +78,13 @@ class _Texts:
 # -- from fragments -------------------------------------------------------------------------------
 
 
-def to_columns(ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
-    """The fragments that end at ``ends`` in ``data`` as columns; None if they cannot be columns."""
+def to_columns(
+    ids: PackedIds, ends: array[int], data: bytes, field_bytes_max: int = 0
+) -> bytes | None:
+    """The fragments that end at ``ends`` in ``data`` as columns; None if they cannot be columns.
+
+    Also if fields take more than ``field_bytes_max`` each on average; 0 is no limit.
+    """
     if (
         len(data) >= _BYTES_END
         or ids.base_ms >= _WORD_END
@@ -88,13 +93,15 @@ def to_columns(ids: PackedIds, ends: array[int], data: bytes) -> bytes | None:
     ):
         return None
     try:
-        return _columns(ids, ends.tolist(), data)
+        return _columns(ids, ends.tolist(), data, field_bytes_max)
     except (ScanError, IndexError):  # an index is past the end if a fragment breaks off
         return None
 
 
-def _columns(ids: PackedIds, ends: list[int], data: bytes) -> bytes:
+def _columns(ids: PackedIds, ends: list[int], data: bytes, field_bytes_max: int) -> bytes | None:
     names = _names(data)
+    if 0 < field_bytes_max * len(names) * len(ends) < len(data):
+        return None
     before = _texts_before(names)
     fields: i64 = len(names)
     base_ms: i64 = ids.base_ms

@@ -47,6 +47,11 @@ _LIGHT_GAIN_MIN = 3.5
 
 _LIGHT_LEVEL: Final = -1
 
+_FIELD_BYTES_MAX = 128
+"""Entries of longer fields are not written as columns: these would leave out little, which each
+read had to write again.
+"""
+
 _WIDTHS: Final = {b"B": 1, b"H": 2, b"Q": 8}
 """How many bytes a size has, by its type."""
 
@@ -71,7 +76,7 @@ def compressed(
     Fragments are written as columns if that is possible, and not ``lightly``. None if all this does
     not become smaller by this factor.
     """
-    columns = None if lightly else to_columns(ids, ends, data)
+    columns = None if lightly else to_columns(ids, ends, data, _FIELD_BYTES_MAX)
     if columns is None:
         sizes = list(map(sub, ends, [0, *ends]))
         widest = max(sizes)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.stream.block import Block, full_block
-from anabranch.stream.compression import BlockCache, compressed, expanded
+from anabranch.stream.compression import BlockCache, compressed, expanded, opened
 from anabranch.stream.entry_id import make
 from anabranch.stream.packed_ids import PackedIds
 from tests.unit.spark.exports import fragment
@@ -194,3 +194,20 @@ def test_what_light_packing_does_not_make_much_smaller_stays_as_it_is(
     block = full_block(ids, b"".join(fragments), ends, 400)
     assert block.compress(BlockCache(), lightly=True) == is_packed
     assert block.compress(BlockCache())
+
+
+@pytest.mark.parametrize(
+    ("fields", "size", "are_columns"), [(1, 20, True), (8, 60, True), (1, 200, False)]
+)
+def test_only_short_values_are_written_as_columns(
+    fields: int, size: int, are_columns: bool
+) -> None:
+    """Of long ones columns leave out little, and each read would have to write it again."""
+    fragments = [
+        fragment(MS, at, [(b"f%d" % field, b"%0*d" % (size, at)) for field in range(fields)])
+        for at in range(20)
+    ]
+    ends = array("H", accumulate(map(len, fragments)))
+    packed = BlockCache().compress(PackedIds.run(MS, 0, 20), ends, b"".join(fragments))
+    assert packed is not None
+    assert (opened(packed)[1] is not None) is are_columns
