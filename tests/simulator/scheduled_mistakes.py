@@ -16,10 +16,11 @@ from anabranch.effects import kinds
 from anabranch.effects.applier import Applier
 from anabranch.effects.apply import apply
 from anabranch.engine import scheduled
-from anabranch.engine.cron import CronLine
 from anabranch.keyspace.timetables import Timetables
 from anabranch.oplog import snapshot
 from anabranch.region.due_entries import DueEntries
+from anabranch.server.cron import next_by_cron
+from anabranch.simulator.process import SimulatedHost
 
 __all__ = ["MISTAKES", "REGIONS"]
 
@@ -113,12 +114,17 @@ def additions_are_forgotten_at_once(patch: Patch) -> None:
 
 
 def minutes_are_left_out(patch: Patch) -> None:
-    next_ms = CronLine.next_ms
-    patch.setattr(CronLine, "next_ms", lambda line, after_ms: next_ms(line, after_ms + 60_000))
+    def changed(_host: SimulatedHost, line: bytes, zone: bytes, after_ms: int) -> int | None:
+        return next_by_cron(line, zone, after_ms + 60_000)
+
+    patch.setattr(SimulatedHost, "next_by_cron", changed)
 
 
 def a_minute_again(patch: Patch) -> None:
-    patch.setattr(CronLine, "next_ms", lambda _line, after_ms: (after_ms // 20_000 + 1) * 20_000)
+    def changed(_host: SimulatedHost, _line: bytes, _zone: bytes, after_ms: int) -> int:
+        return (after_ms // 20_000 + 1) * 20_000
+
+    patch.setattr(SimulatedHost, "next_by_cron", changed)
 
 
 def the_latest_counts(patch: Patch) -> None:

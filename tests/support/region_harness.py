@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import random
-from datetime import tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import hiredis
 
@@ -20,6 +18,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.region.region import Region
 from anabranch.scripting import new_machine
+from anabranch.server.cron import next_by_cron
 
 __all__ = ["FakeClock", "FakeHost", "Harness", "ReplyError"]
 
@@ -110,11 +109,8 @@ class FakeHost:
     def random_below(self, bound: int) -> int:
         return self.random.randrange(bound)
 
-    def zone(self, name: str) -> tzinfo | None:
-        try:
-            return ZoneInfo(name)
-        except (KeyError, OSError, ValueError):
-            return None
+    def next_by_cron(self, line: bytes, zone: bytes, after_ms: int) -> int | None:
+        return next_by_cron(line, zone, after_ms)
 
     def script_machine(self) -> ScriptMachine:
         if self.machine is None:

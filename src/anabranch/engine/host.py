@@ -7,7 +7,6 @@ ones. So no command imports clocks, files or sockets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import tzinfo
 from typing import Protocol
 
 from anabranch.engine.script_machine import ScriptMachine
@@ -144,8 +143,12 @@ class Host(Protocol):
     def random_below(self, bound: int) -> int:
         """A uniform choice (RANDOMKEY)."""
 
-    def zone(self, name: str) -> tzinfo | None:
-        """A time zone by its name (Europe/Berlin); None if this machine knows none."""
+    def next_by_cron(self, line: bytes, zone: bytes, after_ms: int) -> int | None:
+        """The first time that a cron line names after a time, both in ms since 1970.
+
+        None if there is none. CommandError for what is no line, or for a zone (UTC,
+        Europe/Berlin) that this machine does not know.
+        """
 
     def script_machine(self) -> ScriptMachine:
         """The one machine that runs scripts. CommandError if it is not installed."""

@@ -6,14 +6,12 @@ at all, and other regions apply as a whole: so an entry is added once, whatever 
 
 from __future__ import annotations
 
-from datetime import UTC, tzinfo
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.engine.adding import add_entry
-from anabranch.engine.cron import CronError, CronLine
-from anabranch.keyspace.timetables import GONE_MS, MISSED, Recurrence, ScheduledEntry
+from anabranch.errors import CommandError
+from anabranch.keyspace.timetables import GONE_MS, MISSED, ScheduledEntry
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ _MISSED_AFTER_MS: Final = 10_000
 _RETRY_MS_MIN: Final = 1000
 _RETRY_MS_MAX: Final = 3_600_000
 """When to try again what cannot be added: after as long as it is late."""
-
-_LINES_MAX: Final = 64
-"""So many cron lines are remembered: thousands of entries often share a few."""
 
 _Row = tuple[bytes, int, int, int, int, int]
 
@@ -62,12 +57,14 @@ def _added(
     """
     is_wanted, next_ms, number = True, GONE_MS, 0
     if entry.recurrence is not None:
-        line = cron_line(ctx, entry.recurrence)
-        if line is None:
-            return None
-        missed = MISSED[entry.recurrence.missed]
+        cron, zone, missed_by = entry.recurrence
+        missed = MISSED[missed_by]
         is_wanted = missed != b"skip" or ctx.now_ms - entry.at_ms <= _MISSED_AFTER_MS
-        next_ms = line.next_ms(entry.at_ms if missed == b"all" else ctx.now_ms) or GONE_MS
+        after_ms = entry.at_ms if missed == b"all" else ctx.now_ms
+        try:
+            next_ms = ctx.server.host.next_by_cron(cron, zone, after_ms) or GONE_MS
+        except CommandError:
+            return None
     if is_wanted:
         added = put_in(ctx, database, key, entry)
         if added is None:
@@ -103,18 +100,3 @@ def put_in(
         assert type(made) is Stream
         ctx.effects.remember(database, key, made, *entry.tag, entry_id)
     return entry_id, number
-
-
-def cron_line(ctx: Context, recurrence: Recurrence) -> CronLine | None:
-    """The times of an entry; None if this server does not know the zone, or the line."""
-    name = recurrence.zone.decode("utf-8", "replace")
-    zone = UTC if name == "UTC" else ctx.server.host.zone(name)
-    try:
-        return None if zone is None else _parsed(recurrence.cron, zone)
-    except CronError:
-        return None
-
-
-@lru_cache(_LINES_MAX)
-def _parsed(cron: bytes, zone: tzinfo) -> CronLine:
-    return CronLine(cron.decode("utf-8", "replace"), zone)

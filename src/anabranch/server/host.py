@@ -17,8 +17,6 @@ from anabranch.server.listener import warn_of_gossip
 from anabranch.server.logs import emit, emit_sparingly, set_levels
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from anabranch.config.settings import Settings
     from anabranch.engine.script_machine import ScriptMachine
     from anabranch.engine.session import Session
@@ -105,14 +103,11 @@ class ServerHost:
         """A number from 0 up to ``bound``, ``bound`` excluded."""
         return self._random.randrange(bound)
 
-    def zone(self, name: str) -> tzinfo | None:
-        """A zone of the system, or of the package tzdata."""
-        from zoneinfo import ZoneInfo  # noqa: PLC0415 - most servers need none
+    def next_by_cron(self, line: bytes, zone: bytes, after_ms: int) -> int | None:
+        """The first time of a cron line after another one (:mod:`anabranch.server.cron`)."""
+        from anabranch.server.cron import next_by_cron  # noqa: PLC0415 - most servers need none
 
-        try:
-            return ZoneInfo(name)
-        except (KeyError, OSError, ValueError):
-            return None
+        return next_by_cron(line, zone, after_ms)
 
     def script_machine(self) -> ScriptMachine:
         """The machine that runs Lua; CommandError if the extra is not installed."""

@@ -10,7 +10,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import tzinfo
 from typing import Any, Final, Protocol
 
 import hiredis
@@ -34,6 +33,7 @@ from anabranch.oplog.recovery import Recovery
 from anabranch.oplog.storage import Storage
 from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
+from anabranch.server.cron import next_by_cron
 from anabranch.simulator import looking
 from anabranch.simulator.client import SimulatedClient, SlicedClient, run_at_once
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
@@ -446,9 +446,9 @@ class SimulatedHost:
         """A uniform choice (RANDOMKEY)."""
         return self._chance.randrange(bound)
 
-    def zone(self, name: str) -> tzinfo | None:
-        """Simulated machines know no zones but UTC, for which nobody is asked."""
-        return None
+    def next_by_cron(self, line: bytes, zone: bytes, after_ms: int) -> int | None:
+        """The first time of a cron line after another one, as a server finds it."""
+        return next_by_cron(line, zone, after_ms)
 
     def script_machine(self) -> ScriptMachine:
         """Simulated clients send no scripts."""

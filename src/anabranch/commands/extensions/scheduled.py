@@ -9,8 +9,7 @@ from anabranch.config.policies import duration_ms
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer_or_none
-from anabranch.engine.cron import CronError, CronLine
-from anabranch.engine.scheduled import cron_line, put_in
+from anabranch.engine.scheduled import put_in
 from anabranch.errors import CommandError
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Recurrence
 from anabranch.resp.encode import array_header, bulk
@@ -82,19 +81,9 @@ class _ScheduleOptions:
             raise CommandError("ERR MISSED is once, skip or all")
         zone = self._given.get(b"TZ", [b"UTC"])[0]
         again = self.recurrence = Recurrence(b" ".join(line.split()), zone, MISSED.index(missed))
-        try:
-            CronLine(line.decode("utf-8", "replace"))
-        except CronError as objection:
-            raise CommandError(f"ERR invalid cron line: {objection}") from None
-        found = cron_line(ctx, again)
-        if found is None:
-            raise CommandError(
-                b"ERR this server knows no time zone '%b': use a name like Europe/Berlin or UTC, "
-                b"and have the system's tzdata installed" % texts.shown(zone)[:64]
-            )
-        first_ms = found.next_ms(ctx.now_ms)
+        first_ms = ctx.server.host.next_by_cron(again.cron, zone, ctx.now_ms)
         if first_ms is None:
-            raise CommandError("ERR invalid cron line: there is no such day within eight years")
+            raise CommandError("ERR invalid cron line: there is no such day")
         return first_ms
 
 
