@@ -175,7 +175,7 @@ class Chance(Protocol):
         """``n`` random bytes, unpredictable if used for a secret."""
 
 
-FEATURE_LEVEL: Final = 3
+FEATURE_LEVEL: Final = 4
 """The version of effects that this code understands: 2 brought policies, 3 scheduled entries.
 Members report it, and what needs a level is refused while one of them has a lower one."""
 

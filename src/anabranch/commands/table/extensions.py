@@ -11,6 +11,26 @@ COMMANDS: Final[list[Command]] = rows(
     "stream",
     "anabranch.commands.extensions",
     """
+ab.home -2 - 0.1.0
+    does: Says in which region a consumer group is delivered, and moves it.
+    help: 0.1.0 stream
+ab.home|show 5 homes.home_show 0.1.0 readonly fast
+    key GROUP group
+    does: Shows the home of a group, and which entries were delivered twice when it was taken.
+    cost: O(N), N being the entries that were delivered twice.
+    keys: @2 RO access
+ab.home|move 6 homes.home_move 0.1.0 write admin
+    key GROUP group region
+    does: Lets another region deliver a group, which begins with what is pending here.
+    cost: O(N) some moments later, N being the pending entries.
+    keys: @2 RW update
+    acl: stream
+ab.home|take -5 homes.home_take 0.1.0 write admin blocking
+    key GROUP group [FORCE]
+    does: Lets this region deliver a group: the home hands over, or with FORCE is taken for dead.
+    cost: O(1)
+    keys: @2 RW update
+    acl: stream
 ab.offsets -3 bulk.offsets 0.1.0 readonly blocking
     [BLOCK milliseconds AFTER total] [FROM vector LIMIT entries] STREAMS key [key ...]
     does: Returns the positions of streams for each region, also of deleted streams.
