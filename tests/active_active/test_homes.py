@@ -28,7 +28,7 @@ WORLDS = (
 )  # fmt: skip
 
 REACHED = {
-    "HOMED": 300, "delivered": 400, "acknowledged": 100, "MOVE": 40, "TAKE": 5, "FORCE": 10,
+    "HOMED": 300, "delivered": 400, "acknowledged": 100, "MOVE": 20, "TAKE": 5, "FORCE": 10,
     "delivered twice": 20, "ended": 100,
 }  # fmt: skip
 """What these histories must come to, and how often."""

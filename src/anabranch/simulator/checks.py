@@ -317,7 +317,8 @@ class Checks:
         if process.region.keyspace.databases[0].policies.tombstones:
             return f"region {number} remembers policies that were deleted"
         for key in looking.streams(process.region.keyspace):
-            if found := self.groups.untold(process, key):
+            found = self.groups.untold(process, key) or self.groups.unmoved(process, key)
+            if found:
                 return found
         if STAGING in process.machine.disk.names():
             return f"region {number} has a staging file"

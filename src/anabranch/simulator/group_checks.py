@@ -159,6 +159,16 @@ class GroupChecks:
                     return f"{entry.dot} in {name!r} of {key!r} is done in {where} and not told"
         return ""
 
+    def unmoved(self, process: Process, key: bytes) -> str:
+        """Whether a group has still to be handed over, or its home waits for that; or nothing."""
+        stream, region = self._work.stream(process, key), process.replica.region
+        for name, group in () if stream is None else looking.groups(stream):
+            present = group.present_home
+            waits = present is not None and present.region == region and group.is_away(region)
+            if waits or group.due_hand_over(region) is not None:
+                return f"{name!r} of {key!r} has still to move, says region {region}"
+        return ""
+
     def _check_told(self, process: Process, key: bytes, dots: Sequence[Dot]) -> None:
         """Check that other regions are told of these entries at once, where that is due."""
         if found := self.untold(process, key, dots):
