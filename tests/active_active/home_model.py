@@ -333,6 +333,8 @@ class Model:
             return
 
     def _with(self, state: State, region: int, changed: Region) -> State:
+        if not state.crashes:  # it does not matter what is on the disk
+            changed = changed._replace(disk=len(changed.log))
         regions = list(state.regions)
         regions[region - 1] = changed
         return state._replace(regions=tuple(regions))

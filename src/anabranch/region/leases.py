@@ -116,12 +116,11 @@ class Leasing:
 
     def _tell(self, place: GroupPlace) -> None:
         """Tell other regions what was acknowledged before ``acks all`` was set, piece by piece."""
-        if place.group.shared.creations:  # several regions write
-            ranges, is_left = held_back(place)
-            for effect in told_by(place, ranges):
-                self._region.effects.emit(effect)
-            if is_left:
-                self._region.keyspace.databases[place.db].policies.bound[place.key] = None
+        ranges, is_left = held_back(place)
+        for effect in told_by(place, ranges):
+            self._region.effects.emit(effect)
+        if is_left:
+            self._region.keyspace.databases[place.db].policies.bound[place.key] = None
 
     def _mind_home(self, place: GroupPlace) -> None:
         """Answer who asks for the home of a group; ask for what is missing; begin to hand over."""

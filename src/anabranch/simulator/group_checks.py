@@ -266,8 +266,10 @@ def check_homes(checks: Sequence[GroupChecks], streams: Sequence[Mapping[bytes, 
         live = looking.entries(here[0])
         twice = {entry.entry_id for entry in live if where[entry.dot] > 1}
         alive = {entry.entry_id for entry in live}
-        told = {i for group in groups if group.home is not None for i in group.home.repeated}
-        if twice != told & alive:
+        known = [group.home for group in groups if group.home is not None]
+        told = {entry_id for home in known for entry_id in home.repeated}
+        is_taken = any(home.begun.forced or home.closed.forced for home in known)
+        if twice != told & alive or (twice and not is_taken):
             raise Violation(
                 29,
                 f"{sorted(twice)} in {name!r} of {key!r} were delivered in several regions, and "

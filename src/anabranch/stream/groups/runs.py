@@ -142,7 +142,7 @@ class Runs:
         opened = [] if entries is None else list(islice(entries.between(start, MAX_ID), most))
         top = opened[-1].number if len(opened) == most else log.newest_number
         given_up = self.discarded.get(replica_id, SortedDict()).irange(above + 1, top)
-        open_numbers = Ranges.of_numbers(sorted({*given_up, *(each.number for each in opened)}))
+        open_numbers = Ranges.of_numbers(sorted({*given_up, *[each.number for each in opened]}))
         found = Ranges()
         for run in self.by_replica_id.get(replica_id, ()):
             low, high = max(run.low, run.sent, above), min(run.last, top)
