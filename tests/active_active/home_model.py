@@ -386,8 +386,8 @@ class Model:
 def main() -> int:
     """Explore with a budget; print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for what in ("entries", "moves", "takes", "crashes"):
-        parser.add_argument(f"--{what}", type=int, default=1)
+    for what in ("--entries", "--moves", "--takes", "--crashes"):
+        parser.add_argument(what, type=int, default=1)
     model = Model(**vars(parser.parse_args()))
     wrong = model.explore()
     sys.stdout.write(f"{model.states} states, {model.ends} ends; {sorted(model.reached)}\n{wrong}")

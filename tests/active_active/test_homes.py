@@ -24,7 +24,7 @@ Patch = pytest.MonkeyPatch
 SEEDS = range(1, 31)
 
 WORLDS = (
-    "homes", "homes-taken", "homes-of-three", "homes-and-power", "homes-and-full-syncs"
+    "homes", "homes-taken", "homes-and-power", "homes-and-full-syncs"
 )  # fmt: skip
 
 REACHED = {
@@ -37,7 +37,7 @@ REACHED = {
 def test_histories() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
-        history = HomeHistory(seed, forces=seed % 2)
+        history = HomeHistory(seed, forces=min(seed % 3, 1))
         history.run()
         reached += history.reached
     assert {name for name, least in REACHED.items() if reached[name] < least} == set()

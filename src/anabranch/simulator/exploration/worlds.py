@@ -91,7 +91,6 @@ WORLDS: Final = (
             "eu> XREADGROUP GROUP g c COUNT 2 STREAMS k >; eu> XACK k g {newest}; "
             "eu> XACK k g {pending}",
             "us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XACK k g {pending}",
-            "kill eu; start eu",
         ),
         before=_GROUP + "; eu> AB.POLICY SET k acks all",
     ),
