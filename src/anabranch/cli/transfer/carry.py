@@ -13,7 +13,6 @@ import click
 from anabranch.cli.options import with_options
 from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.record import (
-    Counts,
     Item,
     KeyRecord,
     Selection,
@@ -111,11 +110,12 @@ def _refuse_large(size: int, record: KeyRecord, target: Target, summary: Summary
     summary.refused(reason, record.db, record.key, f"{size + _FRAME_BYTES:,} bytes")
 
 
-def _counts(value: Value) -> Counts:
+def _counts(value: Value) -> dict[str, int]:
     if not isinstance(value, StreamImage):
-        return Counts(1)
+        return {"keys": 1}
     pending = sum(len(group.pending) for group in value.groups)
-    return Counts(1, value.length, len(value.groups), pending)
+    groups = len(value.groups)
+    return {"keys": 1, "entries": value.length, "groups": groups, "pending": pending}
 
 
 def conclude(

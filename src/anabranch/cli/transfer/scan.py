@@ -1,4 +1,4 @@
-"""Reads keys from a running server with SCAN and DUMP, if it allows no synchronisation.
+"""Reads keys from a running server with SCAN and DUMP.
 
 The result is not a snapshot: a key that changes meanwhile may arrive in its old or new state, but
 always as a whole. SCAN may name a key twice; it is copied once.
@@ -47,7 +47,7 @@ class ScanSource:
         try:
             with connect(address, 0) as client:
                 keyspace = client.info("keyspace")
-        except redis.RedisError as problem:
+        except (redis.RedisError, OSError) as problem:
             raise TransferFailed(f"{address}: {message(problem, address)}") from None
         sizes = {int(name[2:]): facts["keys"] for name, facts in keyspace.items()}
         wanted = selection.databases

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from anabranch.cli.transfer.record import Counts, Item
+from anabranch.cli.transfer.record import Item
 
 _EXAMPLES_MAX = 3
 _LISTED_MAX = 20
@@ -19,8 +20,6 @@ _NOTES = {
     ),
 }
 """What may be to know of streams that were moved: the line above them, and what they are."""
-
-_PLURALS = {"stream": "streams", "string": "strings", "list": "lists", "set": "sets"}
 
 
 def safe(text: str) -> str:
@@ -67,7 +66,7 @@ class Summary:
         self.expired = 0
         self.error: str | None = None
         self.passed_over: dict[str, int] = {}
-        self._written: dict[str, Counts] = {}
+        self._written: dict[str, Counter[str]] = {}
         self._unsupported: dict[str, _NamedKeys] = {}
         self._refused: dict[str, _NamedKeys] = {}
         self._lost: list[tuple[str, list[str]]] = []
@@ -87,11 +86,11 @@ class Summary:
     @property
     def keys(self) -> int:
         """Keys that arrived."""
-        return sum(counts.keys for counts in self._written.values())
+        return sum(counts["keys"] for counts in self._written.values())
 
     def arrived(self, item: Item) -> None:
         """The target has it."""
-        self._written.setdefault(item.kind, Counts()).add(item.counts)
+        self._written.setdefault(item.kind, Counter()).update(item.counts)
 
     def withdraw(self) -> None:
         """The keys that had arrived were removed again."""
@@ -136,21 +135,7 @@ class Summary:
             "target": self.target,
             "dry_run": self.dry_run,
             "seconds": round(self.seconds, 3),
-            self.verb: {
-                kind: {
-                    "keys": counts.keys,
-                    **(
-                        {
-                            "entries": counts.entries,
-                            "groups": counts.groups,
-                            "pending": counts.pending,
-                        }
-                        if kind == "stream"
-                        else {}
-                    ),
-                }
-                for kind, counts in self._written.items()
-            },
+            self.verb: {kind: dict(counts) for kind, counts in self._written.items()},
             f"not_{self.verb}": {kind: n.as_json() for kind, n in self._unsupported.items()},
             "refused": [{"reason": reason, **n.as_json()} for reason, n in self._refused.items()],
             "expired": self.expired,
@@ -168,13 +153,12 @@ class Summary:
         head = f"{self.source} -> {self.target}: {keys} {verb} in {self.seconds:.1f} s"
         rows: list[tuple[object, ...]] = [("", "keys", "entries", "groups", "pending", "")]
         for kind in ("stream", "string", "list", "set"):
-            counts = self._written.get(kind)
+            counts = self._written.get(kind, Counter())
             if kind == "stream":
-                counts = counts or Counts()
-                numbers = (counts.entries, counts.groups, counts.pending)
-                rows.append((verb, counts.keys, *numbers, "streams"))
+                numbers = [counts[name] for name in ("keys", "entries", "groups", "pending")]
+                rows.append((verb, *numbers, "streams"))
             elif counts:
-                rows.append((verb, counts.keys, "", "", "", _PLURALS[kind]))
+                rows.append((verb, counts["keys"], "", "", "", f"{kind}s"))
         for kind, named in self._unsupported.items():
             rows.append((f"not {self.verb}", named.keys, "", "", "", _told(f"type {kind}", named)))
         if self.expired:
