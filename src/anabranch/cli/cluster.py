@@ -9,8 +9,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,7 +19,6 @@ import click
 
 from anabranch.cli.cluster_files import (
     HOW_TO_INSTALL,
-    ClusterFailed,
     ClusterFiles,
     Member,
     can_serve,
@@ -35,8 +34,9 @@ from anabranch.cli.cluster_servers import (
     wait_entered,
 )
 from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.failures import Failed
 from anabranch.cli.group import NearestGroup
-from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
+from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -76,19 +76,6 @@ def _in_directory(command: _Command) -> _Command:
 
 def _as_json(command: _Command) -> _Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn a failure of a server into one line on standard error and exit code 1."""
-    try:
-        yield
-    except ClusterFailed as problem:
-        print(f"anabranch: {problem}", file=sys.stderr)
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        print("anabranch: interrupted", file=sys.stderr)
-        raise SystemExit(INTERRUPTED) from None
 
 
 # -- up -----------------------------------------------------------------------------------------
@@ -138,23 +125,22 @@ def up(
     A directory that was used before is taken up with its data.
     """
     end_as_ctrl_c()
-    with _failures():
-        files = _files(directory.resolve(), names, port)
-        files.members = with_pages(files.members, http_port)
-        started: Processes = {}
-        try:
-            _start(files, started)
-            _welcome(files, as_json=as_json)
-            if http_port is None and not can_serve():
-                print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
-            if detach:
-                return
-            with suppress(KeyboardInterrupt):
-                _watch(files, started, silent=as_json)
-            _end_all(files, started)
-        except BaseException:
-            _end_all(files, started)
-            raise
+    files = _files(directory.resolve(), names, port)
+    files.members = with_pages(files.members, http_port)
+    started: Processes = {}
+    try:
+        _start(files, started)
+        _welcome(files, as_json=as_json)
+        if http_port is None and not can_serve():
+            print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
+        if detach:
+            return
+        with suppress(KeyboardInterrupt):
+            _watch(files, started, silent=as_json)
+        _end_all(files, started)
+    except BaseException:
+        _end_all(files, started)
+        raise
 
 
 def _files(directory: Path, names: list[str] | None, port: int | None) -> ClusterFiles:
@@ -171,13 +157,13 @@ def _files(directory: Path, names: list[str] | None, port: int | None) -> Cluste
     files = ClusterFiles.load(directory)
     known = [each.name for each in files.members]
     if names is not None and names != known:
-        raise ClusterFailed(
+        raise Failed(
             f"{directory} holds the regions {','.join(known)}: leave --regions out, or name "
             "another directory with --dir"
         )
     running = files.running()
     if running:
-        raise ClusterFailed(
+        raise Failed(
             f"the cluster in {directory} is running ({', '.join(each.name for each in running)}): "
             "see 'anabranch cluster status'; 'anabranch cluster restart REGION' starts one "
             "region, 'anabranch cluster down' stops all"
@@ -258,8 +244,7 @@ def _report(killed: list[Member]) -> None:
 @_as_json
 def status(directory: Path, as_json: bool) -> None:
     """Say which regions run, how their links are, and how many effects are missing where."""
-    with _failures():
-        view = ClusterView.of(ClusterFiles.load(directory))
+    view = ClusterView.of(ClusterFiles.load(directory))
     _answer(view.facts(), *view.lines(), as_json=as_json)
 
 
@@ -270,14 +255,13 @@ def status(directory: Path, as_json: bool) -> None:
 @_as_json
 def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
     """Cut the link between two regions. Other regions relay: 'isolate' cuts a region off."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        first, second = files.member(one), files.member(other)
-        if first == second:
-            raise ClusterFailed("a link has two ends: name two regions")
-        _require_running(files, [first, second])
-        cut(files, first, second)
-        others = [each.name for each in files.running() if each not in {first, second}]
+    files = ClusterFiles.load(directory)
+    first, second = files.member(one), files.member(other)
+    if first == second:
+        raise Failed("a link has two ends: name two regions")
+    _require_running(files, [first, second])
+    cut(files, first, second)
+    others = [each.name for each in files.running() if each not in {first, second}]
     lines = [f"cut: {one} - {other}"]
     if others:
         lines.append(
@@ -293,13 +277,12 @@ def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
 @_as_json
 def isolate(region: str, directory: Path, as_json: bool) -> None:
     """Cut all links of a region, so that it is on its own."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        member = files.member(region)
-        _require_running(files, [member])
-        others = files.others(member)
-        for other in others:
-            cut(files, member, other)
+    files = ClusterFiles.load(directory)
+    member = files.member(region)
+    _require_running(files, [member])
+    others = files.others(member)
+    for other in others:
+        cut(files, member, other)
     links = [[region, other.name] for other in others]
     shown = ", ".join(" - ".join(link) for link in links)
     _answer(
@@ -315,10 +298,9 @@ def isolate(region: str, directory: Path, as_json: bool) -> None:
 @_as_json
 def heal(directory: Path, as_json: bool) -> None:
     """Restore all links, and end their delays."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        _require_running(files, files.running() or files.members)
-        healed = restore_links(files)
+    files = ClusterFiles.load(directory)
+    _require_running(files, files.running() or files.members)
+    healed = restore_links(files)
     shown = ", ".join(" - ".join(link) for link in healed)
     line = f"healed: {shown}" if healed else "no link was cut or slowed"
     _answer({"healed": healed}, line, as_json=as_json)
@@ -327,7 +309,7 @@ def heal(directory: Path, as_json: bool) -> None:
 def _require_running(files: ClusterFiles, members: list[Member]) -> None:
     for member in members:
         if files.pid(member) is None:
-            raise ClusterFailed(
+            raise Failed(
                 f"region {member.name} is not running: 'anabranch cluster restart {member.name}' "
                 "starts it"
             )
@@ -340,11 +322,10 @@ def _require_running(files: ClusterFiles, members: list[Member]) -> None:
 @_as_json
 def kill(region: str, at_once: bool, directory: Path, as_json: bool) -> None:
     """End the server of a region; in good order, unless --9 is given."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        member = files.member(region)
-        _require_running(files, [member])
-        forced = end(files, [member], at_once=at_once)
+    files = ClusterFiles.load(directory)
+    member = files.member(region)
+    _require_running(files, [member])
+    forced = end(files, [member], at_once=at_once)
     _report(forced)
     _answer(
         {"ended": region, "in_order": not (at_once or forced)},
@@ -359,15 +340,14 @@ def kill(region: str, at_once: bool, directory: Path, as_json: bool) -> None:
 @_as_json
 def restart(region: str, directory: Path, as_json: bool) -> None:
     """Start the server of a region again; one that runs is stopped before."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        member = files.member(region)
-        _report(end(files, [member]))
-        require_free_ports([member])
-        started: Processes = {}
-        start(files, member, started)
-        wait_entered(files, started, 1)
-        pid = files.pid(member)
+    files = ClusterFiles.load(directory)
+    member = files.member(region)
+    _report(end(files, [member]))
+    require_free_ports([member])
+    started: Processes = {}
+    start(files, member, started)
+    wait_entered(files, started, 1)
+    pid = files.pid(member)
     _answer(
         {"restarted": region, "pid": pid, "port": member.port},
         f"region {region} runs again on port {member.port} (pid {pid})",
@@ -380,12 +360,11 @@ def restart(region: str, directory: Path, as_json: bool) -> None:
 @_as_json
 def down(directory: Path, as_json: bool) -> None:
     """Stop all regions; their data stays."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        running = files.running()
-        if not running:
-            raise ClusterFailed(f"the cluster in {directory} is not running")
-        forced = end(files, files.members)
+    files = ClusterFiles.load(directory)
+    running = files.running()
+    if not running:
+        raise Failed(f"the cluster in {directory} is not running")
+    forced = end(files, files.members)
     _report(forced)
     names = [each.name for each in running]
     _answer(

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
 
-from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member
+from anabranch.cli.cluster_files import ClusterFiles, Member
 from anabranch.cli.cluster_servers import ask
+from anabranch.cli.failures import Failed
 
 _WORST_FIRST: Final = ("removed", "cut", "unreachable", "alive_via", "catching_up", "in_sync")
 
@@ -187,7 +188,7 @@ def _look(files: ClusterFiles, member: Member) -> RegionView:
         info = ask(member, "INFO", "replication")
         facts = ask(member, "AB.INFO")
         peers = ask(member, "AB.PEERS")
-    except ClusterFailed:
+    except Failed:
         return view
     view.waits_for = str(info.get("newcomer_waits_for", ""))
     view.state = "waiting" if view.waits_for else "up"

@@ -5,12 +5,16 @@ A sub-command's module is imported only when it is called, so that the others do
 
 from __future__ import annotations
 
+import sys
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 import click
 
-from anabranch.cli.interrupts import ended_by_ctrl_c
+from anabranch.cli.failures import Failed
+from anabranch.cli.interrupts import INTERRUPTED, ended_by_ctrl_c
+from anabranch.errors import AnabranchError
 from anabranch.version import __version__
 
 _SUBCOMMANDS = {
@@ -76,6 +80,16 @@ class _Lazy(NearestGroup):
             module = import_module(f"anabranch.cli.{_MODULES.get(name, name)}")
         command: click.Command = module.command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a sub-command; a failure is one line and exit code 1, Ctrl-C is exit code 130."""
+        try:
+            return super().invoke(ctx)
+        except AnabranchError as problem:
+            raise Failed(str(problem).removeprefix("ERR ")) from None
+        except KeyboardInterrupt:
+            print("anabranch: interrupted", file=sys.stderr)
+            raise SystemExit(INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list above, without imports."""

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from anabranch.cli.address import Address, RefusedByServer, ask, server_options
-from anabranch.cli.remedies import message
+from anabranch.cli.failures import message
 
 
 @click.command(

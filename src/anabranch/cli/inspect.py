@@ -141,7 +141,7 @@ def log(ctx: click.Context, /, path: Path, *, write: bool, yes: bool, **options:
         raise click.UsageError("--yes is an answer to --write")
     if write and dump is not None:
         raise click.UsageError("--write and --dump do not go together")
-    with lines_of_failure(ctx):
+    with lines_of_failure():
         directory, only = locate(path)
         if write:
             write_log(ctx, directory, only, yes=yes, as_objects=options["as_objects"])
@@ -162,7 +162,7 @@ UTF-8; other bytes are \\xHH and a backslash is doubled.""",
 def snapshot(ctx: click.Context, /, path: Path, **options: Any) -> None:
     """Report what a snapshot holds, or dump it."""
     dump = _Dump.of(**options)
-    with lines_of_failure(ctx):
+    with lines_of_failure():
         directory, only = locate(path)
         _look(ctx, directory, only, dump, "snapshot", as_objects=options["as_objects"])
 

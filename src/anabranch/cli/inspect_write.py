@@ -9,7 +9,7 @@ from typing import IO
 
 import click
 
-from anabranch.cli.inspect_files import Failed
+from anabranch.cli.failures import Failed
 from anabranch.cli.inspect_values import as_json, when
 from anabranch.cli.progress import Progress
 from anabranch.errors import ConfigError

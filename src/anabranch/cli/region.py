@@ -11,11 +11,10 @@ import click
 import redis
 
 from anabranch.cli.address import Address
+from anabranch.cli.failures import Failed, message
 from anabranch.cli.group import NearestGroup
-from anabranch.cli.inspect_files import Failed, lines_of_failure
-from anabranch.cli.remedies import message
+from anabranch.cli.inspect_files import lines_of_failure
 from anabranch.cli.salvage import Lost, RemainingRegions, bring_back, lost_in, noted, remember_done
-from anabranch.errors import AnabranchError
 
 
 @click.group(
@@ -61,10 +60,7 @@ Examples:
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for the member.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("directives", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
 def salvage(
-    ctx: click.Context,
-    /,
     directory: Path,
     dry_run: bool,
     as_json: bool,
@@ -75,12 +71,12 @@ def salvage(
     address = _member_at(**member)
     if address is None and not dry_run:
         raise click.UsageError("name a member with --to, or give --dry-run")
-    with lines_of_failure(ctx):
+    with lines_of_failure():
+        salvaged = noted(directory)
+        if salvaged is not None:
+            _show({"salvaged": salvaged, "added": 0}, as_json=as_json)
+            return
         try:
-            salvaged = noted(directory)
-            if salvaged is not None:
-                _show({"salvaged": salvaged, "added": 0}, as_json=as_json)
-                return
             cluster = None if address is None else RemainingRegions(address)
             lost = lost_in(directory, cluster)
             report = _found(lost)
@@ -89,8 +85,6 @@ def salvage(
                 remember_done(directory)
         except redis.RedisError as problem:
             raise Failed(f"{member['url']}: {message(problem)}") from None
-        except AnabranchError as problem:
-            raise Failed(str(problem).removeprefix("ERR ")) from None
     _show(report, as_json=as_json)
 
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from anabranch.cli.address import Address
-from anabranch.cli.inspect_files import Failed, in_use, locate
+from anabranch.cli.failures import Failed
+from anabranch.cli.inspect_files import in_use, locate
 from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.client import connect
 from anabranch.config.load import load

@@ -13,11 +13,11 @@ import redis
 from click.testing import CliRunner
 
 from anabranch.cli.address import Address
+from anabranch.cli.failures import Failed, message
 from anabranch.cli.group import command
-from anabranch.cli.remedies import message
 from anabranch.cli.transfer.carry import carry, select
 from anabranch.cli.transfer.client import rdb_version_of
-from anabranch.cli.transfer.record import Item, KeyRecord, Selection, TransferFailed
+from anabranch.cli.transfer.record import Item, KeyRecord, Selection
 from anabranch.cli.transfer.summary import Summary, safe, shown
 from anabranch.rdb.payload import decode_body, encode_body
 from anabranch.stream.image import ConsumerImage, GroupImage, NodeImage, PendingImage, StreamImage
@@ -302,7 +302,7 @@ def test_what_versions_of_redis_read(release: str, version: int) -> None:
 
 @pytest.mark.parametrize("release", ["6.2.14", "5.0.0", "unknown"])
 def test_servers_that_are_too_old(release: str) -> None:
-    with pytest.raises(TransferFailed, match="or newer is needed"):
+    with pytest.raises(Failed, match="or newer is needed"):
         rdb_version_of(Informed(release), Address())
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import redis
 
-from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member, with_pages
+from anabranch.cli.cluster_files import ClusterFiles, Member, with_pages
 from anabranch.cli.cluster_servers import (
     ask,
     connect,
@@ -28,6 +28,7 @@ from anabranch.cli.cluster_servers import (
     wait_entered,
 )
 from anabranch.cli.demo.story import Late
+from anabranch.cli.failures import Failed
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 NAMES: Final = ("eu", "us", "ap", "sa", "af")
@@ -54,7 +55,7 @@ class DemoCluster:
         """``delay_ms`` is added to the links, in each direction.
 
         ``port``: that of the first region, the others follow; None: free ones are looked for.
-        Raises :class:`ClusterFailed` if there are none.
+        Raises :class:`Failed` if there are none.
         """
         members = _members(count, port, with_page=with_page)
         self.directory = Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
@@ -196,7 +197,7 @@ class DemoCluster:
 
 def _members(count: int, port: int | None, *, with_page: bool) -> list[Member]:
     """Regions on free ports; the lowest free ones, so that they are easy to guess."""
-    problem: ClusterFailed | None = None
+    problem: Failed | None = None
     for attempt in range(PORT_TRIES if port is None else 1):
         first = (port or FIRST_PORT) + 100 * attempt
         members = [
@@ -205,7 +206,7 @@ def _members(count: int, port: int | None, *, with_page: bool) -> list[Member]:
         ]
         try:
             require_free_ports(members)
-        except ClusterFailed as taken:
+        except Failed as taken:
             problem = taken
         else:
             return with_pages(members, None if with_page else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -13,7 +12,7 @@ import click
 import redis
 
 from anabranch.cli.address import Address, server_options
-from anabranch.cli.remedies import message
+from anabranch.cli.failures import Failed, message
 from anabranch.cli.terminal import folded_table, is_terminal
 from anabranch.cli.transfer.client import connect
 
@@ -55,8 +54,7 @@ def running(db: int | None, options: dict[str, Any]) -> Iterator[Any]:
     except BrokenPipeError:
         raise  # the reader of the output has ended: click ends quietly
     except (redis.RedisError, OSError) as problem:
-        print(f"anabranch: {address}: {message(problem)}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise Failed(f"{address}: {message(problem)}") from None
     except KeyboardInterrupt:
         raise SystemExit(0) from None
     finally:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import click
 import redis
 
+from anabranch.cli.failures import message
 from anabranch.cli.live.shared import (
     BYTES,
     Regions,
@@ -26,7 +27,6 @@ from anabranch.cli.live.shared import (
     running,
     shown,
 )
-from anabranch.cli.remedies import message
 from anabranch.cli.terminal import say, styled
 from anabranch.keyspace.replica import ALONE, read_token, region_of
 from anabranch.stream.entry_id import parse

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from anabranch.cli.failures import Failed
 from anabranch.cli.options import with_options
 from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.record import (
@@ -18,7 +19,6 @@ from anabranch.cli.transfer.record import (
     Selection,
     Source,
     Target,
-    TransferFailed,
 )
 from anabranch.cli.transfer.summary import Summary, safe
 from anabranch.errors import CommandError
@@ -49,7 +49,7 @@ ways out:
 def carry(
     source: Source, target: Target, selection: Selection, summary: Summary, *, lossy: bool
 ) -> None:
-    """Move all selected keys; raises :class:`TransferFailed`."""
+    """Move all selected keys; raises :class:`Failed`."""
     label = summary.verb.removesuffix("ed") + "ing"
     with Progress(label, source.total, unit=source.unit) as progress:
         for record in source.records(target.value_bytes_max):
@@ -125,7 +125,7 @@ def conclude(
     started = time.monotonic()
     try:
         transfer()
-    except TransferFailed as problem:
+    except Failed as problem:
         summary.error = safe(str(problem))
         if summary.keys and not summary.dry_run:
             summary.error += f" ({summary.keys:,} keys had arrived before, and stay)"

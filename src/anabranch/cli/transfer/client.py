@@ -12,8 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from anabranch.cli.address import CONNECT_SECONDS_MAX, Address
-from anabranch.cli.remedies import message
-from anabranch.cli.transfer.record import TransferFailed
+from anabranch.cli.failures import Failed, message
 from anabranch.rdb.payload import RDB_VERSION
 
 _BULK_BYTES_DEFAULT = 512 << 20
@@ -57,7 +56,7 @@ def rdb_version_of(client: Any, address: Address) -> int:
     try:
         text = str(client.info("server")["redis_version"])
     except (redis.ResponseError, KeyError) as problem:
-        raise TransferFailed(
+        raise Failed(
             f"{address} does not report its version ({message(problem, address)}): name what it "
             f"reads with --rdb-version 10 ... {RDB_VERSION}"
         ) from None
@@ -66,7 +65,7 @@ def rdb_version_of(client: Any, address: Address) -> int:
     for since, version in _RDB_VERSIONS:
         if release >= since:
             return version
-    raise TransferFailed(f"{address} is Redis {text}; 7.0 or newer is needed")
+    raise Failed(f"{address} is Redis {text}; 7.0 or newer is needed")
 
 
 def payload_bytes_max(client: Any) -> int:
@@ -78,7 +77,7 @@ def payload_bytes_max(client: Any) -> int:
 
 
 def require_databases(address: Address, databases: Iterable[int]) -> None:
-    """Raise :class:`TransferFailed` if a server lacks one of these databases."""
+    """Raise :class:`Failed` if a server lacks one of these databases."""
     for db in sorted(databases):
         try:
             with connect(address, db) as client:
@@ -86,4 +85,4 @@ def require_databases(address: Address, databases: Iterable[int]) -> None:
         except redis.exceptions.NoPermissionError:
             continue  # for PING: the database was selected
         except redis.RedisError as problem:
-            raise TransferFailed(f"{address}: database {db}: {message(problem, address)}") from None
+            raise Failed(f"{address}: database {db}: {message(problem, address)}") from None

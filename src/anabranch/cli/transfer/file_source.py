@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from io import BufferedReader
 from typing import cast
 
+from anabranch.cli.failures import Failed
 from anabranch.cli.progress import Progress
-from anabranch.cli.transfer.record import KeyRecord, TransferFailed
+from anabranch.cli.transfer.record import KeyRecord
 from anabranch.rdb.errors import RdbFileError
 from anabranch.rdb.file import RdbFile
 
@@ -26,7 +27,7 @@ class FileSource:
     unit = "bytes"
 
     def __init__(self, name: str) -> None:
-        """Raises :class:`TransferFailed` if the file cannot be read or is damaged."""
+        """Raises :class:`Failed` if the file cannot be read or is damaged."""
         self.done = 0
         self.total: int | None = None
         self._passed_over: dict[str, int] = {}
@@ -51,8 +52,8 @@ class FileSource:
             raise
         self.done = 0
 
-    def _failed(self, problem: OSError) -> TransferFailed:
-        return TransferFailed(f"{self._name}: {problem.strerror or problem}")
+    def _failed(self, problem: OSError) -> Failed:
+        return Failed(f"{self._name}: {problem.strerror or problem}")
 
     def _verify(self) -> None:
         try:
@@ -60,7 +61,7 @@ class FileSource:
                 for _ in RdbFile(self._chunks(), kinds=(), value_bytes_max=_NO_LIMIT):
                     progress.update(self.done)
         except RdbFileError as problem:
-            raise TransferFailed(f"{self._name}: {problem}") from None
+            raise Failed(f"{self._name}: {problem}") from None
 
     def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
         """The keys in the order of the file; the checksum is verified behind the last one."""
@@ -71,7 +72,7 @@ class FileSource:
                     key.db, key.key, key.kind, key.expire_at_ms, key.body, file.version, key.size
                 )
         except RdbFileError as problem:
-            raise TransferFailed(f"{self._name}: {problem}") from None
+            raise Failed(f"{self._name}: {problem}") from None
         except OSError as problem:
             raise self._failed(problem) from None
         if file.functions:

@@ -9,10 +9,6 @@ from typing import Protocol
 from anabranch.pattern import Matcher
 
 
-class TransferFailed(Exception):
-    """The transfer cannot continue; the text is for people, on one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
     """A key as a source has it."""
@@ -91,7 +87,7 @@ class Source(Protocol):
         """The unit of ``done``."""
 
     def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
-        """All keys, once; raises :class:`TransferFailed`."""
+        """All keys, once; raises :class:`Failed`."""
 
     def passed_over(self) -> dict[str, int]:
         """Data that is no key and is not moved: name and count."""

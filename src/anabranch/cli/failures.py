@@ -1,11 +1,23 @@
-"""Failures of a connection or a command as one line that says what to do."""
+"""Failures of a command as one line that says what to do."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+import sys
+from typing import IO, Any, Final
+
+import click
 
 from anabranch.cli.address import Address
+
+
+class Failed(click.ClickException):
+    """The command cannot continue: exit code 1, and the text on one line."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the text on standard error."""
+        print(f"anabranch: {self.message}", file=file or sys.stderr)
+
 
 _CONNECTING: Final = re.compile(r"^Error -?\d+ connecting to \S+ ")
 """The text that redis-py puts before the reason of the system; the address is named anyway."""
