@@ -190,7 +190,7 @@ def test_files_are_inspected_copied_and_restored(here: Path) -> None:
         directory = snapshot.parent
         names = {"DIR": str(directory), "FILE": str(snapshot)}
         printed = {}
-        for line in block(FILES, "sh", "inspect snapshot").splitlines():
+        for line in block(FILES, "sh", "inspect FILE").splitlines():
             code, printed[line] = run(line, names)
             assert code == 0, (line, printed[line])
         assert all("orders" in each for each in list(printed.values())[1:]), printed

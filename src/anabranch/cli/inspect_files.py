@@ -9,9 +9,10 @@ from pathlib import Path
 
 from anabranch.cli.failures import Failed
 from anabranch.config.settings import ROWS
+from anabranch.errors import ConfigError
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import position_of
-from anabranch.server.disk import Directory
+from anabranch.server.disk import Directory, lock_directory
 
 
 def locate(path: Path) -> tuple[Directory, str | None]:
@@ -65,3 +66,15 @@ def lines_of_failure() -> Iterator[None]:
             f"{problem.filename or 'a file'}: {problem.strerror}. Try it as the user the server "
             "runs as, or on another disk"
         ) from None
+
+
+@contextmanager
+def locked(directory: Directory, hint: str = "") -> Iterator[None]:
+    """Lock the directory meanwhile; raises :class:`Failed` if a server uses it."""
+    try:
+        lock = lock_directory(directory.path)
+    except ConfigError as problem:
+        reason = str(problem).partition(". ")[0]
+        raise Failed(f"{reason}. Stop that server first{hint}") from None
+    with lock:
+        yield

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from anabranch.cli.failures import Failed
-from anabranch.cli.inspect_files import lines_of_failure, locate
-from anabranch.cli.inspect_write import locked
+from anabranch.cli.inspect_files import lines_of_failure, locate, locked
 from anabranch.node.cluster_notes import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import ManifestFile
