@@ -33,10 +33,11 @@ from anabranch.cli.cluster_servers import (
     start,
     wait_entered,
 )
-from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.cluster_view import lines_of, view_of
 from anabranch.cli.failures import Failed
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.interrupts import end_as_ctrl_c
+from anabranch.cli.terminal import table
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -244,8 +245,8 @@ def _report(killed: list[Member]) -> None:
 @_as_json
 def status(directory: Path, as_json: bool) -> None:
     """Say which regions run, how their links are, and how many effects are missing where."""
-    view = ClusterView.of(ClusterFiles.load(directory))
-    _answer(view.facts(), *view.lines(), as_json=as_json)
+    view = view_of(ClusterFiles.load(directory))
+    _answer(view, *lines_of(view), as_json=as_json)
 
 
 @command.command(name="partition")

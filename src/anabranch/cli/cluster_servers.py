@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.cli.address import Address
 from anabranch.cli.cluster_files import HOST, ClusterFiles, Member, why_taken
 from anabranch.cli.failures import Failed
 from anabranch.cli.interrupts import undisturbed
@@ -144,13 +145,10 @@ def restore_links(files: ClusterFiles) -> list[list[str]]:
 
 def connect(member: Member, seconds: float, **form: Any) -> redis.Redis:
     """A client that reports a failure instead of trying again; ``form`` is that of its replies."""
-    import redis  # noqa: PLC0415
-    from redis.backoff import NoBackoff  # noqa: PLC0415
-    from redis.retry import Retry  # noqa: PLC0415
+    from anabranch.cli.transfer.client import connect as connected  # noqa: PLC0415 - needs redis-py
 
-    return redis.Redis(
-        host=HOST, port=member.port, socket_timeout=seconds, retry=Retry(NoBackoff(), 0), **form
-    )
+    client: redis.Redis = connected(Address(HOST, member.port, timeout=seconds), 0, **form)
+    return client
 
 
 def end(

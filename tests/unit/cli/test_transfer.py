@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from anabranch.cli.address import Address
 from anabranch.cli.failures import Failed, message
 from anabranch.cli.group import command
+from anabranch.cli.terminal import shown
 from anabranch.cli.transfer.carry import carry, select
 from anabranch.cli.transfer.client import rdb_version_of
 from anabranch.cli.transfer.record import Item, KeyRecord, Selection
-from anabranch.cli.transfer.summary import Summary, safe, shown
+from anabranch.cli.transfer.summary import Summary, shown_key
 from anabranch.rdb.payload import decode_body, encode_body
 from anabranch.stream.image import ConsumerImage, GroupImage, NodeImage, PendingImage, StreamImage
 
@@ -208,10 +209,10 @@ def test_another_server_is_named_as_the_reason() -> None:
 
 
 def test_names_cannot_disturb_a_terminal() -> None:
-    assert safe("plain ü") == "plain ü"
-    assert safe("a\x1b[31m\r\n\x00") == r"a\x1b[31m\r\n\x00"
-    assert shown(7, b"\xff\x1b") == r"db7 \xff\x1b"
-    assert len(shown(0, b"x" * 500)) == 64
+    assert shown("plain ü") == "plain ü"
+    assert shown("a\x1b[31m\r\n\x00") == r"a\x1b[31m\r\n\x00"
+    assert shown_key(7, b"\xff\x1b") == r"db7 \xff\x1b"
+    assert len(shown_key(0, b"x" * 500)) == 64
 
 
 def test_the_table() -> None:

@@ -10,12 +10,13 @@ from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from anabranch.cli.cluster_files import HOST, Member
-from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.cluster_view import view_of
 from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.cluster import STREAM, DemoCluster, names
 from anabranch.cli.demo.story import DemoClaim, Late, Scene, Skipped, StoryStep
 from anabranch.cli.demo.traffic import Order, Traffic, order_of, some
 from anabranch.cli.demo.workers import dying_worker
+from anabranch.cli.terminal import table
 
 ENTRIES_MIN: Final = 10
 """A step waits until there are so many entries to show."""
@@ -90,11 +91,10 @@ def _cut_off(cluster: DemoCluster, alone: Member) -> StoryStep:
         f"All links of {alone.name} are cut, as if its network had failed. No region can relay.",
     )
     cluster.isolate(alone)
-    view = ClusterView.of(cluster.files)
+    view = view_of(cluster.files)
     yield f"redis-cli -p {alone.port} AB.PEERS"
     yield f"anabranch cluster status --dir {cluster.directory}"
-    states = {frozenset((each.one, each.other)): each.state for each in view.links()}
-    mine = [state for pair, state in states.items() if alone.name in pair]
+    mine = [each["state"] for each in view["links"] if alone.name in each["between"]]
     yield DemoClaim(
         f"the first status after it shows every link of {alone.name} as cut",
         mine == ["cut"] * (len(cluster.members) - 1),

@@ -9,16 +9,15 @@ import redis
 
 from anabranch.cli.live.shared import (
     BYTES,
-    age,
-    fields_of,
     json_option,
     on_server,
     print_json,
     print_table,
     running,
-    shown,
     streams_of,
 )
+from anabranch.cli.terminal import age, shown
+from anabranch.cli.transfer.client import fields_of
 
 
 @click.command(

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from anabranch.cli.live.shared import (
-    fields_of,
     json_option,
     on_server,
     print_json,
     print_table,
     running,
-    shown,
 )
+from anabranch.cli.terminal import shown
+from anabranch.cli.transfer.client import fields_of
 
 
 @click.command(

@@ -13,8 +13,8 @@ import redis
 
 from anabranch.cli.address import Address, server_options
 from anabranch.cli.failures import Failed, message
-from anabranch.cli.terminal import folded_table, is_terminal
-from anabranch.cli.transfer.client import connect
+from anabranch.cli.terminal import folded_table, is_terminal, shown
+from anabranch.cli.transfer.client import connect, fields_of
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -83,29 +83,6 @@ class Regions:
         """The colour of a region, the same in every command; None for a name that is no region."""
         names = [self.names[number] for number in sorted(self.names)]
         return COLOURS[names.index(name) % len(COLOURS)] if name in names else None
-
-
-def fields_of(row: list[Any]) -> dict[bytes, Any]:
-    """A map in the form of RESP2."""
-    return dict(zip(row[::2], row[1::2], strict=True))
-
-
-def shown(raw: bytes) -> str:
-    """Bytes of a client as text without bytes that control a terminal."""
-    text = raw.decode("utf-8", "backslashreplace")
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
-def age(ms: float | None) -> str:
-    """``0.4 s``, ``12 s``, ``3 min``, ``5 h``; a dash if it is not known."""
-    if ms is None:
-        return "-"
-    seconds = ms / 1000
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def streams_of(client: Any) -> tuple[list[bytes], bool]:

@@ -25,9 +25,8 @@ from anabranch.cli.live.shared import (
     on_server,
     print_json,
     running,
-    shown,
 )
-from anabranch.cli.terminal import say, styled
+from anabranch.cli.terminal import say, shown, styled
 from anabranch.keyspace.replica import ALONE, read_token, region_of
 from anabranch.stream.entry_id import parse
 

@@ -13,6 +13,7 @@ import click
 from anabranch.cli.failures import Failed
 from anabranch.cli.options import with_options
 from anabranch.cli.progress import Progress
+from anabranch.cli.terminal import shown
 from anabranch.cli.transfer.record import (
     Item,
     KeyRecord,
@@ -20,7 +21,7 @@ from anabranch.cli.transfer.record import (
     Source,
     Target,
 )
-from anabranch.cli.transfer.summary import Summary, safe
+from anabranch.cli.transfer.summary import Summary
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 from anabranch.rdb.errors import PayloadFormatError
@@ -126,7 +127,7 @@ def conclude(
     try:
         transfer()
     except Failed as problem:
-        summary.error = safe(str(problem))
+        summary.error = shown(str(problem))
         if summary.keys and not summary.dry_run:
             summary.error += f" ({summary.keys:,} keys had arrived before, and stay)"
     summary.seconds = time.monotonic() - started

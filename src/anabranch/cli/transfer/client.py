@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import redis
@@ -21,8 +21,8 @@ _RDB_VERSIONS = (((8, 8), 14), ((8, 6), 13), ((7, 4), 12), ((7, 2), 11), ((7, 0)
 """The RDB versions that versions of Redis read, the newest first."""
 
 
-def connect(address: Address, db: int) -> Any:
-    """A client on one database; nothing is sent yet.
+def connect(address: Address, db: int, **form: Any) -> Any:
+    """A client on one database; nothing is sent yet. ``form`` is that of its replies.
 
     A command that may have been executed is not sent again: the key would be refused because it
     exists.
@@ -36,6 +36,7 @@ def connect(address: Address, db: int) -> Any:
         "socket_timeout": address.timeout,
         "socket_connect_timeout": min(address.timeout, CONNECT_SECONDS_MAX),
         "socket_keepalive": True,
+        **form,
     }
     if address.path is not None:
         return redis.Redis(unix_socket_path=address.path, **options)
@@ -49,6 +50,11 @@ def connect(address: Address, db: int) -> Any:
             "ssl_check_hostname": not address.insecure,
         }
     return redis.Redis(host=address.host, port=address.port, **options)
+
+
+def fields_of(flat: Sequence[Any]) -> dict[Any, Any]:
+    """A map in the form of RESP2."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def rdb_version_of(client: Any, address: Address) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from anabranch.cli.terminal import shown
 from anabranch.cli.transfer.record import Item
 
 _EXAMPLES_MAX = 3
@@ -22,16 +23,9 @@ _NOTES = {
 """What may be to know of streams that were moved: the line above them, and what they are."""
 
 
-def safe(text: str) -> str:
-    """Text of others, without bytes that control a terminal or break a line."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
-def shown(db: int, key: bytes) -> str:
+def shown_key(db: int, key: bytes) -> str:
     """A key for people: its database and its name."""
-    text = safe(key.decode("utf-8", "backslashreplace"))
+    text = shown(key)
     if len(text) > _SHOWN_MAX:
         text = text[: _SHOWN_MAX - 1] + "…"
     return f"db{db} {text}"
@@ -98,17 +92,17 @@ class Summary:
 
     def unsupported(self, kind: str, db: int, key: bytes) -> None:
         """A value of a kind that cannot be stored."""
-        self._unsupported.setdefault(safe(kind), _NamedKeys()).add(shown(db, key))
+        self._unsupported.setdefault(shown(kind), _NamedKeys()).add(shown_key(db, key))
 
     def refused(self, reason: str, db: int, key: bytes, note: str = "") -> None:
         """A key that should have arrived; ``note`` is shown beside its name."""
-        example = shown(db, key) + (f" ({note})" if note else "")
-        self._refused.setdefault(safe(reason), _NamedKeys()).add(example)
+        example = shown_key(db, key) + (f" ({note})" if note else "")
+        self._refused.setdefault(shown(reason), _NamedKeys()).add(example)
 
     def loses(self, db: int, key: bytes, lost: list[str], *, lossy: bool) -> None:
         """A stream that the version of the target cannot store whole; it is moved if ``lossy``."""
         self._lossy = lossy
-        self._lost.append((shown(db, key), lost))
+        self._lost.append((shown_key(db, key), lost))
         if not lossy:
             self.refused("the target has no place for a part of it, see below", db, key)
 
@@ -120,9 +114,9 @@ class Summary:
     def note(self, what: str, db: int, key: bytes, **facts: int | str) -> None:
         """Something to know of a stream that was moved: a row of the notes, and its fields."""
         plain = {
-            name: safe(each) if isinstance(each, str) else each for name, each in facts.items()
+            name: shown(each) if isinstance(each, str) else each for name, each in facts.items()
         }
-        self._notes[what].append({"key": shown(db, key), **plain})
+        self._notes[what].append({"key": shown_key(db, key), **plain})
 
     # -- reports ------------------------------------------------------------------------------
 
