@@ -9,11 +9,10 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -37,10 +36,10 @@ from anabranch.cli.cluster_view import lines_of, view_of
 from anabranch.cli.failures import Failed
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.interrupts import end_as_ctrl_c
+from anabranch.cli.options import json_option
 from anabranch.cli.terminal import table
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 WATCH_S: Final = 0.2
 
@@ -64,19 +63,16 @@ def command() -> None:
     """The group itself has nothing to do."""
 
 
-def _in_directory(command: _Command) -> _Command:
-    return click.option(
-        "--dir",
-        "directory",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("data/cluster"),
-        show_default=True,
-        help="Where the cluster keeps its data.",
-    )(command)
-
-
-def _as_json(command: _Command) -> _Command:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+_DIRECTORY: Final[dict[str, Any]] = {
+    "type": click.Path(file_okay=False, path_type=Path),
+    "default": Path("data/cluster"),
+    "show_default": True,
+    "help": "Where the cluster keeps its data.",
+}
+_of_cluster: Final = click.option(
+    *("--dir", "files"), callback=lambda _ctx, _option, path: ClusterFiles.load(path), **_DIRECTORY
+)
+"""The cluster of the directory; :class:`Failed` if there is none."""
 
 
 # -- up -----------------------------------------------------------------------------------------
@@ -110,9 +106,9 @@ def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
     help="Serve the page of the first region there, and those of the others at the ports that "
     "follow; 0: no pages. [default: from 8080 on, if anabranch[web] is installed]",
 )
-@_in_directory
+@click.option("--dir", "directory", **_DIRECTORY)
 @click.option("--detach", is_flag=True, help="Leave them running and return.")
-@_as_json
+@json_option()
 def up(
     names: list[str] | None,
     port: int | None,
@@ -241,22 +237,21 @@ def _report(killed: list[Member]) -> None:
 
 
 @command.command(name="status")
-@_in_directory
-@_as_json
-def status(directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def status(files: ClusterFiles, as_json: bool) -> None:
     """Say which regions run, how their links are, and how many effects are missing where."""
-    view = view_of(ClusterFiles.load(directory))
+    view = view_of(files)
     _answer(view, *lines_of(view), as_json=as_json)
 
 
 @command.command(name="partition")
 @click.argument("one")
 @click.argument("other")
-@_in_directory
-@_as_json
-def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def partition(one: str, other: str, files: ClusterFiles, as_json: bool) -> None:
     """Cut the link between two regions. Other regions relay: 'isolate' cuts a region off."""
-    files = ClusterFiles.load(directory)
     first, second = files.member(one), files.member(other)
     if first == second:
         raise Failed("a link has two ends: name two regions")
@@ -274,11 +269,10 @@ def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
 
 @command.command(name="isolate")
 @click.argument("region")
-@_in_directory
-@_as_json
-def isolate(region: str, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def isolate(region: str, files: ClusterFiles, as_json: bool) -> None:
     """Cut all links of a region, so that it is on its own."""
-    files = ClusterFiles.load(directory)
     member = files.member(region)
     _require_running(files, [member])
     others = files.others(member)
@@ -295,11 +289,10 @@ def isolate(region: str, directory: Path, as_json: bool) -> None:
 
 
 @command.command(name="heal")
-@_in_directory
-@_as_json
-def heal(directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def heal(files: ClusterFiles, as_json: bool) -> None:
     """Restore all links, and end their delays."""
-    files = ClusterFiles.load(directory)
     _require_running(files, files.running() or files.members)
     healed = restore_links(files)
     shown = ", ".join(" - ".join(link) for link in healed)
@@ -319,11 +312,10 @@ def _require_running(files: ClusterFiles, members: list[Member]) -> None:
 @command.command(name="kill")
 @click.argument("region")
 @click.option("--9", "at_once", is_flag=True, help="At once, as a crash would.")
-@_in_directory
-@_as_json
-def kill(region: str, at_once: bool, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def kill(region: str, at_once: bool, files: ClusterFiles, as_json: bool) -> None:
     """End the server of a region; in good order, unless --9 is given."""
-    files = ClusterFiles.load(directory)
     member = files.member(region)
     _require_running(files, [member])
     forced = end(files, [member], at_once=at_once)
@@ -337,11 +329,10 @@ def kill(region: str, at_once: bool, directory: Path, as_json: bool) -> None:
 
 @command.command(name="restart")
 @click.argument("region")
-@_in_directory
-@_as_json
-def restart(region: str, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def restart(region: str, files: ClusterFiles, as_json: bool) -> None:
     """Start the server of a region again; one that runs is stopped before."""
-    files = ClusterFiles.load(directory)
     member = files.member(region)
     _report(end(files, [member]))
     require_free_ports([member])
@@ -357,20 +348,19 @@ def restart(region: str, directory: Path, as_json: bool) -> None:
 
 
 @command.command(name="down")
-@_in_directory
-@_as_json
-def down(directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def down(files: ClusterFiles, as_json: bool) -> None:
     """Stop all regions; their data stays."""
-    files = ClusterFiles.load(directory)
     running = files.running()
     if not running:
-        raise Failed(f"the cluster in {directory} is not running")
+        raise Failed(f"the cluster in {files.directory} is not running")
     forced = end(files, files.members)
     _report(forced)
     names = [each.name for each in running]
     _answer(
         {"stopped": names, "killed": [each.name for each in forced]},
-        f"stopped: {', '.join(names)}; the data stays in {directory}",
+        f"stopped: {', '.join(names)}; the data stays in {files.directory}",
         as_json=as_json,
     )
 

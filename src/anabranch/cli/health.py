@@ -16,6 +16,7 @@ import click
 
 from anabranch.cli.address import Address, RefusedByServer, ask, server_options
 from anabranch.cli.failures import message
+from anabranch.cli.options import json_option
 
 
 @click.command(
@@ -31,7 +32,7 @@ also from the variables that configure a server here (ANABRANCH_PORT, ANABRANCH_
 ANABRANCH_TLS_PORT, ANABRANCH_REQUIREPASS).""",
 )
 @server_options(timeout=2.0)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Try once."""

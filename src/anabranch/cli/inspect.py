@@ -19,7 +19,7 @@ from anabranch.cli.inspect_files import in_use, lines_of_failure, locate
 from anabranch.cli.inspect_report import complaints, directory_object, file_object, report_lines
 from anabranch.cli.inspect_values import as_json, effect_fields, record_fields, when
 from anabranch.cli.inspect_write import write_log
-from anabranch.cli.options import taken
+from anabranch.cli.options import json_option, taken
 from anabranch.cli.progress import Progress
 from anabranch.effects import kinds
 from anabranch.effects.write_set import places_of
@@ -86,12 +86,12 @@ Examples:
 @click.option("--to", "end", type=_COUNT, metavar="N", help="Dump up to here, exclusively.")
 @click.option("--key", callback=_key, help='Dump what concerns this key; "\\xff" in quotes.')
 @click.option("--limit", type=_COUNT, metavar="N", help="Dump at most so many lines.")
-@click.option("--json", "as_objects", is_flag=True, help="Print JSON, one object a line.")
+@json_option("Print JSON, one object a line.")
 @click.option("--write", is_flag=True, help="Cut off what is torn or damaged; asks before.")
 @click.option("--yes", is_flag=True, help="With --write: do not ask.")
 @click.pass_context
 def command(
-    ctx: click.Context, /, path: Path, *, dump: bool, as_objects: bool, write: bool, **options: Any
+    ctx: click.Context, /, path: Path, *, dump: bool, as_json: bool, write: bool, **options: Any
 ) -> None:
     """Report what the files hold, dump it, or repair a log."""
     yes = options.pop("yes")
@@ -105,9 +105,9 @@ def command(
     with lines_of_failure():
         directory, only = locate(path)
         if write:
-            write_log(ctx, directory, only, yes=yes, as_objects=as_objects)
+            write_log(ctx, directory, only, yes=yes, as_objects=as_json)
         else:
-            _look(ctx, directory, only, wanted if dump else None, as_objects=as_objects)
+            _look(ctx, directory, only, wanted if dump else None, as_objects=as_json)
 
 
 def _look(

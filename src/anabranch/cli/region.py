@@ -14,6 +14,7 @@ from anabranch.cli.address import Address
 from anabranch.cli.failures import Failed, message
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.inspect_files import lines_of_failure
+from anabranch.cli.options import json_option
 from anabranch.cli.salvage import Lost, RemainingRegions, bring_back, lost_in, noted, remember_done
 
 
@@ -58,7 +59,7 @@ Examples:
 @click.option("--cacert", help="Certificates to trust for rediss:// (PEM).")
 @click.option("--dry-run", is_flag=True, help="Only report what would be added.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for the member.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @click.argument("directives", nargs=-1, type=click.UNPROCESSED)
 def salvage(
     directory: Path,

@@ -9,6 +9,7 @@ import click
 
 from anabranch.cli.failures import Failed
 from anabranch.cli.inspect_files import lines_of_failure, locate, locked
+from anabranch.cli.options import json_option
 from anabranch.node.cluster_notes import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import ManifestFile
@@ -16,7 +17,7 @@ from anabranch.oplog.manifest import ManifestFile
 
 @click.command(epilog="\b\nExample:\n  anabranch restore /var/lib/anabranch/appendonlydir")
 @click.argument("path", metavar="DIR", type=click.Path(exists=True, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(path: Path, as_json: bool) -> None:
     """Mark DIR as set back: to a backup, or to an older state of its volume or machine.
 

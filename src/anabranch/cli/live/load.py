@@ -15,8 +15,8 @@ import click
 
 from anabranch.cli.address import Address
 from anabranch.cli.interrupts import end_as_ctrl_c
-from anabranch.cli.live.shared import BYTES, json_option, on_server, print_json, running
-from anabranch.cli.options import FiniteRange, taken
+from anabranch.cli.live.shared import BYTES, on_server, print_json, running
+from anabranch.cli.options import FiniteRange, json_option, taken
 from anabranch.cli.transfer.client import connect
 
 LINE_S: Final = 1.0

@@ -10,13 +10,12 @@ import click
 
 from anabranch.cli.live.shared import (
     BYTES,
-    json_option,
     on_server,
     print_json,
     print_table,
     running,
 )
-from anabranch.cli.options import FiniteRange, taken
+from anabranch.cli.options import FiniteRange, json_option, taken
 from anabranch.cli.terminal import age, shown
 
 

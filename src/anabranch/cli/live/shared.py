@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import redis
@@ -15,8 +15,6 @@ from anabranch.cli.address import Address, server_options
 from anabranch.cli.failures import Failed, message
 from anabranch.cli.terminal import folded_table, is_terminal, shown
 from anabranch.cli.transfer.client import connect, fields_of
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 COLOURS: Final = ("bright_blue", 208, "green", "magenta", "yellow", "cyan")
 """As :func:`anabranch.cli.terminal.styled` names them; 208 is a dark orange."""
@@ -35,11 +33,6 @@ def on_server(command: Any) -> Any:
     """The options that name the server, and the database."""
     with_db = click.option("-n", "db", type=click.IntRange(0), help="Database.")(command)
     return server_options(timeout=10.0)(with_db)
-
-
-def json_option(help_text: str) -> Callable[[_Command], _Command]:
-    """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 @contextmanager

@@ -21,11 +21,11 @@ from anabranch.cli.failures import message
 from anabranch.cli.live.shared import (
     BYTES,
     Regions,
-    json_option,
     on_server,
     print_json,
     running,
 )
+from anabranch.cli.options import json_option
 from anabranch.cli.terminal import say, shown, styled
 from anabranch.keyspace.replica import ALONE, read_token, region_of
 from anabranch.stream.entry_id import parse

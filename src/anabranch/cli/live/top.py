@@ -18,13 +18,12 @@ from anabranch.cli.live.policies import done_since_the_start
 from anabranch.cli.live.shared import (
     Regions,
     fitting,
-    json_option,
     on_server,
     print_json,
     running,
     streams_of,
 )
-from anabranch.cli.options import FiniteRange
+from anabranch.cli.options import FiniteRange, json_option
 from anabranch.cli.terminal import (
     age,
     columns,

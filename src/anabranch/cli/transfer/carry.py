@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from anabranch.cli.failures import Failed
-from anabranch.cli.options import with_options
+from anabranch.cli.options import json_option, with_options
 from anabranch.cli.progress import Progress
 from anabranch.cli.terminal import shown
 from anabranch.cli.transfer.record import (
@@ -179,5 +179,5 @@ def transfer_options(command: Any) -> Any:
             type=click.IntRange(RDB_VERSION_MIN, RDB_VERSION),
             help=f"Version to write. [default: what the target reads; {RDB_VERSION} for files]",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        json_option(),
     )(command)
