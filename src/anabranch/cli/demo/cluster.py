@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +24,7 @@ from anabranch.cli.cluster_servers import (
     start,
     wait_entered,
 )
+from anabranch.cli.cluster_view import view_of
 from anabranch.cli.demo.story import Late
 from anabranch.cli.failures import Failed
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
@@ -81,12 +79,7 @@ class DemoCluster:
         """End and remove everything at once: nothing needs an orderly stop."""
         for client in self._clients.values():
             client.close()
-        for process in self._processes.values():
-            process.kill()
-        for process in self._processes.values():
-            process.wait()
-        # A region that was started again from another terminal is not in this list.
-        end(self.files, self.files.running(), at_once=True)
+        end(self.files, self.members, self._processes, at_once=True)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # -- links and processes ------------------------------------------------------------------
@@ -119,12 +112,7 @@ class DemoCluster:
         """End the process of a region as ``kill -9`` does."""
         if (client := self._clients.pop(member, None)) is not None:
             client.close()
-        process = self._processes[member]
-        pid = self.files.pid(member)
-        with suppress(ProcessLookupError):
-            os.kill(process.pid if pid is None else pid, signal.SIGKILL)
-        process.wait()
-        self.until(lambda: self.files.pid(member) is None, f"region {member.name} has ended")
+        end(self.files, [member], self._processes, at_once=True)
 
     def restart(self, member: Member) -> float:
         """Start a region that was killed; returns the seconds until it answered."""
@@ -156,12 +144,6 @@ class DemoCluster:
                 return found
             begin = f"({rows[-1][0]}"
 
-    def vector(self, member: Member) -> dict[tuple[int, int], int]:
-        """The effects that a region has applied."""
-        facts = self.do(member, "AB.INFO")
-        rows = dict(zip(facts[::2], facts[1::2], strict=True))["vector"]
-        return {(region, epoch): number for region, epoch, number in rows}
-
     # -- waiting ------------------------------------------------------------------------------
 
     def until(self, is_so: Callable[[], object], what: str, seconds: float = SETTLE_S) -> None:
@@ -189,8 +171,9 @@ class DemoCluster:
         """Wait until all regions have applied the same effects; no client may write meanwhile."""
 
         def agree() -> bool:
-            vectors = [self.vector(member) for member in self.members]
-            return all(vector == vectors[0] for vector in vectors)
+            missing = view_of(self.files)["missing"]
+            is_whole = len(missing) == len(self.members)
+            return is_whole and not any(any(row.values()) for row in missing.values())
 
         self.until(agree, "all regions have applied the same effects")
 

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Final, NamedTuple
+from typing import Final
 
 from anabranch.cli.cluster_files import HOST, Member
 from anabranch.cli.cluster_view import view_of
@@ -102,30 +102,19 @@ def _cut_off(cluster: DemoCluster, alone: Member) -> StoryStep:
     )
 
 
-class _Lacking(NamedTuple):
-    """How many entries of each region are missing in each other one."""
+def _lacking(cluster: DemoCluster) -> dict[Member, dict[Member, int]]:
+    """How many entries of each region are missing in each other one now."""
+    ids = {member: set(cluster.entries(member)) for member in cluster.members}
+    return {
+        holder: {other: len(ids[other] - ids[holder]) for other in ids if other is not holder}
+        for holder in ids
+    }
 
-    alone: Member
-    rows: dict[Member, dict[Member, int]]
 
-    @classmethod
-    def at(cls, cluster: DemoCluster, alone: Member) -> _Lacking:
-        """Look into all regions now."""
-        ids = {member: set(cluster.entries(member)) for member in cluster.members}
-        rows = {
-            holder: {other: len(ids[other] - ids[holder]) for other in ids if other is not holder}
-            for holder in ids
-        }
-        return cls(alone, rows)
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether both sides lack entries of the other one."""
-        mine = self.rows[self.alone]
-        return all(
-            mine[each] >= ENTRIES_MIN and self.rows[each][self.alone] >= ENTRIES_MIN
-            for each in mine
-        )
+def _differ(lacking: dict[Member, dict[Member, int]], alone: Member) -> bool:
+    """Whether both sides lack enough entries of the other one."""
+    mine = lacking[alone]
+    return all(min(mine[each], lacking[each][alone]) >= ENTRIES_MIN for each in mine)
 
 
 def _diverge(cluster: DemoCluster, traffic: Traffic, alone: Member) -> StoryStep:
@@ -137,28 +126,27 @@ def _diverge(cluster: DemoCluster, traffic: Traffic, alone: Member) -> StoryStep
     )
     before = sum(each.sent_again for each in traffic.producers)
     cluster.until(
-        lambda: _Lacking.at(cluster, alone).is_enough,
+        lambda: _differ(_lacking(cluster), alone),
         "both sides have entries that the other one lacks",
     )
     members = cluster.members
     yield from (f"redis-cli -p {each.port} XLEN {STREAM}" for each in members[:2])
-    missing = _Lacking.at(cluster, alone)
+    missing = _lacking(cluster)
     head = ["entries missing", *(f"that {each.name} has" for each in members)]
     yield table(
         [
             head,
             *(
                 [f"at {holder.name}", *(str(row.get(each, "-")) for each in members)]
-                for holder, row in missing.rows.items()
+                for holder, row in missing.items()
             ),
         ]
     )
     first = next(each for each in members if each is not alone)
     yield DemoClaim(
         f"{alone.name} and the other regions lack entries of each other",
-        missing.is_enough,
-        f"{missing.rows[alone][first]} missing at {alone.name}, "
-        f"{missing.rows[first][alone]} at {first.name}",
+        _differ(missing, alone),
+        f"{missing[alone][first]} missing at {alone.name}, {missing[first][alone]} at {first.name}",
     )
     again = sum(each.sent_again for each in traffic.producers) - before
     yield DemoClaim("every region took every order of its shop", again == 0, f"{again} refused")
