@@ -24,10 +24,7 @@ _SUBCOMMANDS = {
     "top": ("live.top", "Show regions and the busiest streams, live."),
     "tail": ("live.tail", "Follow entries of all regions; none are left out."),
     "groups": ("live.groups", "Show consumer groups: lag, pending entries, age of the oldest."),
-    "policies": (
-        "live.policies",
-        "Show the policies of keys and patterns, and what they did.",
-    ),
+    "policies": ("live.policies", "Show the policies of keys and patterns, and what they did."),
     "pending": ("live.pending", "Show, release or move pending entries of a group."),
     "load": ("live.load", "Make traffic of a given shape and measure it."),
     "region": ("region", "Salvage the data that only a removed region had."),
@@ -39,10 +36,7 @@ _SUBCOMMANDS = {
         "inspect",
         "Inspect the files of a log, also of a stopped server; cut damaged ones.",
     ),
-    "restore": (
-        "restore",
-        "Mark files put back from a backup, for a region to start from.",
-    ),
+    "restore": ("restore", "Mark files put back from a backup, for a region to start from."),
     "simulate": ("simulate", "Run clusters in virtual time with faults, and check invariants."),
     "spark": ("spark", "Pipelines on Apache Spark, and a check of the installation."),
     "version": ("version", "Show versions."),
