@@ -13,7 +13,7 @@ import redis
 from anabranch.cli.address import Address
 from anabranch.cli.failures import Failed, message
 from anabranch.cli.group import NearestGroup
-from anabranch.cli.inspect_files import lines_of_failure
+from anabranch.cli.inspect_files import lines_of_failure, locate
 from anabranch.cli.options import json_option
 from anabranch.cli.salvage import Lost, RemainingRegions, bring_back, lost_in, noted, remember_done
 
@@ -52,7 +52,7 @@ Examples:
     "--dir",
     "directory",
     required=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The directory of the removed region.",
 )
 @click.option("--to", "url", help="A member: redis://[user:password@]host[:port] or rediss://.")
@@ -73,17 +73,18 @@ def salvage(
     if address is None and not dry_run:
         raise click.UsageError("name a member with --to, or give --dry-run")
     with lines_of_failure():
-        salvaged = noted(directory)
+        files, _ = locate(directory)
+        salvaged = noted(files)
         if salvaged is not None:
             _show({"salvaged": salvaged, "added": 0}, as_json=as_json)
             return
         try:
             cluster = None if address is None else RemainingRegions(address)
-            lost = lost_in(directory, cluster)
+            lost = lost_in(files, cluster)
             report = _found(lost)
             if cluster is not None and not dry_run:
                 report["added"] = bring_back(lost, cluster, directives, member["timeout"])
-                remember_done(directory)
+                remember_done(files)
         except redis.RedisError as problem:
             raise Failed(f"{member['url']}: {message(problem)}") from None
     _show(report, as_json=as_json)

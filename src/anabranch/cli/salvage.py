@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from anabranch.cli.address import Address
 from anabranch.cli.failures import Failed
-from anabranch.cli.inspect_files import in_use, locate
+from anabranch.cli.inspect_files import in_use
 from anabranch.cli.progress import Progress
 from anabranch.cli.transfer.client import connect, fields_of
 from anabranch.config.load import load
@@ -100,24 +100,19 @@ class RemainingRegions:
 # -- what there is ------------------------------------------------------------------------------
 
 
-def noted(path: Path) -> str | None:
+def noted(directory: Directory) -> str | None:
     """When the directory was salvaged, or None."""
-    directory, _ = locate(path)
     note = directory.path / _NOTE
     return note.read_text(errors="replace").strip() if note.exists() else None
 
 
-def remember_done(path: Path) -> None:
+def remember_done(directory: Directory) -> None:
     """Record in the directory that nothing is left to do."""
-    directory, _ = locate(path)
     (directory.path / _NOTE).write_text(time.strftime("%Y-%m-%d %H:%M:%S UTC\n", time.gmtime()))
 
 
-def lost_in(path: Path, cluster: RemainingRegions | None) -> Lost:
+def lost_in(directory: Directory, cluster: RemainingRegions | None) -> Lost:
     """Effects that the directory has and the cluster lacks; without one, unconfirmed effects."""
-    directory, name = locate(path)
-    if name is not None:
-        raise Failed(f"{path} is no directory")
     if in_use(directory):
         raise Failed(f"a server uses {directory.path}: stop it first")
     identity = identity_in(directory)
