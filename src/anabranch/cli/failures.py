@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from anabranch.cli.address import Address
+if TYPE_CHECKING:
+    from anabranch.cli.address import Address
 
 
 class Failed(click.ClickException):
