@@ -614,6 +614,20 @@ def test_a_running_redis_is_read_without_a_synchronisation(
         assert full(ours, "s") == expected
 
 
+def test_redis_cli_fetches_a_snapshot_for_the_import(
+    ours: AnabranchServer, theirs: RedisServer, tmp_path: Path
+) -> None:
+    with theirs.client() as there:
+        there.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+        fill(there, 500)
+        expected = full(theirs, "s")
+    file = tmp_path / "dump.rdb"
+    words = ["redis-cli", "-p", str(theirs.port), "--rdb", str(file)]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    told(run("import", file, "-p", ours.port, "--json"))
+    assert full(ours, "s") == expected
+
+
 def test_scanning_carries_each_key_once(
     ours: AnabranchServer, theirs: RedisServer, tmp_path: Path
 ) -> None:
