@@ -32,10 +32,7 @@ _SUBCOMMANDS = {
     "health": ("health", "Check that a server answers; exit with 0 or 1."),
     "import": ("import_", "Import keys from an RDB file or a running Redis into a server."),
     "export": ("export", "Write the keys of a server to an RDB file or another server."),
-    "inspect": (
-        "inspect",
-        "Inspect the files of a log, also of a stopped server; cut damaged ones.",
-    ),
+    "inspect": ("inspect", "Inspect the files of a log, running or not; cut damaged ones."),
     "restore": ("restore", "Mark files put back from a backup, for a region to start from."),
     "simulate": ("simulate", "Run clusters in virtual time with faults, and check invariants."),
     "spark": ("spark", "Pipelines on Apache Spark, and a check of the installation."),
