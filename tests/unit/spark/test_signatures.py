@@ -43,7 +43,7 @@ def test_a_command_has_the_parameters_and_defaults_of_its_job(
             assert each.default is MISSING
             continue
         assert option.help == each.metadata["help"] != ""
-    assert set(options) <= {"master", "as_json", "report"}
+    assert set(options) <= {"master", "as_json"}
     words = [each.human_readable_name for each in made.params if isinstance(each, click.Argument)]
     parsed = made.make_context(name, [*words]).params
     given = {name: value for name, value in parsed.items() if name not in options}

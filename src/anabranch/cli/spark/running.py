@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from anabranch.cli.spark.record import Record
+from anabranch.errors import AnabranchError
 from anabranch.spark.jobs.signatures import JobSignature, SessionNeeded
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ _PROBLEM_CHARS_MAX = 2000
 _LAST_BATCH_S = 10.0  # for a batch that is under way when a job is interrupted
 
 
-def run(record: Record, job: _Job, signature: JobSignature, master: str | None) -> None:
-    """Run a job and tell its result. Mistakes in options are told before Java starts.
+class JobFailed(AnabranchError):
+    """A job failed within Spark; the text is the line of the failure that concerns this package."""
+
+
+def run(job: _Job, signature: JobSignature, master: str | None, tell: Callable[[Any], None]) -> Any:
+    """Run a job, `tell` its result and return it. Mistakes in options are told before Java starts.
 
     `job` needs the session only, its parameters are those of `signature`. `master`: of the session;
-    None for a job without one. Raises `OptionError` and other errors of this package; what Spark
-    raises is told, and ends the process with exit code 1.
+    None for a job without one. Raises `JobFailed`, `OptionError` and other errors of this package.
     """
     from anabranch.spark.connection.client import connect  # noqa: PLC0415 - an extra
 
@@ -43,16 +46,17 @@ def run(record: Record, job: _Job, signature: JobSignature, master: str | None) 
     source = click.get_current_context().get_parameter_source("master")
     if master is None or signature.dry_run or source is not ParameterSource.COMMANDLINE:
         try:
-            record.tell(job(None))
+            result = job(None)
         except SessionNeeded:
             if master is None:
                 raise
         else:
-            return
-    _run_by_spark(record, job, str(master))
+            tell(result)
+            return result
+    return _run_by_spark(job, str(master), tell)
 
 
-def _run_by_spark(record: Record, job: _Job, master: str) -> None:
+def _run_by_spark(job: _Job, master: str, tell: Callable[[Any], None]) -> Any:
     from anabranch.spark import session  # noqa: PLC0415 - what others do without
     from anabranch.spark.runtime.supervise import reason_of  # noqa: PLC0415 - an extra
 
@@ -63,9 +67,11 @@ def _run_by_spark(record: Record, job: _Job, master: str) -> None:
     try:
         with _stopping(spark):
             # It is told before Spark is stopped, which takes about a second.
-            record.tell(job(spark))
+            result = job(spark)
+            tell(result)
+            return result
     except Exception as problem:  # Spark wraps ours in its own
-        record.fail(reason_of(problem)[:_PROBLEM_CHARS_MAX])
+        raise JobFailed(reason_of(problem)[:_PROBLEM_CHARS_MAX]) from None
     finally:
         spark.stop()
 
