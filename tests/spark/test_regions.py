@@ -208,26 +208,17 @@ def test_a_group_is_a_start_only_where_it_has_skipped_nothing(regions):
 # --------------------------------------------------------------------- idempotent IDs in a region
 
 
-@pytest.mark.parametrize(
-    "marks",
-    [
-        lambda: Marks("position", "spark/q/0/0", 1),
-        lambda: Marks("content", "spark/q/0", 1),
-        lambda: Marks("column", "spark/q/0", 1),
-    ],
-    ids=["position", "content", "column"],
-)
-def test_a_new_stream_remembers_the_rows_of_a_batch(regions, marks):
+def test_a_new_stream_remembers_the_rows_of_a_batch(regions):
     (eu, _) = regions.servers
-    options = WriteOptions(ServerOptions(url=url(eu)), idempotence_column="v")
+    options = WriteOptions(ServerOptions(url=url(eu)))
     rows = encode(pa.record_batch({"v": ["a", "b", "c"]}), Layout.of(["v"], options))
     with connect(options.server) as client:
-        dying = Adder(client, marks())
+        dying = Adder(client, Marks("position", "spark/q/0/0", 1))
         dying.append(b"s", rows.slice(0, 2))
         assert [type(client.receive()) for _ in range(2)] == [bytes, bytes]
     for _ in range(2):
         with connect(options.server) as client:
-            again = Adder(client, marks())
+            again = Adder(client, Marks("position", "spark/q/0/0", 1))
             again.append(b"s", rows)
             again.finish()
             facts = facts_of(client.command("XINFO", "STREAM", "s"))

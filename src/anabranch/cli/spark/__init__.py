@@ -24,7 +24,7 @@ from anabranch.cli.spark.results import findings_of, tell
 from anabranch.cli.spark.running import run
 from anabranch.errors import AnabranchError
 from anabranch.spark.jobs.signatures import JOBS, JobSignature, JobStep
-from anabranch.spark.options import OptionError, check_names
+from anabranch.spark.options import OptionError
 
 __all__ = ["command"]
 
@@ -85,10 +85,6 @@ def _pairs(_ctx: click.Context, _option: click.Parameter, pairs: Sequence[str]) 
         if not equals:
             raise click.UsageError(f"-o takes name=value, not {pair!r}")
         options[name] = value
-    try:
-        check_names(options)
-    except OptionError as problem:
-        raise click.UsageError(f"-o {problem}") from None
     return options
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
+from anabranch.spark.options import OptionError, ReadOptions, ServerOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,49 +171,6 @@ class ArchiveJob(_OnServer):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayJob(_OnServer):
-    """Write the entries of a LAKE to streams again, with their IDs or with new ones.
-
-    Another run with the same arguments adds the entries that the lake has got since. With --new-ids
-    the target keeps a record for each region of the entries that it has; it may drop a record to
-    which nothing was added for 30 days.
-
-    Example:
-      anabranch spark replay lake/ -u redis://other:6379
-      anabranch spark replay lake/ --prefix again: --since-ms 1718000000000 --speed 10
-    """
-
-    lake: str | Path = field(metadata=_ARGUMENT)
-    _: KW_ONLY
-    streams: Sequence[str] = _option((), "Comma-separated; all by default.")
-    since_ms: int | None = _option(None, "Only IDs from this time on.")
-    until_ms: int | None = _option(None, "Only IDs before this time.")
-    prefix: str = _option("", "Put this before the names of streams.")
-    keep_ids: bool = _option(
-        True,
-        "Give entries their old IDs, or new ones in the old order.",
-        names=("--keep-ids/--new-ids",),
-    )
-    speed: float | None = _option(
-        None,
-        "10: ten times as fast as they were written. Without it: as fast as possible.",
-        least=0,
-    )
-    dry_run: bool = _option(False, _DRY_RUN)
-
-    @property
-    def given(self) -> dict[str, str]:
-        """All options of the data source."""
-        return {"url": self.url, "speed": str(self.speed or 0), **self.options}
-
-    def check(self) -> Iterator[ServerOptions]:
-        """The target."""
-        server = WriteOptions.parse(self.given).server
-        if not self.dry_run:
-            yield server
-
-
-@dataclass(frozen=True, slots=True)
 class CompactJob(JobSignature):
     """Merge the small files of a LAKE by stream and day, and remove those merged long ago.
 
@@ -312,6 +269,6 @@ class DoctorJob(JobSignature):
 
 
 JOBS: Final[tuple[type[JobSignature], ...]] = (
-    *(DoctorJob, ArchiveJob, CompactJob, VerifyJob, ReplayJob, AuditJob),
+    *(DoctorJob, ArchiveJob, CompactJob, VerifyJob, AuditJob),
 )
 """In the order of the help. The function of ``AuditJob`` is `anabranch.spark.jobs.audit.audit`."""

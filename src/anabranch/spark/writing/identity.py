@@ -8,15 +8,12 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from pyspark import TaskContext
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import WriteOptions
-
-CONTENT_ROWS_MAX: Final = 960_000
-"""Rows of one batch whose contents servers remember."""
 
 
 class WriteFailed(AnabranchError):
@@ -66,7 +63,7 @@ class WriterIdentity:
     """The identity of a writer, the same in every attempt."""
 
     producer: str
-    """``spark/<query>/<sink>``; with the partition where rows are recognised by place."""
+    """``spark/<query>/<sink>``."""
     partition: int
     batch: int
     chosen: bool
@@ -107,7 +104,6 @@ class WriterIdentity:
             and options.producer_id is not None
             and options.batch_id is None
             and needs_identity(options)
-            and options.idempotence != "column"
         ):
             raise WriteFailed(
                 f"producerId={options.producer_id} names a job and not its run: give batchId as "
