@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from importlib import import_module
@@ -21,9 +22,9 @@ import click
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.options import FiniteRange
 from anabranch.cli.spark.results import findings_of, tell
-from anabranch.cli.spark.running import run
+from anabranch.cli.spark.running import run, stopping
 from anabranch.errors import AnabranchError
-from anabranch.spark.jobs.signatures import JOBS, JobSignature, JobStep
+from anabranch.spark.jobs.signatures import JOBS, ArchiveJob, JobSignature, JobStep
 from anabranch.spark.options import OptionError
 
 __all__ = ["command"]
@@ -142,7 +143,9 @@ class _JobCommand(click.Command):
         try:
             job = getattr(import_module(f"anabranch.spark.jobs.{self.name}"), str(self.name))
             given |= {"progress": _say, "limited": True}
-            result = run(partial(job, **given), self._signature(**given), master, told)
+            with stopping() if self._signature is ArchiveJob else nullcontext() as stop:
+                given |= {} if stop is None else {"stop": stop}
+                result = run(partial(job, **given), self._signature(**given), master, told)
         except ImportError as problem:
             _fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
         except OptionError as problem:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 _Job = Callable[["SparkSession | None"], Any]
 
 _PROBLEM_CHARS_MAX = 2000
-_LAST_BATCH_S = 10.0  # for a batch that is under way when a job is interrupted
 
 
 class JobFailed(AnabranchError):
@@ -38,11 +35,8 @@ def run(job: _Job, signature: JobSignature, master: str | None, tell: Callable[[
     """
     from anabranch.spark.connection.client import connect  # noqa: PLC0415 - an extra
 
-    # The driver of Spark Connect is elsewhere, and so may be the servers that it reaches.
-    is_elsewhere = master is not None and master.startswith("sc://")
     for server in signature.check():
-        if not is_elsewhere:
-            connect(replace(server, retries=min(server.retries, 1))).close()
+        connect(replace(server, retries=min(server.retries, 1))).close()
     source = click.get_current_context().get_parameter_source("master")
     if master is None or signature.dry_run or source is not ParameterSource.COMMANDLINE:
         try:
@@ -58,18 +52,17 @@ def run(job: _Job, signature: JobSignature, master: str | None, tell: Callable[[
 
 def _run_by_spark(job: _Job, master: str, tell: Callable[[Any], None]) -> Any:
     from anabranch.spark import session  # noqa: PLC0415 - what others do without
+    from anabranch.spark.runtime.logs import audible  # noqa: PLC0415 - an extra
     from anabranch.spark.runtime.supervise import reason_of  # noqa: PLC0415 - an extra
 
-    logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
+    audible()
     spark = session("anabranch", master)
     if not master.startswith("sc://"):
         spark.sparkContext.setLogLevel("OFF")  # what goes wrong is in the exception
     try:
-        with _stopping(spark):
-            # It is told before Spark is stopped, which takes about a second.
-            result = job(spark)
-            tell(result)
-            return result
+        result = job(spark)
+        tell(result)  # before Spark is stopped, which takes about a second
+        return result
     except Exception as problem:  # Spark wraps ours in its own
         raise JobFailed(reason_of(problem)[:_PROBLEM_CHARS_MAX]) from None
     finally:
@@ -77,33 +70,21 @@ def _run_by_spark(job: _Job, master: str, tell: Callable[[Any], None]) -> Any:
 
 
 @contextmanager
-def _stopping(spark: SparkSession) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM stop the queries, if there are any, so that a job ends well.
-
-    A batch that is under way is waited for, but not long: it would be repeated by the next run.
-    """
-    over = threading.Event()
-
-    def stop() -> None:
-        deadline = time.monotonic() + _LAST_BATCH_S
-        while not over.is_set():  # a query may be about to start
-            for query in spark.streams.active:
-                if not query.status["isTriggerActive"] or time.monotonic() > deadline:
-                    query.stop()
-            over.wait(0.1)
+def stopping() -> Iterator[threading.Event]:
+    """An event that the first SIGINT or SIGTERM sets; the second one has its usual effect."""
+    event = threading.Event()
 
     def ask(*_: object) -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
-        stopper.start()
+        # Not here: who waits for the event may hold its lock.
+        threading.Thread(target=event.set).start()
 
-    stopper = threading.Thread(target=stop, daemon=True)
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
         signal.signal(number, ask)
     try:
-        yield
+        yield event
     finally:
-        over.set()
-        if stopper.is_alive():
-            stopper.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)

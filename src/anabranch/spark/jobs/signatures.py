@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from anabranch.errors import AnabranchError
@@ -126,8 +127,8 @@ class ArchiveJob(_OnServer):
     """Copy streams to Parquet files in directory LAKE, from where the last run ended.
 
     It reports where it starts, and after each batch how many entries are left. The option
-    '-o maxEntriesPerTrigger=100000' limits the size of a batch. Spark is started for --follow, for
-    more than two million entries, and if --master is given.
+    '-o maxEntriesPerTrigger=100000' limits the size of a batch. Spark is started for more than two
+    million entries, and if --master is given.
 
     Example:
       anabranch spark archive lake/ --streams orders,payments
@@ -150,6 +151,8 @@ class ArchiveJob(_OnServer):
     """Its directory; by default it is in the lake."""
     interval_s: float = 10.0
     """From one batch to the next, if it goes on."""
+    stop: Event = field(default_factory=Event)
+    """Set it, and the job ends after the batch that is under way."""
 
     @property
     def given(self) -> dict[str, str]:

@@ -6,27 +6,18 @@ Offsets are positions, so the lag of each region is a subtraction; the server is
 from __future__ import annotations
 
 import logging
-import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
-    StreamingQueryProgress,
 )
 
 from anabranch.spark.reading.offsets import OffsetError, Vector
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_Result = TypeVar("_Result")
-_LISTENER_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -112,42 +103,3 @@ def _to_log(lag: Lag) -> None:
     _log.info(
         "query %s, batch %d: %d entries behind in %s", *(lag.query, lag.batch), lag.entries, place
     )
-
-
-class QueryWatch(StreamingQueryListener):
-    """Receives each batch of the query called `name`, over all its restarts."""
-
-    def __init__(self, kind: str, report: Callable[[StreamingQueryProgress], None]) -> None:
-        """`kind` begins the name. `report` is called on a thread of Spark's."""
-        self.name = f"{kind}-{uuid.uuid4().hex}"
-        self._report = report
-        self._running: set[str] = set()
-        self._ended = threading.Condition()
-
-    def during(self, spark: SparkSession, job: Callable[[], _Result]) -> _Result:
-        """Call a function that runs the query, and receive all reports of it."""
-        spark.streams.addListener(self)
-        try:
-            done = job()
-            with self._ended:  # Spark reports in a separate thread
-                self._ended.wait_for(lambda: not self._running, _LISTENER_S)
-            return done
-        finally:
-            spark.streams.removeListener(self)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Remember the run ID of the query."""
-        if event.name == self.name:
-            with self._ended:
-                self._running.add(str(event.runId))
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """A batch is done."""
-        if event.progress.name == self.name:
-            self._report(event.progress)
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """The last report of a query."""
-        with self._ended:
-            self._running.discard(str(event.runId))
-            self._ended.notify_all()

@@ -49,14 +49,6 @@ class Task:
             context.getLocalProperty("spark.jobGroup.id"),
         )
 
-    @classmethod
-    def of_query(cls) -> tuple[str, int, int]:
-        """Query, batch and partition of the running task; raises `WriteFailed` without them."""
-        task = cls.running()
-        if task is None or task.query is None or task.batch is None:
-            raise WriteFailed("this Spark does not tell its tasks their query and their batch")
-        return task.query, task.batch, task.partition
-
 
 @dataclass(frozen=True, slots=True)
 class WriterIdentity:
