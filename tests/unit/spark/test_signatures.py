@@ -19,7 +19,6 @@ from anabranch.spark.jobs.signatures import (
     ArchiveJob,
     CompactJob,
     JobSignature,
-    SessionNeeded,
     taking,
 )
 from anabranch.spark.jobs.verify import Finding, Verified
@@ -75,12 +74,6 @@ def test_an_option_of_the_data_source_wins_over_a_parameter() -> None:
         list(ArchiveJob("lake", pattern="a*", streams=["a"]).check())
 
 
-def test_only_a_limited_job_asks_for_a_session() -> None:
-    CompactJob("lake").require_session(needed=True)
-    with pytest.raises(SessionNeeded):
-        CompactJob("lake", limited=True).require_session(needed=True)
-
-
 def test_all_results_have_one_form() -> None:
     gap = Gap("s", "1", 4, 9)
     wrong = Finding("gap", "s 1", "no entry has positions 5 to 8")
@@ -103,7 +96,6 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_option(tmp_path: Path) ->
     for words, text in (
         (["compact", "lake", "--target-mib", "0"], "--target-mib"),
         (["audit", "--settle", "nan"], "--settle"),
-        (["replay", "lake", "--speed", "-1"], "--speed"),
         (["verify"], "LAKE"),
     ):
         done = CliRunner().invoke(command, words)

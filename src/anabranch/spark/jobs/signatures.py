@@ -229,7 +229,6 @@ class AuditJob(_OnServer):
     )
     streams: Sequence[str] = _option((), "Comma-separated keys; all by default.")
     pattern: str | None = _option(None, "Glob of keys, instead of --streams.")
-    bucket_ms: int | None = _option(None, "Span of time of one digest.", least=1)
     settle_s: float = _option(
         5.0,
         "Seconds that regions may take to catch up with each other.",
