@@ -9,7 +9,6 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from importlib import import_module
@@ -22,7 +21,7 @@ import click
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.options import FiniteRange
 from anabranch.cli.spark.results import findings_of, tell
-from anabranch.cli.spark.running import run, stopping
+from anabranch.cli.spark.running import run
 from anabranch.errors import AnabranchError
 from anabranch.spark.jobs.signatures import JOBS, ArchiveJob, JobSignature, JobStep
 from anabranch.spark.options import OptionError
@@ -105,9 +104,7 @@ def _urls(
 
 _MASTER = click.Option(
     ["--master"],
-    default="local[2,4]",
-    show_default=True,
-    help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
+    help="Let Spark do the work: local[cores,failures], spark://HOST:PORT or sc://HOST.",
 )
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
@@ -142,10 +139,11 @@ class _JobCommand(click.Command):
         master = given.pop("master") if self._signature.takes_session else None
         try:
             job = getattr(import_module(f"anabranch.spark.jobs.{self.name}"), str(self.name))
-            given |= {"progress": _say, "limited": True}
-            with stopping() if self._signature is ArchiveJob else nullcontext() as stop:
-                given |= {} if stop is None else {"stop": stop}
-                result = run(partial(job, **given), self._signature(**given), master, told)
+            given["progress"] = _say
+            signature = self._signature(**given)
+            if isinstance(signature, ArchiveJob):
+                given["stop"] = signature.stop
+            result = run(partial(job, **given), signature, master, told)
         except ImportError as problem:
             _fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
         except OptionError as problem:

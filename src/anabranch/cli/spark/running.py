@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
-from click.core import ParameterSource
-
 from anabranch.errors import AnabranchError
-from anabranch.spark.jobs.signatures import JobSignature, SessionNeeded
+from anabranch.spark.jobs.signatures import ArchiveJob, JobSignature
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,26 +28,24 @@ def run(job: _Job, signature: JobSignature, master: str | None, tell: Callable[[
     """Run a job, `tell` its result and return it. Mistakes in options are told before Java starts.
 
     `job` needs the session only, its parameters are those of `signature`. `master`: of the session;
-    None for a job without one. Raises `JobFailed`, `OptionError` and other errors of this package.
+    None: this process does the work. Raises `JobFailed`, `OptionError` and other errors of this
+    package.
     """
     from anabranch.spark.connection.client import connect  # noqa: PLC0415 - an extra
 
     for server in signature.check():
         connect(replace(server, retries=min(server.retries, 1))).close()
-    source = click.get_current_context().get_parameter_source("master")
-    if master is None or signature.dry_run or source is not ParameterSource.COMMANDLINE:
-        try:
-            result = job(None)
-        except SessionNeeded:
-            if master is None:
-                raise
-        else:
-            tell(result)
-            return result
-    return _run_by_spark(job, str(master), tell)
+    if master is not None and not signature.dry_run:
+        return _run_by_spark(job, signature, master, tell)
+    with _stopping(signature):
+        result = job(None)
+    tell(result)
+    return result
 
 
-def _run_by_spark(job: _Job, master: str, tell: Callable[[Any], None]) -> Any:
+def _run_by_spark(
+    job: _Job, signature: JobSignature, master: str, tell: Callable[[Any], None]
+) -> Any:
     from anabranch.spark import session  # noqa: PLC0415 - what others do without
     from anabranch.spark.runtime.logs import audible  # noqa: PLC0415 - an extra
     from anabranch.spark.runtime.supervise import reason_of  # noqa: PLC0415 - an extra
@@ -60,7 +55,8 @@ def _run_by_spark(job: _Job, master: str, tell: Callable[[Any], None]) -> Any:
     if not master.startswith("sc://"):
         spark.sparkContext.setLogLevel("OFF")  # what goes wrong is in the exception
     try:
-        result = job(spark)
+        with _stopping(signature):  # a session sets a handler of its own
+            result = job(spark)
         tell(result)  # before Spark is stopped, which takes about a second
         return result
     except Exception as problem:  # Spark wraps ours in its own
@@ -70,21 +66,23 @@ def _run_by_spark(job: _Job, master: str, tell: Callable[[Any], None]) -> Any:
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that the first SIGINT or SIGTERM sets; the second one has its usual effect."""
-    event = threading.Event()
+def _stopping(signature: JobSignature) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM stop an archive in order; the second has its usual effect."""
+    if not isinstance(signature, ArchiveJob):
+        yield
+        return
 
     def ask(*_: object) -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
         # Not here: who waits for the event may hold its lock.
-        threading.Thread(target=event.set).start()
+        threading.Thread(target=signature.stop.set).start()
 
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
         signal.signal(number, ask)
     try:
-        yield event
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -33,9 +33,6 @@ from anabranch.spark.runtime.supervise import supervise
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALONE_MAX: Final = 2_000_000
-"""Up to so many entries are copied here, by Arrow; more of them by Spark."""
-
 # Names that the lake makes itself are left out.
 _COLUMNS: Final = pa.schema(
     [SCHEMA.field(name) for name in ("stream", "region", "id", "ts", "seq", "position", "fields")]
@@ -93,7 +90,7 @@ def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
     """
     lake = Lake(Path(job.lake).absolute())
     place = Path(job.checkpoint).absolute() if job.checkpoint else lake.root / "_checkpoint"
-    options = ReadOptions.parse(job.given)
+    options = job.read
     _require_new(lake, place, options)
     if job.dry_run:
         ranges, erased = _planned(place, options)
@@ -101,8 +98,6 @@ def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
             Part(each.stream, each.region, len(each), each.first, each.stop - 1) for each in ranges
         )
         return replace(_archived(lake, parts, len(parts), 0, dry_run=True), erased=erased)
-    if job.limited and spark is None:
-        job.require_session(needed=sum(map(len, _planned(place, options)[0])) > ALONE_MAX)
     known = lake.version()
     before = {each.path for each in lake.files()}
     start = partial(_Copying, spark, lake, place, job)
@@ -144,7 +139,7 @@ class _Copying:
         self._spark = spark
         self._lake = lake
         self._job = job
-        self._options = ReadOptions.parse(job.given)
+        self._options = job.read
         self._batches = MicroBatches(self._options, place, once=job.once)
         self.lastProgress: dict[str, Any] | None = None
 

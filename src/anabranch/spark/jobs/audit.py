@@ -36,9 +36,6 @@ from anabranch.spark.runtime.rounds import in_rounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALONE_MAX: Final = 5_000_000
-"""Entries of all regions together that are compared without Spark in a few seconds."""
-
 _COMPARED_AT_ONCE: Final = 20_000  # positions whose entries the driver holds, of each replica
 _TASKS_PER_SHUFFLE_PARTITION: Final = 2
 _TASK_POSITIONS_MIN: Final = 20_000
@@ -107,13 +104,12 @@ def audit(spark: SparkSession | None, job: AuditJob) -> Audited:
         names = replicas.streams(job.streams, job.pattern)
         before = [each.logs(names) for each in replicas.all]
         job.progress(JobStep(f"{len(names)} streams in {', '.join(replicas.names)}"))
-        heard = replicas.wait_until_applied(replicas.tokens(), job.settle_s)
+        heard = replicas.wait_for_each_other(job.settle_s)
         now = [each.logs(names) for each in replicas.all]
         pieces, positions = _plan(names, before, now, heard)
         present = sum(
             log.next - log.first for some in now for logs in some for log in logs.values()
         )
-        job.require_session(needed=spark is None and positions > ALONE_MAX)
         compared, places = _compared(spark, replicas, pieces, positions)
         differing = sum(last - first + 1 for _, _, (first, last) in places)
         text = f"{sum(compared)} entries compared, {differing} positions may differ"
@@ -235,9 +231,9 @@ class _EntryComparison:
                 return
             first = self._read(part)
             if any(first):
-                heard = self._replicas.wait_until_applied(self._replicas.tokens(), self._settle_s)
+                heard = self._replicas.wait_for_each_other(self._settle_s)
                 for place, before, now in zip(part, first, self._read(part), strict=True):
-                    for position in before.keys() & now.keys():
+                    for position in sorted(before.keys() & now.keys()):
                         self._judge(place, before[position], now[position], heard)
             done += len(part)
             say(JobStep(f"{done} places looked at, {len(self.findings)} findings", done))

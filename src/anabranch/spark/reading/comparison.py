@@ -44,7 +44,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Stretch:
     """What one replica has of a piece, from a position on."""
 
     positions: Any
@@ -54,11 +54,11 @@ class _Part:
     next: int
     """Everything below this position is here."""
 
-    def below(self, position: int) -> _Part:
+    def below(self, position: int) -> _Stretch:
         """The entries below a position."""
         count = int(np.searchsorted(self.positions, position))
         size = int(self.ends[count - 1]) if count else 0
-        return _Part(self.positions[:count], self.ends[:count], self.data[:size], position)
+        return _Stretch(self.positions[:count], self.ends[:count], self.data[:size], position)
 
     def by_position(self) -> dict[int, bytes]:
         """The bytes of each entry."""
@@ -116,7 +116,7 @@ def differences(
         yield [len(each.ends) for each in some], _differing(some)
 
 
-def _parts(piece: Piece, at: int, clients: Sequence[ServerClient]) -> list[_Part]:
+def _parts(piece: Piece, at: int, clients: Sequence[ServerClient]) -> list[_Stretch]:
     """The next entries of all replicas; the servers prepare them at the same time."""
     asked = []
     for client, base in zip(clients, piece.bases, strict=True):
@@ -130,11 +130,11 @@ def _parts(piece: Piece, at: int, clients: Sequence[ServerClient]) -> list[_Part
         upto = at if reply is None else export.next_position - base
         following = upto if upto > at else piece.stop
         data = b"".join(export.data)
-        parts.append(_Part(export.positions - base, export.ends, data, following))
+        parts.append(_Stretch(export.positions - base, export.ends, data, following))
     return parts
 
 
-def _differing(parts: Sequence[_Part]) -> dict[int, Entries]:
+def _differing(parts: Sequence[_Stretch]) -> dict[int, Entries]:
     first, *others = parts
     if all(
         np.array_equal(each.positions, first.positions)

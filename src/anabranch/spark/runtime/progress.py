@@ -53,13 +53,11 @@ class LagListener(StreamingQueryListener):
     """Reports the lag after every batch of the queries of a session.
 
     ``spark.streams.addListener(LagListener())`` logs it; give a function to do something else.
-    `prometheus` has the newest figures as text for a metrics page.
     """
 
     def __init__(self, report: Callable[[Lag], None] | None = None) -> None:
         """`report` gets each figure, on a thread of Spark's."""
         self._report = report if report is not None else _to_log
-        self._newest: dict[tuple[str, str, str], Lag] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Nothing to report yet."""
@@ -74,28 +72,10 @@ class LagListener(StreamingQueryListener):
             except OffsetError:
                 continue  # a source of another kind
             for lag in found:
-                self._newest[lag.query, lag.stream, lag.region] = lag
                 self._report(lag)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The last figures stay, because an ended query does not catch up."""
-
-    def prometheus(self) -> str:
-        """The newest figure of each query, stream and region in Prometheus' text format."""
-        lines = [
-            "# HELP anabranch_spark_lag_entries Entries a query has not read yet.",
-            "# TYPE anabranch_spark_lag_entries gauge",
-        ]
-        for lag in self._newest.values():
-            labels = {"query": lag.query, "stream": lag.stream, "region": lag.region}
-            inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-            lines.append(f"anabranch_spark_lag_entries{{{inner}}} {lag.entries}")
-        return "\n".join(lines) + "\n"
-
-
-def _escaped(value: str) -> str:
-    """A label's value: the format knows these three escapes, and all else as UTF-8."""
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        """Nothing to report any more."""
 
 
 def _to_log(lag: Lag) -> None:
