@@ -74,19 +74,6 @@ def test_entries_of_a_region_that_was_cut_off_are_read_once(spark, regions, tmp_
     assert by_region == {"1": 110, "2": 100}
 
 
-@pytest.mark.long  # in one process: test_moved_readers.py
-def test_a_query_goes_on_in_another_region(spark, regions, tmp_path):
-    eu, us = regions.servers
-    add(eu, 0, 40)
-    add(us, 100, 40)
-    wait_until(regions.converged, "all have applied the same", 300)
-    assert len(numbers(run(spark, eu, tmp_path))) == 80
-    add(us, 140, 20)
-    wait_until(regions.converged, "all have applied the same", 300)
-    table = run(spark, us, tmp_path)
-    assert numbers(table) == [*range(40), *range(100, 160)]
-
-
 def test_a_batch_read_finds_the_entries_of_all_regions(spark, regions):
     eu, us = regions.servers
     add(eu, 0, 300)
