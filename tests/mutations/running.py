@@ -269,7 +269,7 @@ class _Judging:
     def _end(self, place: Place, stage: int, *, is_noticed: bool) -> None:
         if is_noticed:
             self._tell(place, f"killed by {('tests', 'tests', 'simulator', 'exploration')[stage]}")
-        elif stage < 3:
+        elif stage < (1 if self._is_control else 3):
             self._waiting.appendleft((place, stage + 1))
         else:
             self._tell(place, "survived" if self._reached[place.name] else "not reached")
@@ -287,8 +287,8 @@ def judge(
 ) -> None:
     """Tell of each what killed it, or that it ``survived`` or was ``not reached``.
 
-    As a control nothing is mutated, so everything must survive. Once ``goes_on`` returns false no
-    further one is begun.
+    As a control nothing is mutated, so everything must survive its tests; the simulator and the
+    exploration run once, before them. Once ``goes_on`` returns false no further one is begun.
     """
     found = [path for part in tests for path in _paths(part)]
     judging = _Judging(sample, reached, jobs, tell, is_control=is_control, goes_on=goes_on)

@@ -509,3 +509,15 @@ def test_a_log_without_its_beginning_is_not_put_aside() -> None:
     del files[segment_name(0)]
     with pytest.raises(RepairImpossible, match="Put the missing files back"):
         plan_repair(survey_of(restored(files)))
+
+
+def test_a_file_that_grows_meanwhile_has_the_size_that_was_read() -> None:
+    life = LoggedServer()
+    life.run("XADD s 1-0 f v")
+    survey = Survey(life.storage)
+    (segment,) = survey.segments
+    before = segment.size
+    life.run("XADD s 2-0 f v")
+    seen = list(survey.walk())
+    assert len(seen) == 2
+    assert segment.size == len(life.files()[segment.name]) > before

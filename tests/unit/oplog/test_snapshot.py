@@ -118,6 +118,21 @@ def test_an_abandoned_snapshot_leaves_no_trace(seed: int) -> None:
     recorder.server.check()
 
 
+def test_a_released_snapshot_keeps_nothing_in_memory() -> None:
+    one, two = Mesh(2).nodes.values()
+    for number in range(20):
+        one.do("XADD", f"k{number}", "*", "f", "v")
+    one.do("DEL", "k3")
+    one.mesh.settle()
+    assert two.do("DBSIZE") == 19
+    snapshot = Snapshot(two.region.keyspace, Contents(1))
+    assert any(b"k5" in body for body in snapshot.bodies())
+    snapshot = Snapshot(two.region.keyspace, Contents(1))
+    snapshot.release()
+    rest = [body for body in snapshot.bodies() if body]
+    assert len(rest) == 2, "who wrote it, and its end"
+
+
 def filled() -> bytes:
     """A snapshot with one of everything."""
     recorder = Recorder()

@@ -211,3 +211,19 @@ def test_only_short_values_are_written_as_columns(
     packed = BlockCache().compress(PackedIds.run(MS, 0, 20), ends, b"".join(fragments))
     assert packed is not None
     assert (opened(packed)[1] is not None) is are_columns
+
+
+def test_what_counts_as_smaller_is_the_whole_block_with_its_ids_and_offsets() -> None:
+    block = block_of(100)
+    ids, ends, data = PackedIds.pack(block.ids), array("H"), bytearray()
+    assert ids is not None
+    for piece in block.fragments(0, 100):
+        data += piece
+        ends.append(len(data))
+    packed = compressed(ids, ends, bytes(data), COMPRESSOR, lightly=True)
+    assert packed is not None
+    whole = len(data) + 100 * (8 + 2)
+    for gain, is_smaller in ((whole - 1, True), (whole, False), (whole + 1, False)):
+        gain_min = gain / len(packed)
+        found = compressed(ids, ends, bytes(data), COMPRESSOR, gain_min=gain_min, lightly=True)
+        assert (found is not None) == is_smaller
