@@ -97,6 +97,9 @@ def test_what_differs_is_found_while_others_write_all_the_time() -> None:
     assert not cluster.have_converged()
     assert cluster.do(1, "AB.VERIFY", 2, "k7", "k8") == [b"differs", b"equal"]
     assert cluster.do(1, "AB.VERIFY", 2, "hot1") == [b"in-flight"]
+    found = verified(cluster, 1, 2)
+    assert found["differs"] == 1
+    assert found["in-flight"] in (1, 2)
     busy = False
 
 
