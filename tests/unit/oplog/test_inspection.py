@@ -343,6 +343,24 @@ def test_what_is_lost_behind_a_damage_is_counted() -> None:
     assert repair.lost_bytes == ends[-1] - ends[1]
 
 
+def test_what_lies_in_later_files_is_lost_as_well() -> None:
+    life = LoggedServer(segment_bytes=200)
+    ends = []
+    for number in range(9):
+        life.run(f"SET k {number}", f"SET l {number}")
+        ends.append(life.log.end)
+    files = files_of(life)
+    first, *later = sorted(files)
+    assert len(later) >= 2
+    at = SEGMENT_HEADER_BYTES + ends[1] - 1
+    files[first] = files[first][:at] + b"!" + files[first][at + 1 :]
+    repair = plan_repair(survey_of(restored(files)))
+    assert repair is not None
+    assert repair.cut is not None
+    assert [facts.name for facts in repair.aside] == later
+    assert (repair.position, repair.lost_turns, repair.lost_effects) == (ends[0], 7, 14)
+
+
 def test_batches_are_told_with_their_places() -> None:
     life = LoggedServer()
     life.run("SET k v")
