@@ -512,6 +512,17 @@ def test_a_damaged_snapshot_is_not_cut_and_the_way_out_is_true() -> None:
     assert report.end == life.log.end
 
 
+def test_a_damaged_snapshot_of_the_end_of_the_log_is_not_needed() -> None:
+    life = a_life(1)
+    life.snapshot()
+    files = files_of(life)
+    name = max(files)
+    survey = survey_of(restored({**files, name: files[name][:-1]}))
+    assert survey.base is not None
+    assert survey.base.position == life.log.end
+    assert "the log holds all" in way_out(survey)
+
+
 def test_a_damaged_snapshot_without_the_log_before_it_needs_a_backup() -> None:
     life = a_life(1, snapshot_after=6, retire=True)
     files = files_of(life)

@@ -475,3 +475,15 @@ def test_a_region_counts_its_links() -> None:
     world.cut(1, 2)
     world.run(500)
     assert [node.replicator.facts(world.now_ms)["peers_connected"] for node in nodes] == [1, 1, 2]
+
+
+def test_of_two_dials_at_the_same_time_one_link_stays() -> None:
+    world = World()
+    nodes = world.cluster(2)
+    world.run(3000)
+    dialled = [each.dialled is not None for node in nodes for each in node.replicator.links.up()]
+    assert sorted(dialled) == [False, True], "one link, which one of them has dialled"
+    for node in nodes:
+        assert len(node.local.noted("reachable")) == 1
+        assert node.local.noted("unreachable") == []
+    assert world.frames[1, 2, "HELLO"] == world.frames[2, 1, "HELLO"] == 1, "both have dialled"
