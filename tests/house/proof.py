@@ -23,7 +23,7 @@ __all__ = ["PAGE", "ProofCommand", "commands"]
 
 PAGE: Final = "docs/proof.md"
 
-_TYPED: Final = re.compile(r"(?:[A-Z_]+=\S+ )*(?:python -m |anabranch simulate )")
+_TYPED: Final = re.compile(r"(?:[A-Z_]+=\S+ )*(?:python -m (?!tests\.house\.)|anabranch simulate )")
 _TESTS: Final = re.compile(r"tests/[\w/]+(?:/|/test_\w+\.py)$")
 
 
