@@ -66,6 +66,11 @@ ENDLESS: Final = 10.0
 """So many times the usual processor time, and no end: the mutation has made a loop endless."""
 
 MEMORY_BYTES: Final = 4 << 30
+SIMULATE: Final = "anabranch.simulator.faults:simulate"
+SEARCH: Final = "anabranch.simulator.exploration.search:Search"
+WORLD_NAMED: Final = "anabranch.simulator.exploration.worlds:world_named"
+"""What :func:`named` finds once a mutation is there."""
+
 SIMULATED: Final = range(1, 5)
 MINUTES: Final = 0.05
 """Runs of the simulator, for what survives the tests."""
@@ -292,7 +297,8 @@ def judge(
     """
     found = [path for part in tests for path in _paths(part)]
     judging = _Judging(sample, reached, jobs, tell, is_control=is_control, goes_on=goes_on)
-    _pytest({}, [judging], ["-qq", *found])
+    if _pytest({}, [judging], ["-qq", *found]):
+        raise SystemExit("the mutations were not judged: see above")
 
 
 def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session) -> int:
@@ -307,23 +313,23 @@ def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session)
     return 0
 
 
-def _named(what: str) -> Any:
+def named(what: str) -> Any:
     """An object of a module of the server, which this module must not import."""
     module, _, name = what.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def _simulate(place: Place | None) -> int:
-    simulate = _named("anabranch.simulator.runs:simulate")
+    simulate = named(SIMULATE)
     _mutate(place)
     return int(any(simulate(seed, minutes=MINUTES).problem is not None for seed in SIMULATED))
 
 
 def _explore(place: Place | None) -> int:
-    search = _named("anabranch.simulator.exploration.search:Search")
-    named = _named("anabranch.simulator.exploration.worlds:world_named")
+    search = named(SEARCH)
+    world = named(WORLD_NAMED)
     _mutate(place)
-    return int(any(search(named(name)).run().problem is not None for name in EXPLORED))
+    return int(any(search(world(name)).run().problem is not None for name in EXPLORED))
 
 
 def _mutate(place: Place | None) -> None:

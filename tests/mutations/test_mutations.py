@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.simulator.exploration.worlds import world_named
 from tests.mutations.places import marked, mutated, places, sampled
-from tests.mutations.running import EXPLORED, FAST, REPOSITORY, all_places
+from tests.mutations.running import (
+    EXPLORED,
+    FAST,
+    REPOSITORY,
+    SEARCH,
+    SIMULATE,
+    WORLD_NAMED,
+    all_places,
+    named,
+)
 from tests.mutations.survivors import reasons
 from tests.mutations.verdicts import VerdictFile
 
@@ -103,7 +111,9 @@ def test_a_verdict_holds_until_its_function_changes(tmp_path: Path) -> None:
 
 
 def test_all_that_judges_is_there() -> None:
-    assert [world_named(name).name for name in EXPLORED] == list(EXPLORED)
+    assert [named(WORLD_NAMED)(name).name for name in EXPLORED] == list(EXPLORED)
+    assert callable(named(SIMULATE))
+    assert callable(named(SEARCH))
     assert not [each for part in FAST for each in part if not [*REPOSITORY.glob(each)]]
 
 
