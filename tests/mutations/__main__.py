@@ -15,6 +15,7 @@ from tests.mutations.places import Place, sampled
 from tests.mutations.running import (
     FAST,
     PACKAGES,
+    TESTS_S,
     Reached,
     all_places,
     import_libraries,
@@ -51,7 +52,8 @@ def main() -> None:
 
     ends = None if options.minutes is None else began + 60 * options.minutes
     judge(
-        left, reached, options.jobs, tell, tests, is_control=options.control,
+        left, reached, options.jobs, tell, tests, tests_s=options.seconds,
+        is_control=options.control,
         goes_on=lambda: ends is None or time.monotonic() < ends,
     )  # fmt: skip
     verdicts = [kept.of(place) for place in sample]
@@ -75,6 +77,9 @@ def _options() -> argparse.Namespace:
         "--again", action="store_true", help="judge those of --verdicts again that survived"
     )
     parser.add_argument("--minutes", type=float, help="begin with no mutation after so long")
+    parser.add_argument(
+        "--seconds", type=float, default=TESTS_S, help="processor time of tests for a mutation"
+    )
     parser.add_argument("--tests", default="", help="only these files, with commas between")
     return parser.parse_args()
 

@@ -59,8 +59,8 @@ LIBRARIES: Final = ("hypothesis", "redis", "hiredis", "msgspec", "zstandard", "c
 """Imported once for all children."""
 
 FIRST_S: Final = 2.0
-THEN_S: Final = 6.0
-"""Processor time that the tests of a first and a second try take without a mutation."""
+TESTS_S: Final = 8.0
+"""Processor time of the tests of a first try, and of all tests, without a mutation."""
 
 ENDLESS: Final = 10.0
 """So many times the usual processor time, and no end: the mutation has made a loop endless."""
@@ -195,7 +195,7 @@ def note_tests(sample: Sequence[Place], tests: Sequence[str]) -> Reached:
     return reached
 
 
-def _chosen(reached: Mapping[str, float]) -> tuple[list[str], list[str]]:
+def _chosen(reached: Mapping[str, float], tests_s: float) -> tuple[list[str], list[str]]:
     """The quickest tests, of as many files as possible; then others, up to a limit."""
     files: dict[str, list[str]] = defaultdict(list)
     for test in sorted(reached, key=reached.__getitem__):
@@ -210,7 +210,7 @@ def _chosen(reached: Mapping[str, float]) -> tuple[list[str], list[str]]:
         spent += seconds
         if spent < FIRST_S or not first:
             first.append(test)
-        elif spent < FIRST_S + THEN_S:
+        elif spent < tests_s:
             rest.append(test)
     return first, rest
 
@@ -225,9 +225,11 @@ class _Judging:
         jobs: int,
         tell: Callable[[Place, str], object],
         *,
+        tests_s: float,
         is_control: bool,
         goes_on: Callable[[], bool],
     ) -> None:
+        self._tests_s = tests_s
         self._is_control = is_control
         self._goes_on = goes_on
         self._waiting = deque((place, 0) for place in sample)
@@ -267,7 +269,8 @@ class _Judging:
             return _child(lambda: _simulate(mutation), limit_s)
         if stage == 3:
             return _child(lambda: _explore(mutation), ENDLESS * EXPLORED_S)
-        tests = _chosen({test: reached[test] for test in reached if test in items})[stage]
+        there = {test: reached[test] for test in reached if test in items}
+        tests = _chosen(there, self._tests_s)[stage]
         limit_s = 20 + ENDLESS * sum(reached[each] for each in tests)
         return _child(lambda: _run(mutation, [items[each] for each in tests], session), limit_s)
 
@@ -287,6 +290,7 @@ def judge(
     tell: Callable[[Place, str], object],
     tests: Sequence[Sequence[str]],
     *,
+    tests_s: float = TESTS_S,
     is_control: bool = False,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> None:
@@ -296,7 +300,9 @@ def judge(
     exploration run once, before them. Once ``goes_on`` returns false no further one is begun.
     """
     found = [path for part in tests for path in _paths(part)]
-    judging = _Judging(sample, reached, jobs, tell, is_control=is_control, goes_on=goes_on)
+    judging = _Judging(
+        sample, reached, jobs, tell, tests_s=tests_s, is_control=is_control, goes_on=goes_on
+    )
     if _pytest({}, [judging], ["-qq", *found]):
         raise SystemExit("the mutations were not judged: see above")
 
