@@ -48,6 +48,18 @@ def test_what_is_expanded_is_what_was_compressed(steps: list[int], size: int, ex
         assert found_data == data
 
 
+@pytest.mark.parametrize("size", [65_535, 65_536, 70_000, 131_071, 131_072])
+def test_offsets_are_as_wide_as_the_last_one_needs(size: int) -> None:
+    ids = PackedIds.pack([make(MS, 0), make(MS, 1)])
+    assert ids is not None
+    ends = array("H" if size < 1 << 16 else "Q", [10, size])
+    packed = compressed(ids, ends, bytes(size), COMPRESSOR, lightly=True)
+    assert packed is not None
+    _, found_ends, found_data = expanded(packed)
+    assert (found_ends, found_ends.typecode) == (ends, ends.typecode)
+    assert found_data == bytes(size)
+
+
 UNEVEN = (b"f", b"g")
 
 
