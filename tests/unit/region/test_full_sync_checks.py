@@ -93,3 +93,13 @@ def test_a_held_tag_is_taken() -> None:
 def test_a_held_tag_with_a_wrong_field_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(CorruptLogError):
         in_one_go(check_full_sync(tagged(TAG._replace(**wrong)), "state"))
+
+
+@pytest.mark.parametrize("wrong", [{OURS: ("x", 1)}, {OURS: (1, -1)}, {"x": (1, 1)}, {-1: (1, 1)}])
+def test_counts_of_conflicts_that_are_none_are_refused(wrong: dict[Any, Any]) -> None:
+    keyspace = state((1, 1))
+    keyspace.replica.conflicts.stable = {OURS: (2, 1)}
+    in_one_go(check_full_sync(keyspace, "state"))
+    keyspace.replica.conflicts.stable = wrong
+    with pytest.raises(CorruptLogError):
+        in_one_go(check_full_sync(keyspace, "state"))
