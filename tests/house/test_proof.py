@@ -56,7 +56,7 @@ def test_every_command_of_the_page_takes_its_arguments(monkeypatch: pytest.Monke
     [
         ("python -m tests.crashes --crash 1000 --kills", SystemExit),
         ("python -m tests.mutatoins --seed 1", ImportError),
-        ("python -m pytest tests/unit/test_nothing.py", FileNotFoundError),
+        ("python -m pytest tests/unit/nothing", FileNotFoundError),
     ],
     ids=["option", "program", "file"],
 )
