@@ -102,6 +102,7 @@ class RegionState:
             "deadlines": lambda: sum([each.deadlines.used_bytes for each in keyspace.databases]),
             "scheduled": lambda: sum([each.timetables.used_bytes for each in keyspace.databases]),
             "tombstones": lambda: keyspace.tombstone_bytes,
+            "followed": lambda: sum([each.following.used_bytes for each in keyspace.databases]),
             "positions": lambda: keyspace.last_positions_bytes,
         }
 

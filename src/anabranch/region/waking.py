@@ -182,7 +182,7 @@ class Waking:
 
     def time_out(self, waiter: Waiter) -> None:
         """End a wait with the reply for no result, unless that reply is withheld."""
-        reply = waiter.timeout_reply
+        reply = waiter.timeout_reply if waiter.late_reply is None else waiter.late_reply()
         dispatcher = self._region.dispatcher
         entry = dispatcher.find(waiter.args)
         if dispatcher.withheld is not None and entry is not None:

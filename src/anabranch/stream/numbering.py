@@ -42,6 +42,15 @@ def spans_behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[tuple[int,
     return merge_labelled(sources)
 
 
+def has_behind(stream: Stream, seen: Mapping[int, int]) -> bool:
+    """Whether an entry was ever added that a vector does not cover; it may be removed by now."""
+    for replica_id, log in stream.logs.items():
+        newest = log.newest_number
+        if newest and stream.incarnation + newest > seen.get(replica_id, 0):
+            return True
+    return False
+
+
 class Gaps:
     """Entries of a server on its own that were removed before a reader reached them.
 

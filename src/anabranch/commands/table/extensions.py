@@ -81,10 +81,14 @@ ab.digest -2 regional_info.digest 0.1.0 readonly
     keys: @1..-1 RO access
 ab.read -4 regional_read.read 0.1.0 readonly blocking movablekeys
     [NOTES] [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds]
-        STREAMS key [key ...] cursor [cursor ...]
+        [WHERE field <= | ^> value]
+        <STREAMS key [key ...] cursor [cursor ...] | FROM cursor <STREAMS key [key ...] |
+        PATTERN pattern>>
     does: Returns entries that cursors do not cover, each once, in any region.
-    cost: O(log N) for each region of each stream, then a memory copy of what is returned.
+    cost: O(log N) for each region of each stream, then a memory copy of what is returned. With
+        FROM O(1) for a stream without new entries. WHERE looks at a limited number of entries.
     keys: @STREAMS+1..-1%2 RO access
+    find: reading.keys_of_read
 ab.count 4 regional_read.count_ 0.1.0 readonly
     key start end
     does: Counts the entries of a stream within a range of IDs.

@@ -1,0 +1,134 @@
+"""One cursor for many streams: where a reader stands in all of them, as one printable word.
+
+A version vector, the *base*, says how far the reader has read; streams in which it stands elsewhere
+have a row of their own. Where several regions write, numbers are those of effects, of all keys
+together: a reader that has read everything needs no row. On a server of its own numbers belong to
+one stream, so each stream that was read has a row there, and the base is empty.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from sys import getsizeof
+from typing import Final
+
+import msgspec
+import zstandard
+from xxhash import xxh32_digest
+
+from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
+from anabranch.keyspace.version_vectors import covers, maximum
+from anabranch.metrics.holdings import NAME_BYTES
+
+STREAMS_MAX: Final = 100_000
+"""The most rows of a cursor: it takes some megabytes then."""
+
+_PREFIX: Final = b"c1:"
+_NOTHING: Final = b"0"
+_CHECK_BYTES: Final = 4
+_BYTES_MAX: Final = 64 << 20
+
+_ROW_BYTES: Final = getsizeof({0: 1}) + 2 * NAME_BYTES
+"""A row beside its place in the table: a version vector, and a name."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(
+    tuple[list[int], dict[bytes, list[int]], list[bytes], bytes]
+).decode
+_compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
+_expand = zstandard.ZstdDecompressor().decompress
+
+
+class JointCursor:
+    """Where a reader stands."""
+
+    __slots__ = ("after", "base", "ended", "rows")
+
+    def __init__(
+        self,
+        base: Mapping[int, int],
+        rows: dict[bytes, Mapping[int, int]],
+        ended: set[bytes],
+        after: bytes,
+    ) -> None:
+        self.base = base
+        self.rows = rows
+        """Of streams in which the reader does not stand at the base: how far it has read."""
+        self.ended = ended
+        """Streams of which the reader was told that they have ended."""
+        self.after = after
+        """The stream at which the last reply was full: the next one begins behind it."""
+
+    def seen(self, key: bytes) -> Mapping[int, int]:
+        """The version vector of what was read of a stream."""
+        return self.rows.get(key, self.base)
+
+    def raise_base(self, vector: Mapping[int, int]) -> None:
+        """All that these effects have added was read, but for the streams with rows."""
+        if vector:
+            self.base = maximum(self.base, vector)
+
+    def stand(self, key: bytes, seen: Mapping[int, int]) -> None:
+        """The reader has read so far of a stream."""
+        if covers(self.base, seen) and covers(seen, self.base):
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = seen
+
+    @property
+    def used_bytes(self) -> int:
+        """About how much memory it takes."""
+        return getsizeof(self.rows) + _ROW_BYTES * len(self.rows)
+
+    def text(self) -> bytes:
+        """The cursor as a client gets it: ``c1:`` and base64url.
+
+        The bytes are a checksum and a msgpack list, which is compressed if that makes it shorter.
+        """
+        if not (self.base or self.rows or self.ended or self.after):
+            return _NOTHING
+        rows = {key: _flat(seen) for key, seen in sorted(self.rows.items())}
+        plain = _encode((_flat(self.base), rows, sorted(self.ended), self.after))
+        body = min(plain, _compress(plain), key=len)
+        return _PREFIX + urlsafe_b64encode(xxh32_digest(body) + body).rstrip(b"=")
+
+
+def read_joint_cursor(raw: bytes) -> JointCursor:
+    """The cursor of a text. Raises :class:`ValueError` for anything that is none."""
+    if raw == _NOTHING:
+        return JointCursor({}, {}, set(), b"")
+    coded = raw.removeprefix(_PREFIX)
+    if coded is raw:
+        raise ValueError("another beginning")
+    data = urlsafe_b64decode(coded + b"=" * (-len(coded) % 4))
+    body = data[_CHECK_BYTES:]
+    if xxh32_digest(body) != data[:_CHECK_BYTES]:
+        raise ValueError("not as it was written")
+    try:
+        if body.startswith(zstandard.FRAME_HEADER):
+            if not 0 <= zstandard.frame_content_size(body) <= _BYTES_MAX:
+                raise ValueError("too long")
+            body = _expand(body, allow_extra_data=False)
+        base, rows, ended, after = _decode(body)
+    except (msgspec.MsgspecError, zstandard.ZstdError) as problem:
+        raise ValueError("not a cursor") from problem
+    vectors: dict[bytes, Mapping[int, int]] = {key: _vector(flat) for key, flat in rows.items()}
+    return JointCursor(_vector(base), vectors, set(ended), after)
+
+
+def _flat(vector: Mapping[int, int]) -> list[int]:
+    """Region, epoch and number of each replica ID."""
+    flat: list[int] = []
+    for replica_id in sorted(vector):
+        flat += (region_of(replica_id), epoch_of(replica_id), vector[replica_id])
+    return flat
+
+
+def _vector(flat: list[int]) -> dict[int, int]:
+    if len(flat) % 3 or min(flat, default=0) < 0:
+        raise ValueError("not a version vector")
+    return {
+        replica_id_of(region, epoch): number
+        for region, epoch, number in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    }
