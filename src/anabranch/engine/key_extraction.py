@@ -69,6 +69,7 @@ OPTION_WIDTH: Final = {
     b"CLAIM": 2,
     b"GROUP": 3,
     b"FROM": 2,
+    b"CREDIT": 2,
     b"WHERE": 4,
 }
 """The count of words of each option, its name included; one if it is not listed."""

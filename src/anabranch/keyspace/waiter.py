@@ -28,7 +28,9 @@ class Waiter:
     ``behind`` has for it. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms`` (0: never) the
     command runs again although no key was signalled (a pending entry comes of age). ``request`` is
     what a reading command has parsed, and does not parse again. ``late_reply`` makes the reply of
-    a time-out in place of ``timeout_reply``. ``fails_without_key`` is set for
+    a time-out in place of ``timeout_reply``. ``is_lasting``: it is a subscription, and stays in its
+    queues while its connection goes on; ``is_behind`` and ``is_due`` then say that it must look at
+    all of its keys, and that it will run again soon. ``fails_without_key`` is set for
     XREADGROUP, which fails when its key is removed. ``changed`` is set when the command runs again:
     the keys that may differ from what it saw last (None: all), among others. ``number`` and
     ``held_bytes`` are given by :class:`anabranch.keyspace.waiter.Waiters`.
@@ -50,6 +52,9 @@ class Waiter:
         self.deadline_ms = deadline_ms
         self.timeout_reply = timeout_reply
         self.late_reply: Callable[[], bytes] | None = None
+        self.is_lasting = False
+        self.is_behind = False
+        self.is_due = False
         self.wants: Condition | None = None
         self.behind: list[int] = []
         self.fails_without_key = False
@@ -249,6 +254,7 @@ class Waiters:
         self.active: dict[int, Waiter] = {}
         """By their numbers, in the order in which they began to wait."""
         self._number = 0
+        self._lasting = 0
         # A heap of times and numbers; stale ones are skipped.
         self._timers: list[tuple[int, int]] = []
 
@@ -257,6 +263,7 @@ class Waiters:
         self._number += 1
         waiter.number = self._number
         self.active[waiter.number] = waiter
+        self._lasting += waiter.is_lasting
         self.hold(waiter, WAITER_BYTES + bytes_of(waiter.args) + self._join(waiter, 0))
         self._arm(waiter.deadline_ms, waiter)
         self._arm(waiter.recheck_ms, waiter)
@@ -295,6 +302,16 @@ class Waiters:
         waiter.held_bytes += size
         waiter.session.hold("waiting", size)
 
+    @property
+    def blocked(self) -> int:
+        """How many connections cannot go on."""
+        return len(self.active) - self._lasting
+
+    def requeue(self, waiter: Waiter) -> None:
+        """Let a command wait behind all others that wait for its keys."""
+        self.remove(waiter)
+        self.enqueue(waiter)
+
     def recheck_at(self, waiter: Waiter, at_ms: int) -> None:
         """Run the waiter's command again at a time of day."""
         waiter.recheck_ms = at_ms
@@ -316,6 +333,7 @@ class Waiters:
         """Take a command out of every queue."""
         if self.active.pop(waiter.number, None) is None:
             return
+        self._lasting -= waiter.is_lasting
         gone = 0
         if waiter.conditions is not None:
             waiter.conditions.pop(waiter, None)
@@ -334,6 +352,7 @@ class Waiters:
             reviewed.difference_update([key for key in waiter.keys if key not in queues])
         session = waiter.session
         session.hold("waiting", -waiter.held_bytes)
+        waiter.held_bytes = 0
         session.holdings.change("waiting", -gone)
 
     def due(self, now_ms: int) -> Iterable[Waiter]:

@@ -28,6 +28,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.joint_cursor import STREAMS_MAX, JointCursor, read_joint_cursor
 from anabranch.keyspace.version_vectors import maximum
+from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import array_header, bulk
 from anabranch.scheduling import Steps
 from anabranch.stream.numbering import has_behind
@@ -61,21 +62,31 @@ class JointRequest:
         """The cursor has changed."""
         self._text = None
 
-    def reply(self, takings: Sequence[Taking] = ()) -> bytes:
-        """``[cursor, [[key, [entries]], ...]]``; with NOTES a row has a list of them, too."""
+    @property
+    def text(self) -> bytes:
+        """The cursor as a client gets it."""
         if self._text is None:
             self._text = self.cursor.text()
+        return self._text
+
+    def reply(self, takings: Sequence[Taking] = ()) -> bytes:
+        """``[cursor, [[key, [entries]], ...]]``; with NOTES a row has a list of them, too."""
+        out = [array_header(2), bulk(self.text), array_header(len(takings))]
+        return b"".join(out + self.rows(takings))
+
+    def rows(self, takings: Sequence[Taking]) -> list[bytes]:
+        """The pieces of the rows: key, entries, with NOTES a list of notes."""
+        out: list[bytes] = []
         notes = self.options.notes
-        out = [array_header(2), bulk(self._text), array_header(len(takings))]
         for each in takings:
             out += (array_header(2 + notes), bulk(each.key), array_header(each.count), *each.chunks)
             if notes:
                 out.append(notes_of(each.gaps, has_ended=each.has_ended))
-        return b"".join(out)
+        return out
 
 
-def read(ctx: Context, args: list[bytes], options: ReadOptions) -> bytes | None:
-    """Entries of the streams that one cursor does not cover; may wait for them."""
+def begin(ctx: Context, args: list[bytes], options: ReadOptions) -> JointRequest | None:
+    """Where the reader of a request stands; None if names are looked up: then it runs again."""
     raw = options.joint
     assert raw is not None
     try:
@@ -93,7 +104,15 @@ def read(ctx: Context, args: list[bytes], options: ReadOptions) -> bytes | None:
     request = JointRequest(options, cursor, None if raw == b"$" else raw)
     if raw == b"$":
         _stand_at_end(ctx, request)
-    takings = _read(ctx, request, list(request.followed(ctx)), is_whole=True)
+    return request
+
+
+def read(ctx: Context, args: list[bytes], options: ReadOptions) -> bytes | None:
+    """Entries of the streams that one cursor does not cover; may wait for them."""
+    request = begin(ctx, args, options)
+    if request is None:
+        return None
+    takings = look(ctx, request, list(request.followed(ctx)), is_whole=True)
     block_ms = options.request.block_ms
     if takings is not None or block_ms is None or ctx.in_exec:
         return request.reply(takings or ())
@@ -102,10 +121,16 @@ def read(ctx: Context, args: list[bytes], options: ReadOptions) -> bytes | None:
     waiter = ctx.session.waiter
     assert waiter is not None
     waiter.late_reply = request.reply
-    ctx.keyspace.waiters.hold(waiter, cursor.used_bytes)
-    if glob is not None:
-        waiter.wait_for(following.of(glob, ctx.db.order).waiters, None)
+    be_told(ctx, waiter, request)
     return None
+
+
+def be_told(ctx: Context, waiter: Waiter, request: JointRequest) -> None:
+    """Let one who waits be told of new streams of the pattern."""
+    ctx.keyspace.waiters.hold(waiter, request.cursor.used_bytes)
+    glob = request.options.glob
+    if glob is not None:
+        waiter.wait_for(ctx.db.following.of(glob, ctx.db.order).waiters, None)
 
 
 def read_again(ctx: Context, request: JointRequest) -> bytes | None:
@@ -113,7 +138,7 @@ def read_again(ctx: Context, request: JointRequest) -> bytes | None:
     assert ctx.waiter is not None
     followed = request.followed(ctx)
     changed = followed if ctx.waiter.changed is None else ctx.waiter.changed
-    takings = _read(ctx, request, [key for key in changed if key in followed], is_whole=False)
+    takings = look(ctx, request, [key for key in changed if key in followed], is_whole=False)
     return None if takings is None else request.reply(takings)
 
 
@@ -163,7 +188,7 @@ def _may_read(ctx: Context, request: JointRequest) -> Callable[[bytes], bool]:
     return lambda key: user.judge(command, [*words, key]) is None
 
 
-def _read(
+def look(
     ctx: Context, request: JointRequest, names: list[bytes], *, is_whole: bool
 ) -> list[Taking] | None:
     """Read on, and move the cursor; None if there is nothing to tell, and nothing left to look at.

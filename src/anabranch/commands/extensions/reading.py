@@ -98,7 +98,7 @@ def names_at(args: list[bytes]) -> int:
 
 
 def keys_of_read(args: list[bytes]) -> list[tuple[int, str]]:
-    """The keys of a request. With FROM cursor all names behind STREAMS are keys."""
+    """The keys of a request. All names behind STREAMS are keys, unless each has a cursor."""
     first = names_at(args)
     if not first or args[first - 1].upper() == b"PATTERN":
         return []
@@ -106,7 +106,7 @@ def keys_of_read(args: list[bytes]) -> list[tuple[int, str]]:
     stop = first + (len(args) - first) // 2
     while at < first - 1:
         word = args[at].upper()
-        if word == b"FROM":
+        if word in (b"FROM", b"GROUP"):
             stop = len(args)
         at += OPTION_WIDTH.get(word, 1)
     return [(index, "RO access") for index in range(first, stop)]
