@@ -31,7 +31,7 @@ from anabranch.keyspace.version_vectors import maximum
 from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import array_header, bulk
 from anabranch.scheduling import Steps
-from anabranch.stream.numbering import has_behind
+from anabranch.stream.numbering import Gaps, has_behind
 from anabranch.stream.stream import Stream
 
 _NO_CURSOR = (
@@ -274,10 +274,12 @@ def _in_rounds(
     takings: dict[bytes, Taking] = {}
     left = request.options.request.count
     share = max(left // max(len(news), 1), 1) if left > 0 else -1
+    has_gaps = request.options.notes and not ctx.replica.vector
     for key, stream, seen in news:
         if not left or limits.is_reached:
             break
-        taking = takings[key] = Taking(ctx, key, stream, seen, request.options)
+        gaps = Gaps(stream, seen, seen) if has_gaps else None
+        taking = takings[key] = Taking(ctx, key, stream, seen, gaps)
         count = taking.take(limits, share)
         left -= count if left > 0 else 0
     while left > 0 and not limits.is_reached:

@@ -17,7 +17,7 @@ from anabranch.commands.stream.read_request import ReadRequest, ReplyBudget, par
 from anabranch.engine.context import Context
 from anabranch.engine.key_extraction import OPTION_WIDTH, streams_at
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import ALONE, region_of
+from anabranch.keyspace.replica import ALONE, epoch_of, region_of
 from anabranch.keyspace.values import Value
 from anabranch.resp.encode import array_header, bulk, integer
 from anabranch.stream.block import Block
@@ -142,8 +142,9 @@ class Taking:
         key: bytes,
         stream: Stream,
         seen: Mapping[int, int],
-        options: ReadOptions,
+        gaps: Gaps | None = None,
     ) -> None:
+        """``gaps`` collects what the reader misses, if it wants to know."""
         self.key = key
         self.chunks: list[bytes] = []
         self.count = 0
@@ -154,7 +155,7 @@ class Taking:
         """The stream is sealed, and no entry follows."""
         self._stream = stream
         self._applied = applied(ctx, stream)
-        self._gaps = Gaps(stream, seen) if options.notes and not ctx.replica.vector else None
+        self._gaps = gaps
         self._spans = spans_behind(stream, seen)
         self._next = next(self._spans, None)
 
@@ -175,7 +176,7 @@ class Taking:
             if stop > low:
                 self.reached[replica_id] = number_of(self._stream, block, stop - 1)
                 if self._gaps is not None:
-                    self._gaps.reach(block, low, stop)
+                    self._gaps.reach(replica_id, block, low, stop)
             more = replica_id, (block, stop, high)
             self._next = more if stop < high else next(self._spans, None)
         if self._next is None and not self.is_done:
@@ -230,15 +231,21 @@ class Taking:
             self._gaps.end()
 
     @property
-    def gaps(self) -> list[tuple[int, int]]:
-        """First and last numbers of removed entries that the reader had not reached."""
+    def gaps(self) -> list[tuple[int, int, int]]:
+        """Replica ID, first and last of removed entries that the reader had not reached."""
         return [] if self._gaps is None else self._gaps.found
 
 
-def notes_of(gaps: list[tuple[int, int]], *, has_ended: bool) -> bytes:
-    """The list of notes about a stream; each is a list that begins with its name."""
+def notes_of(gaps: list[tuple[int, int, int]], *, has_ended: bool) -> bytes:
+    """The list of notes about a stream; each is a list that begins with its name.
+
+    Where several regions write, a gap names the region and its epoch.
+    """
     out = [array_header(len(gaps) + has_ended)]
-    out += [array_header(3) + _GAP + integer(low) + integer(high) for low, high in gaps]
+    for replica_id, low, high in gaps:
+        region, epoch = region_of(replica_id), epoch_of(replica_id)
+        where = b"" if region == ALONE else integer(region) + integer(epoch)
+        out.append(array_header(5 if where else 3) + _GAP + integer(low) + integer(high) + where)
     if has_ended:
         out.append(_ENDED)
     return b"".join(out)

@@ -11,6 +11,7 @@ a cursor is then valid for its key only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from anabranch.commands.extensions import joint_read
@@ -27,9 +28,19 @@ from anabranch.commands.stream.options import interval_end, interval_start
 from anabranch.commands.stream.read_request import timeout_argument
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import ALONE, read_token, region_of, write_token
+from anabranch.keyspace.replica import (
+    ALONE,
+    PLACED_PREFIX,
+    read_placed_token,
+    read_token,
+    region_of,
+    write_placed_token,
+    write_token,
+)
 from anabranch.keyspace.version_vectors import covers
 from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
+from anabranch.stream.numbering import Gaps, places_of
+from anabranch.stream.stream import Stream
 
 _NO_CURSOR: Final = "ERR Invalid cursor: it is 0, $, or what an earlier reply gave"
 _NO_TOKEN: Final = "ERR Invalid token: it is what AB.TOKEN or AB.READ gave"  # noqa: S105
@@ -66,14 +77,18 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
     for key, raw in zip(keys, request.ids, strict=True):
         stream = ctx.read_stream(key)
         seen = applied(ctx, stream) if raw == b"$" else _vector(ctx, raw, _NO_CURSOR)
-        taking = None
+        taking = gaps = None
         if stream is not None and not limits.is_reached:
-            taking = Taking(ctx, key, stream, seen, options)
+            gaps = _gaps(ctx, stream, raw, seen) if notes else None
+            taking = Taking(ctx, key, stream, seen, gaps)
             taking.take(limits, request.count)
             if taking.count or taking.gaps or options.where is not None:
                 seen = taking.reached
         parts.append(taking)
-        cursors.append(write_token(seen))
+        if gaps is not None and ctx.replica.vector:
+            cursors.append(write_placed_token(seen, gaps.reached))
+        else:
+            cursors.append(write_token(seen) if raw == b"$" or taking is not None else raw)
     reply = _reply(ctx, keys, cursors, parts, notes=notes)
     is_served = limits.effort <= 0 or any(
         part is not None and (part.count or (notes and (part.has_ended or part.gaps)))
@@ -86,6 +101,15 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
         ctx.waiter.args, ctx.waiter.timeout_reply = again, reply
     ctx.block(keys, again, request.deadline_ms(ctx.now_ms), is_stream, reply)
     return None
+
+
+def _gaps(ctx: Context, stream: Stream, raw: bytes, seen: Mapping[int, int]) -> Gaps:
+    """What collects the gaps for a reader: it begins where the cursor says."""
+    if not ctx.replica.vector:
+        return Gaps(stream, seen, seen)
+    if raw.startswith(PLACED_PREFIX):
+        return Gaps(stream, seen, read_placed_token(raw)[1])
+    return Gaps(stream, seen, places_of(stream, seen))
 
 
 def _reply(
