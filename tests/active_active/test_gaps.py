@@ -132,10 +132,28 @@ def test_a_cursor_without_places_tells_of_what_goes_from_then_on() -> None:
     writers.add(one, 8)
     ((_, reader.cursor, _),) = one.do("AB.READ", "COUNT", 1, "STREAMS", "s", "0")
     one.do("XTRIM", "s", "MAXLEN", 4)
-    assert reader.read(one, "COUNT", 1) == []  # nobody knows any more which one it had read
+    assert reader.read(one, "COUNT", 1) == []  # what is gone may have been read
     one.do("XTRIM", "s", "MAXLEN", 1)
     reader.read(one)
     assert reader.told(1) == ["read", "gap", "gap", "read"]
+
+
+@pytest.mark.parametrize("cursor", [b"$", b"v1"])
+def test_a_reader_that_had_all_is_told_of_nothing(cursor: bytes) -> None:
+    mesh = Mesh(1, stream_node_max_entries=2)
+    (one,) = mesh.nodes.values()
+    writers = Writers()
+    reader = Reader(writers)
+    writers.add(one, 8)
+    if cursor == b"v1":
+        ((_, cursor, _),) = one.do("AB.READ", "STREAMS", "s", "0")
+    one.do("XDEL", "s", *[each for each, _ in one.do("XREVRANGE", "s", "+", "-", "COUNT", 5)])
+    reader.cursor = cursor
+    assert reader.read(one) == []
+    writers.add(one, 2)
+    one.do("XDEL", "s", *[each for each, _ in one.do("XREVRANGE", "s", "+", "-", "COUNT", 2)])
+    (gap,) = reader.read(one)
+    assert gap[:3] == [b"gap", *writers.all_of(1)[-2:]]
 
 
 def test_a_token_with_places_is_a_token() -> None:
@@ -148,7 +166,7 @@ def test_a_token_with_places_is_a_token() -> None:
     assert reader.cursor.startswith(b"n1:")
     mesh.settle()
     assert two.do("AB.WAITFOR", reader.cursor, 1) == b"OK"
-    ((_, cursor, entries),) = two.do("AB.READ", "STREAMS", "s", reader.cursor)
+    ((_, _, entries),) = two.do("AB.READ", "STREAMS", "s", reader.cursor)
     assert not entries
     for bad in (b"n1:", reader.cursor[:-2], reader.cursor + b"AA", b"n1:kwAABQ"):
         with pytest.raises(Exception, match="Invalid cursor"):

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.commands.extensions.joint_read import begin, look
+from anabranch.commands.extensions.reading import ReadOptions
+from anabranch.keyspace.joint_cursor import JointCursor
 from tests.support.mesh import Mesh, Node
 
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -90,8 +93,6 @@ def test_every_entry_comes_once_whichever_region_is_asked(seed: int) -> None:
 
 def test_a_cursor_of_a_server_without_regions_is_refused() -> None:
     mesh = Mesh(2)
-    from anabranch.keyspace.joint_cursor import JointCursor
-
     alone = JointCursor({}, {b"a": {0: 5}}, set(), b"").text()
     with pytest.raises(Exception, match="from a server without regions"):
         read(mesh.nodes[1], alone)
@@ -109,3 +110,82 @@ def test_one_waits_for_entries_of_other_regions() -> None:
     two.do("XADD", "new", 50, "f", "v")
     mesh.settle()
     assert b"new" in b"".join(session.outbox)
+
+
+def test_a_look_at_some_streams_claims_nothing_of_the_others() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XADD", "a", 100, "f", "old")
+    one.do("XADD", "b", 100, "f", "old")
+    cursor, _ = read(one, "0")
+    options = ReadOptions([b"AB.READ", b"FROM", cursor, b"PATTERN", b"*"], 0)
+    ctx = one.region.context
+    ctx.enter(one.region.open_session("127.0.0.1:50000", "127.0.0.1:6379"), 0)
+    request = begin(ctx, [], options)
+    assert request is not None
+    two.do("XADD", "a", 200, "f", "new")
+    two.do("XADD", "b", 200, "f", "new")
+    mesh.settle()
+    takings = look(ctx, request, [b"a"], is_whole=False)
+    assert takings is not None
+    assert [each.key for each in takings] == [b"a"]
+    assert read(one, request.text)[1] == {b"b": [b"new"]}
+
+
+class Gapped:
+    """A reader of all streams that keeps which entries of each region it was given or told of."""
+
+    def __init__(self) -> None:
+        self.cursor: bytes = b"0"
+        self.numbers: dict[bytes, tuple[bytes, int, int]] = {}
+        """Key, region, and which one of the region, by the value of the only field."""
+        self.known: set[tuple[bytes, int, int]] = set()
+
+    def add(self, node: Node, key: bytes) -> None:
+        name = b"%d" % len(self.numbers)
+        node.do("XADD", key, "*", "f", name)
+        (rows,) = node.do("AB.OFFSETS", "STREAMS", key)
+        (end,) = [row[3] for row in rows if int(row[0]) == node.number]
+        self.numbers[name] = key, node.number, end
+
+    def read(self, node: Node, *options: object) -> None:
+        self.cursor, rows = node.do(
+            "AB.READ", "NOTES", *options, "FROM", self.cursor, "PATTERN", "*"
+        )
+        for key, entries, notes in rows:
+            found = [self.numbers[name] for _, (_, name) in entries]
+            for _, low, high, region, _ in notes:
+                found += [(key, region, number) for number in range(low, high + 1)]
+            for each in found:
+                assert each not in self.known, each
+                self.known.add(each)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gaps_of_all_streams_are_told_once(seed: int) -> None:
+    rng = random.Random(seed)
+    mesh = Mesh(3, stream_node_max_entries=4)
+    nodes = list(mesh.nodes.values())
+    reader = Gapped()
+    for _ in range(150):
+        node, key = rng.choice(nodes), rng.choice(KEYS)
+        match rng.randrange(9):
+            case 0 | 1 | 2:
+                for _ in range(rng.randint(1, 5)):
+                    reader.add(node, key)
+            case 3:
+                mesh.send(*rng.sample(list(mesh.nodes), 2))
+            case 4:
+                node.do("XTRIM", key, "MAXLEN", rng.randrange(8))
+            case 5:
+                ids = [each for each, _ in node.do("XRANGE", key, "-", "+", "COUNT", 2)]
+                if ids:
+                    node.do("XDEL", key, *ids)
+            case _:
+                reader.read(node, "COUNT", rng.randint(1, 9))
+    mesh.settle()
+    before = b""
+    while before != reader.cursor:
+        before = reader.cursor
+        reader.read(rng.choice(nodes))
+    assert reader.known == set(reader.numbers.values())

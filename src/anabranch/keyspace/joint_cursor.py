@@ -21,8 +21,8 @@ from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.metrics.holdings import NAME_BYTES
 
-STREAMS_MAX: Final = 100_000
-"""The most rows of a cursor: it takes some megabytes then."""
+STREAMS_MAX = 100_000
+"""The most rows of a cursor: it takes some megabytes then. Tests change it."""
 
 _PREFIX: Final = b"c1:"
 _NOTHING: Final = b"0"
@@ -32,10 +32,19 @@ _BYTES_MAX: Final = 64 << 20
 _ROW_BYTES: Final = getsizeof({0: 1}) + 2 * NAME_BYTES
 """A row beside its place in the table: a version vector, and a name."""
 
+
+class _Fields(msgspec.Struct, array_like=True):
+    """A cursor as it is written."""
+
+    base: list[int]
+    rows: dict[bytes, list[int]]
+    ended: list[bytes]
+    after: bytes
+    places: dict[bytes, list[int]] | None = None
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(
-    tuple[list[int], dict[bytes, list[int]], list[bytes], bytes]
-).decode
+_decode = msgspec.msgpack.Decoder(_Fields).decode
 _compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
 _expand = zstandard.ZstdDecompressor().decompress
 
@@ -43,7 +52,7 @@ _expand = zstandard.ZstdDecompressor().decompress
 class JointCursor:
     """Where a reader stands."""
 
-    __slots__ = ("after", "base", "ended", "rows")
+    __slots__ = ("after", "base", "ended", "places", "rows")
 
     def __init__(
         self,
@@ -51,6 +60,7 @@ class JointCursor:
         rows: dict[bytes, Mapping[int, int]],
         ended: set[bytes],
         after: bytes,
+        places: dict[bytes, Mapping[int, int]] | None = None,
     ) -> None:
         self.base = base
         self.rows = rows
@@ -59,6 +69,9 @@ class JointCursor:
         """Streams of which the reader was told that they have ended."""
         self.after = after
         """The stream at which the last reply was full: the next one begins behind it."""
+        self.places = places
+        """By stream, how many positions of each log the reader has come past. Only for a reader who
+        wants to know of gaps, where several regions write; None: it has not asked yet."""
 
     def seen(self, key: bytes) -> Mapping[int, int]:
         """The version vector of what was read of a stream."""
@@ -79,17 +92,20 @@ class JointCursor:
     @property
     def used_bytes(self) -> int:
         """About how much memory it takes."""
-        return getsizeof(self.rows) + _ROW_BYTES * len(self.rows)
+        return getsizeof(self.rows) + _ROW_BYTES * (len(self.rows) + len(self.places or ()))
 
     def text(self) -> bytes:
         """The cursor as a client gets it: ``c1:`` and base64url.
 
         The bytes are a checksum and a msgpack list, which is compressed if that makes it shorter.
         """
-        if not (self.base or self.rows or self.ended or self.after):
+        if not (self.base or self.rows or self.ended or self.after or self.places):
             return _NOTHING
         rows = {key: _flat(seen) for key, seen in sorted(self.rows.items())}
-        plain = _encode((_flat(self.base), rows, sorted(self.ended), self.after))
+        fields = [_flat(self.base), rows, sorted(self.ended), self.after]
+        if self.places is not None:
+            fields.append({key: _flat(each) for key, each in sorted(self.places.items())})
+        plain = _encode(fields)
         body = min(plain, _compress(plain), key=len)
         return _PREFIX + urlsafe_b64encode(xxh32_digest(body) + body).rstrip(b"=")
 
@@ -110,11 +126,17 @@ def read_joint_cursor(raw: bytes) -> JointCursor:
             if not 0 <= zstandard.frame_content_size(body) <= _BYTES_MAX:
                 raise ValueError("too long")
             body = _expand(body, allow_extra_data=False)
-        base, rows, ended, after = _decode(body)
+        fields = _decode(body)
     except (msgspec.MsgspecError, zstandard.ZstdError) as problem:
         raise ValueError("not a cursor") from problem
-    vectors: dict[bytes, Mapping[int, int]] = {key: _vector(flat) for key, flat in rows.items()}
-    return JointCursor(_vector(base), vectors, set(ended), after)
+    places = None if fields.places is None else _vectors(fields.places)
+    return JointCursor(
+        _vector(fields.base), _vectors(fields.rows), set(fields.ended), fields.after, places
+    )
+
+
+def _vectors(rows: dict[bytes, list[int]]) -> dict[bytes, Mapping[int, int]]:
+    return {key: _vector(flat) for key, flat in rows.items()}
 
 
 def _flat(vector: Mapping[int, int]) -> list[int]:

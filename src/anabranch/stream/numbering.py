@@ -104,13 +104,11 @@ class Gaps:
 
 
 def places_of(stream: Stream, seen: Mapping[int, int]) -> dict[int, int]:
-    """What a reader has come to in each log, as far as its vector tells.
+    """What a reader has come to in each log, if only its vector is known.
 
-    Where the entries up to its number are forgotten, it is the oldest one that is left.
+    It is the oldest entry that is left for it: what was removed before may have been read.
     """
     return {
-        replica_id: stream.incarnation
-        + (by_number.position_after(log, number) or by_number.position_above(log, number))
+        replica_id: stream.incarnation + by_number.position_above(log, seen.get(replica_id, 0))
         for replica_id, log in stream.logs.items()
-        if (number := seen.get(replica_id, 0) - stream.incarnation) > 0
     }

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.commands.extensions import reading
+from anabranch.commands.extensions import joint_read, reading
 from anabranch.keyspace import following
 from anabranch.keyspace.joint_cursor import JointCursor
+from anabranch.version import IS_COMPILED
 from tests.support.streams import BOTH_PROTOCOLS, WRONGTYPE, Streams
 
 NO_CURSOR = "ERR Invalid cursor: behind FROM it is 0, $, or what an earlier reply of this form gave"
@@ -249,8 +250,6 @@ def test_a_cursor_that_was_cut_or_changed_is_refused(s: Streams) -> None:
 
 
 def test_a_cursor_has_a_limit(s: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    from anabranch.commands.extensions import joint_read
-
     monkeypatch.setattr(joint_read, "STREAMS_MAX", 3)
     for number in range(4):
         s.fill(f"t:{number}", "1-0")
@@ -280,6 +279,7 @@ def test_patterns_that_nobody_uses_are_forgotten(s: Streams) -> None:
     assert "ab" in s.answer(waiting)
 
 
+@pytest.mark.skipif(IS_COMPILED, reason="machine code calls nothing that can be seen")
 def test_reading_opens_only_streams_with_news(s: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1000):
         s.fill(f"k{number}", "1-0")

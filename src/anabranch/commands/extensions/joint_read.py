@@ -27,11 +27,11 @@ from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.joint_cursor import STREAMS_MAX, JointCursor, read_joint_cursor
-from anabranch.keyspace.version_vectors import maximum
+from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import array_header, bulk
 from anabranch.scheduling import Steps
-from anabranch.stream.numbering import Gaps, has_behind
+from anabranch.stream.numbering import Gaps, has_behind, places_of
 from anabranch.stream.stream import Stream
 
 _NO_CURSOR = (
@@ -152,10 +152,15 @@ def _growing(db: Database, glob: bytes) -> Steps[list[bytes]]:
 def _stand_at_end(ctx: Context, request: JointRequest) -> None:
     """The reader has read everything that this region has now."""
     request.cursor.raise_base(ctx.replica.vector)
+    if request.options.notes and ctx.replica.vector:
+        request.cursor.places = {}
+    places = request.cursor.places
     for key in request.followed(ctx):
         value = ctx.lookup(key)
         if type(value) is Stream:
             request.cursor.stand(key, applied(ctx, value))
+            if places is not None:
+                places[key] = places_of(value, ctx.replica.vector)
 
 
 def _streams(ctx: Context, request: JointRequest, names: list[bytes]) -> list[tuple[bytes, Stream]]:
@@ -199,6 +204,10 @@ def look(
     streams = _streams(ctx, request, names)
     if is_whole:
         _forget_others(ctx, request, streams)
+    if options.notes and ctx.replica.vector and cursor.places is None:
+        cursor.places = {
+            key: places_of(stream, seen) for key, stream in streams if (seen := cursor.seen(key))
+        }
     may_read = _may_read(ctx, request)
     told = cursor.ended
     news: list[_News] = []
@@ -212,8 +221,8 @@ def look(
     vector = ctx.replica.vector
     if news or vector or cursor.after:
         request.moved()
-    cursor.raise_base(vector)
-    if vector:
+    if is_whole and vector:  # otherwise entries may be here of streams that are not looked at now
+        cursor.raise_base(vector)
         for key, seen in list(cursor.rows.items()):
             cursor.stand(key, maximum(seen, vector))
     is_cut = len(takings) < len(news)
@@ -222,9 +231,11 @@ def look(
         cursor.stand(key, seen if taking is None else taking.reached)
         if taking is not None and taking.has_ended:
             told.add(key)
+        if taking is not None and cursor.places is not None:
+            cursor.places[key] = taking.places
         is_cut = is_cut or (taking is not None and not taking.is_done)
     cursor.after = next(reversed(takings)) if is_cut and takings else b""
-    if len(cursor.rows) > STREAMS_MAX:
+    if max(len(cursor.rows), len(cursor.places or ())) > STREAMS_MAX:
         raise CommandError(_TOO_MANY)
     shown = [
         each
@@ -248,6 +259,8 @@ def _forget_others(
     if not (is_pattern and is_of_regions) and any(key not in kept for key in cursor.rows):
         cursor.rows = {key: seen for key, seen in cursor.rows.items() if key in kept}
         request.moved()
+    if cursor.places and (not is_pattern or covers(ctx.replica.vector, cursor.base)):
+        cursor.places = {key: each for key, each in cursor.places.items() if key in kept}
     if cursor.ended:
         cursor.ended &= {key for key, stream in streams if stream.is_sealed}
         request.moved()
@@ -264,6 +277,14 @@ def _rotated(news: list[_News], after: bytes) -> list[_News]:
     return news[first:] + news[:first]
 
 
+def _gaps(cursor: JointCursor, key: bytes, stream: Stream, seen: Mapping[int, int]) -> Gaps:
+    """What collects the gaps of a stream. One without a place has come since the last call."""
+    if cursor.places is None:
+        return Gaps(stream, seen, seen)
+    places = cursor.places.get(key)
+    return Gaps(stream, {}, {}) if places is None else Gaps(stream, seen, places)
+
+
 def _in_rounds(
     ctx: Context, request: JointRequest, news: list[_News], limits: CallLimits
 ) -> dict[bytes, Taking]:
@@ -274,11 +295,10 @@ def _in_rounds(
     takings: dict[bytes, Taking] = {}
     left = request.options.request.count
     share = max(left // max(len(news), 1), 1) if left > 0 else -1
-    has_gaps = request.options.notes and not ctx.replica.vector
     for key, stream, seen in news:
         if not left or limits.is_reached:
             break
-        gaps = Gaps(stream, seen, seen) if has_gaps else None
+        gaps = _gaps(request.cursor, key, stream, seen) if request.options.notes else None
         taking = takings[key] = Taking(ctx, key, stream, seen, gaps)
         count = taking.take(limits, share)
         left -= count if left > 0 else 0

@@ -26,9 +26,9 @@ from anabranch.stream.numbering import Gaps, newest_position_number, number_of, 
 from anabranch.stream.selecting import Where
 from anabranch.stream.stream import Stream
 
-EFFORT: Final = 20_000
+EFFORT = 20_000
 """How many entries a call with WHERE looks at: some milliseconds, compiled. Long ones count more
-than once (:data:`_EFFORT_BYTES`)."""
+than once (:data:`_EFFORT_BYTES`). Tests change it."""
 
 _EFFORT_BYTES: Final = 128
 _SPAN_EFFORT: Final = 50
@@ -229,6 +229,11 @@ class Taking:
         self.has_ended = self._stream.is_sealed
         if self._gaps is not None:
             self._gaps.end()
+
+    @property
+    def places(self) -> Mapping[int, int]:
+        """What the reader has come to in each log, if it wants to know of gaps."""
+        return {} if self._gaps is None else dict(self._gaps.reached)
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:

@@ -109,7 +109,7 @@ def _gaps(ctx: Context, stream: Stream, raw: bytes, seen: Mapping[int, int]) -> 
         return Gaps(stream, seen, seen)
     if raw.startswith(PLACED_PREFIX):
         return Gaps(stream, seen, read_placed_token(raw)[1])
-    return Gaps(stream, seen, places_of(stream, seen))
+    return Gaps(stream, seen, places_of(stream, seen) if seen else {})
 
 
 def _reply(

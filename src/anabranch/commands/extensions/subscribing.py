@@ -37,6 +37,8 @@ PUSH_BYTES: Final = 1 << 20
 STARVING_MS: Final = 1_000
 """When a subscription without credit looks whether its entries were taken away from it."""
 
+_ROWS_MAX: Final = 1_000
+
 _REQUEUED_KEYS_MAX: Final = 64
 """Subscriptions of a group take turns if they have no more keys: it costs time for each key."""
 
@@ -173,8 +175,11 @@ class ReaderSubscription:
         if takings:
             self.credit -= sum([each.count for each in takings])
             _push(ctx, len(takings), request.rows(takings))
-        waiter.is_behind = bool(request.cursor.after)
-        if waiter.is_behind and self.credit:
+        cursor = request.cursor
+        has_more = bool(cursor.after)
+        # A look at all streams makes the cursor short again where several regions write.
+        waiter.is_behind = has_more or (bool(cursor.base) and len(cursor.rows) > _ROWS_MAX)
+        if has_more and self.credit:
             ctx.server.blocked.look_again(waiter)
 
 
