@@ -17,9 +17,10 @@ import msgspec
 import zstandard
 from xxhash import xxh32_digest
 
-from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.metrics.holdings import NAME_BYTES
+from anabranch.stream.numbering import has_behind
+from anabranch.stream.stream import Stream
 
 STREAMS_MAX = 100_000
 """The most rows of a cursor: it takes some megabytes then. Tests change it."""
@@ -29,8 +30,11 @@ _NOTHING: Final = b"0"
 _CHECK_BYTES: Final = 4
 _BYTES_MAX: Final = 64 << 20
 
-_ROW_BYTES: Final = getsizeof({0: 1}) + 2 * NAME_BYTES
-"""A row beside its place in the table: a version vector, and a name."""
+_Row = list[int]
+"""A version vector: replica ID, number, replica ID, number ... Of thousands few are looked at."""
+
+_ROW_BYTES: Final = getsizeof([0, 0]) + getsizeof(1 << 20) + 2 * NAME_BYTES
+"""A row beside its place in the table, and a name."""
 
 
 class _Fields(msgspec.Struct, array_like=True):
@@ -57,10 +61,10 @@ class JointCursor:
     def __init__(
         self,
         base: Mapping[int, int],
-        rows: dict[bytes, Mapping[int, int]],
+        rows: dict[bytes, _Row],
         ended: set[bytes],
         after: bytes,
-        places: dict[bytes, Mapping[int, int]] | None = None,
+        places: dict[bytes, _Row] | None = None,
     ) -> None:
         self.base = base
         self.rows = rows
@@ -75,7 +79,19 @@ class JointCursor:
 
     def seen(self, key: bytes) -> Mapping[int, int]:
         """The version vector of what was read of a stream."""
-        return self.rows.get(key, self.base)
+        row = self.rows.get(key)
+        return self.base if row is None else vector_of(row)
+
+    def has_news(self, key: bytes, stream: Stream) -> bool:
+        """Whether an entry was ever added to a stream that the reader has not seen."""
+        row = self.rows.get(key)
+        if row is None:
+            return has_behind(stream, self.base)
+        if len(row) == 2 and len(stream.logs) == 1:  # nearly all on a server of its own
+            newest = stream.local.newest_number
+            seen = row[1] if row[0] == stream.own else 0
+            return newest > 0 and stream.incarnation + newest > seen
+        return has_behind(stream, vector_of(row))
 
     def raise_base(self, vector: Mapping[int, int]) -> None:
         """All that these effects have added was read, but for the streams with rows."""
@@ -87,7 +103,7 @@ class JointCursor:
         if covers(self.base, seen) and covers(seen, self.base):
             self.rows.pop(key, None)
         else:
-            self.rows[key] = seen
+            self.rows[key] = row_of(seen)
 
     @property
     def used_bytes(self) -> int:
@@ -101,10 +117,9 @@ class JointCursor:
         """
         if not (self.base or self.rows or self.ended or self.after or self.places):
             return _NOTHING
-        rows = {key: _flat(seen) for key, seen in sorted(self.rows.items())}
-        fields = [_flat(self.base), rows, sorted(self.ended), self.after]
+        fields = [row_of(self.base), _by_name(self.rows), sorted(self.ended), self.after]
         if self.places is not None:
-            fields.append({key: _flat(each) for key, each in sorted(self.places.items())})
+            fields.append(_by_name(self.places))
         plain = _encode(fields)
         body = min(plain, _compress(plain), key=len)
         return _PREFIX + urlsafe_b64encode(xxh32_digest(body) + body).rstrip(b"=")
@@ -129,28 +144,24 @@ def read_joint_cursor(raw: bytes) -> JointCursor:
         fields = _decode(body)
     except (msgspec.MsgspecError, zstandard.ZstdError) as problem:
         raise ValueError("not a cursor") from problem
-    places = None if fields.places is None else _vectors(fields.places)
     return JointCursor(
-        _vector(fields.base), _vectors(fields.rows), set(fields.ended), fields.after, places
+        vector_of(fields.base), fields.rows, set(fields.ended), fields.after, fields.places
     )
 
 
-def _vectors(rows: dict[bytes, list[int]]) -> dict[bytes, Mapping[int, int]]:
-    return {key: _vector(flat) for key, flat in rows.items()}
+def vector_of(row: _Row) -> dict[int, int]:
+    """The version vector that a row has."""
+    return dict(zip(row[::2], row[1::2], strict=False))
 
 
-def _flat(vector: Mapping[int, int]) -> list[int]:
-    """Region, epoch and number of each replica ID."""
-    flat: list[int] = []
-    for replica_id in sorted(vector):
-        flat += (region_of(replica_id), epoch_of(replica_id), vector[replica_id])
-    return flat
+def row_of(vector: Mapping[int, int]) -> _Row:
+    """A version vector as a row."""
+    row: _Row = []
+    for item in vector.items():
+        row += item
+    return row
 
 
-def _vector(flat: list[int]) -> dict[int, int]:
-    if len(flat) % 3 or min(flat, default=0) < 0:
-        raise ValueError("not a version vector")
-    return {
-        replica_id_of(region, epoch): number
-        for region, epoch, number in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    }
+def _by_name(rows: dict[bytes, _Row]) -> dict[bytes, _Row]:
+    """Rows in the order of names, which is compressed best."""
+    return {key: rows[key] for key in sorted(rows)}

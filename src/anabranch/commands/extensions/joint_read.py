@@ -10,7 +10,8 @@ changed.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from operator import itemgetter
 
 from anabranch.commands.extensions.reading import (
@@ -26,12 +27,18 @@ from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
-from anabranch.keyspace.joint_cursor import STREAMS_MAX, JointCursor, read_joint_cursor
+from anabranch.keyspace.joint_cursor import (
+    STREAMS_MAX,
+    JointCursor,
+    read_joint_cursor,
+    row_of,
+    vector_of,
+)
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import array_header, bulk
 from anabranch.scheduling import Steps
-from anabranch.stream.numbering import Gaps, has_behind, places_of
+from anabranch.stream.numbering import Gaps, places_of
 from anabranch.stream.stream import Stream
 
 _NO_CURSOR = (
@@ -94,8 +101,8 @@ def begin(ctx: Context, args: list[bytes], options: ReadOptions) -> JointRequest
     except ValueError:
         raise CommandError(_NO_CURSOR) from None
     check_origin(ctx, cursor.base)
-    for seen in cursor.rows.values():
-        check_origin(ctx, seen)
+    for row in islice(cursor.rows.values(), 1):  # the others are like this one
+        check_origin(ctx, vector_of(row))
     following, glob = ctx.db.following, options.glob
     if glob is not None and following.of(glob, ctx.db.order).grow():
         reply = ctx.in_slices(args, _growing(ctx.db, glob))
@@ -160,7 +167,7 @@ def _stand_at_end(ctx: Context, request: JointRequest) -> None:
         if type(value) is Stream:
             request.cursor.stand(key, applied(ctx, value))
             if places is not None:
-                places[key] = places_of(value, ctx.replica.vector)
+                places[key] = row_of(places_of(value, ctx.replica.vector))
 
 
 def _streams(ctx: Context, request: JointRequest, names: list[bytes]) -> list[tuple[bytes, Stream]]:
@@ -206,16 +213,17 @@ def look(
         _forget_others(ctx, request, streams)
     if options.notes and ctx.replica.vector and cursor.places is None:
         cursor.places = {
-            key: places_of(stream, seen) for key, stream in streams if (seen := cursor.seen(key))
+            key: row_of(places_of(stream, seen))
+            for key, stream in streams
+            if (seen := cursor.seen(key))
         }
     may_read = _may_read(ctx, request)
     told = cursor.ended
     news: list[_News] = []
     for key, stream in streams:
-        seen = cursor.seen(key)
         is_end_new = options.notes and stream.is_sealed and key not in told
-        if (is_end_new or has_behind(stream, seen)) and may_read(key):
-            news.append((key, stream, seen))
+        if (is_end_new or cursor.has_news(key, stream)) and may_read(key):
+            news.append((key, stream, cursor.seen(key)))
     limits = CallLimits(options)
     takings = _in_rounds(ctx, request, _rotated(news, cursor.after), limits)
     vector = ctx.replica.vector
@@ -223,8 +231,8 @@ def look(
         request.moved()
     if is_whole and vector:  # otherwise entries may be here of streams that are not looked at now
         cursor.raise_base(vector)
-        for key, seen in list(cursor.rows.items()):
-            cursor.stand(key, maximum(seen, vector))
+        for key, row in list(cursor.rows.items()):
+            cursor.stand(key, maximum(vector_of(row), vector))
     is_cut = len(takings) < len(news)
     for key, _, seen in news:
         taking = takings.get(key)
@@ -232,7 +240,7 @@ def look(
         if taking is not None and taking.has_ended:
             told.add(key)
         if taking is not None and cursor.places is not None:
-            cursor.places[key] = taking.places
+            cursor.places[key] = row_of(taking.places)
         is_cut = is_cut or (taking is not None and not taking.is_done)
     cursor.after = next(reversed(takings)) if is_cut and takings else b""
     if max(len(cursor.rows), len(cursor.places or ())) > STREAMS_MAX:
@@ -254,9 +262,9 @@ def _forget_others(
     """
     cursor = request.cursor
     is_pattern = request.options.glob is not None
-    kept: Collection[bytes] = dict(streams) if is_pattern else request.followed(ctx)
+    kept = dict(streams).keys() if is_pattern else request.followed(ctx).keys()
     is_of_regions = bool(cursor.base or ctx.replica.vector)
-    if not (is_pattern and is_of_regions) and any(key not in kept for key in cursor.rows):
+    if not (is_pattern and is_of_regions) and not cursor.rows.keys() <= kept:
         cursor.rows = {key: seen for key, seen in cursor.rows.items() if key in kept}
         request.moved()
     if cursor.places and (not is_pattern or covers(ctx.replica.vector, cursor.base)):
@@ -281,8 +289,8 @@ def _gaps(cursor: JointCursor, key: bytes, stream: Stream, seen: Mapping[int, in
     """What collects the gaps of a stream. One without a place has come since the last call."""
     if cursor.places is None:
         return Gaps(stream, seen, seen)
-    places = cursor.places.get(key)
-    return Gaps(stream, {}, {}) if places is None else Gaps(stream, seen, places)
+    row = cursor.places.get(key)
+    return Gaps(stream, {}, {}) if row is None else Gaps(stream, seen, vector_of(row))
 
 
 def _in_rounds(

@@ -26,7 +26,7 @@ from anabranch.stream.numbering import Gaps, newest_position_number, number_of, 
 from anabranch.stream.selecting import Where
 from anabranch.stream.stream import Stream
 
-EFFORT = 20_000
+EFFORT = 50_000
 """How many entries a call with WHERE looks at: some milliseconds, compiled. Long ones count more
 than once (:data:`_EFFORT_BYTES`). Tests change it."""
 
