@@ -19,6 +19,7 @@ from xxhash import xxh32_digest
 
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.metrics.holdings import NAME_BYTES
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.numbering import has_behind
 from anabranch.stream.stream import Stream
 
@@ -87,10 +88,8 @@ class JointCursor:
         row = self.rows.get(key)
         if row is None:
             return has_behind(stream, self.base)
-        if len(row) == 2 and len(stream.logs) == 1:  # nearly all on a server of its own
-            newest = stream.local.newest_number
-            seen = row[1] if row[0] == stream.own else 0
-            return newest > 0 and stream.incarnation + newest > seen
+        if len(row) == 2 and row[0] == LOCAL_REPLICA_ID:  # a number is a position, plus 1
+            return stream.incarnation + stream.local.next_position > row[1]
         return has_behind(stream, vector_of(row))
 
     def raise_base(self, vector: Mapping[int, int]) -> None:
