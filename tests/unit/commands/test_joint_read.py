@@ -82,6 +82,7 @@ def test_streams_that_are_gone_leave_the_cursor_of_a_pattern(s: Streams) -> None
     after, got = read(s, cursor, of="PATTERN t:*")
     assert got == {"t:1": ["2-0"]}
     assert len(after) < 50 < len(cursor)
+    assert list(s.region.keyspace.databases[0].following.patterns[b"t:*"].keys) == [b"t:1"]
 
 
 def test_notes_tell_of_gaps_and_once_of_each_end(s: Streams) -> None:
@@ -359,7 +360,8 @@ class Reader:
     def read(self, options: str = "") -> int:
         rng = self.history.rng
         count = rng.choice([0, 1, 2, 3, 10]) if not options else 0
-        options = options or (f"COUNT {count}" if count else "")
+        limit = rng.choice(["COUNT", "MAXCOUNT"])
+        options = options or (f"{limit} {count}" if count else f"MAXSIZE {rng.randint(1, 300)}")
         options += f" WHERE {self.where}" if self.where else ""
         self.cursor, rows = self.history.s.run(f"AB.READ {options} FROM {self.cursor} {self.of}")
         found = 0

@@ -113,6 +113,9 @@ def test_workers_take_turns(s: Streams) -> None:
     s.count_to("a", 6)
     assert [len(pushed(s, worker)) for worker in workers] == [2, 2, 2]
     s.region.keyspace.databases[0].check()
+    for worker in workers:
+        s.region.close_session(worker)
+    assert s.region.holdings.by_holder["waiting"] == 0
 
 
 def test_a_blocked_reader_and_a_subscription_share_a_group(s: Streams) -> None:
@@ -172,6 +175,21 @@ def test_the_connection_holds_a_lease_and_what_it_leaves_is_pushed_to_others(s: 
     assert pushed(s, other) == [("a", "1-0"), ("a", "2-0")]
 
 
+def test_a_consumer_that_comes_back_without_credit_keeps_its_entries(s: Streams) -> None:
+    group(s, "a")
+    s.run("AB.POLICY SET a GROUP g lease connection:1s")
+    s.count_to("a", 2)
+    before = s.connect()
+    s.run("XREADGROUP GROUP g w COUNT 2 STREAMS a >", session=before)
+    subscribe(s, "CREDIT 1 GROUP g w STREAMS a")
+    s.region.close_session(before)
+    for _ in range(20):
+        s.advance(1000)
+        s.region.tick()
+        turns(s)
+    assert s.run("XREADGROUP GROUP g other STREAMS a >") is None
+
+
 def test_max_pending_and_max_deliveries_hold_for_pushes(s: Streams) -> None:
     group(s, "a")
     s.run(
@@ -211,6 +229,16 @@ def test_a_reader_gives_credit_by_itself_and_learns_where_it_stands(s: Streams) 
     s.count_to("t:3", 1)
     assert pushed(s, reader) == []
     assert [row[0] for row in s.run(f"AB.READ FROM {end} PATTERN t:*")[1]] == ["t:2", "t:3"]
+
+
+def test_what_comes_while_a_reader_has_no_credit_is_pushed_later(s: Streams) -> None:
+    s.count_to("a", 2)
+    reader = subscribe(s, "CREDIT 2 FROM 0 STREAMS a b")
+    assert len(pushed(s, reader)) == 2
+    s.count_to("b", 1)
+    assert pushed(s, reader) == []
+    s.region.execute(reader, [[b"AB.CREDIT", b"1"]])
+    assert pushed(s, reader) == [("b", "1-0")]
 
 
 def test_conditions_and_notes_hold_for_pushes(s: Streams) -> None:
