@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.commands.extensions.joint_read import begin, look
-from anabranch.commands.extensions.reading import ReadOptions
+from anabranch.commands.extensions.reading import EntryRequest
 from anabranch.keyspace.joint_cursor import JointCursor
 from tests.support.mesh import Mesh, Node
 
@@ -118,7 +118,7 @@ def test_a_look_at_some_streams_claims_nothing_of_the_others() -> None:
     one.do("XADD", "a", 100, "f", "old")
     one.do("XADD", "b", 100, "f", "old")
     cursor, _ = read(one, "0")
-    options = ReadOptions([b"AB.READ", b"FROM", cursor, b"PATTERN", b"*"], 0)
+    options = EntryRequest([b"AB.READ", b"FROM", cursor, b"PATTERN", b"*"], 0)
     ctx = one.region.context
     ctx.enter(one.region.open_session("127.0.0.1:50000", "127.0.0.1:6379"), 0)
     request = begin(ctx, [], options)

@@ -38,7 +38,7 @@ _ROW_BYTES: Final = getsizeof([0, 0]) + getsizeof(1 << 20) + 2 * NAME_BYTES
 """A row beside its place in the table, and a name."""
 
 
-class _Fields(msgspec.Struct, array_like=True):
+class _WrittenCursor(msgspec.Struct, array_like=True):
     """A cursor as it is written."""
 
     base: list[int]
@@ -49,7 +49,7 @@ class _Fields(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Fields).decode
+_decode = msgspec.msgpack.Decoder(_WrittenCursor).decode
 _compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
 _expand = zstandard.ZstdDecompressor().decompress
 

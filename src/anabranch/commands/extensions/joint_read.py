@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from anabranch.commands.extensions.reading import (
     CallLimits,
-    ReadOptions,
+    EntryRequest,
     Taking,
     applied,
     check_origin,
@@ -53,7 +53,7 @@ _TOO_MANY = (
 class JointRequest:
     """A parsed request, and where its reader stands."""
 
-    def __init__(self, options: ReadOptions, cursor: JointCursor, text: bytes | None) -> None:
+    def __init__(self, options: EntryRequest, cursor: JointCursor, text: bytes | None) -> None:
         """``text`` is that of the cursor, as far as it is known."""
         self.options = options
         self.cursor = cursor
@@ -92,7 +92,7 @@ class JointRequest:
         return out
 
 
-def begin(ctx: Context, args: list[bytes], options: ReadOptions) -> JointRequest | None:
+def begin(ctx: Context, args: list[bytes], options: EntryRequest) -> JointRequest | None:
     """Where the reader of a request stands; None if names are looked up: then it runs again."""
     raw = options.joint
     assert raw is not None
@@ -114,7 +114,7 @@ def begin(ctx: Context, args: list[bytes], options: ReadOptions) -> JointRequest
     return request
 
 
-def read(ctx: Context, args: list[bytes], options: ReadOptions) -> bytes | None:
+def read(ctx: Context, args: list[bytes], options: EntryRequest) -> bytes | None:
     """Entries of the streams that one cursor does not cover; may wait for them."""
     request = begin(ctx, args, options)
     if request is None:

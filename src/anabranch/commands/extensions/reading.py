@@ -56,7 +56,7 @@ def applied(ctx: Context, stream: Stream | None) -> Mapping[int, int]:
     return {LOCAL_REPLICA_ID: newest_position_number(stream)}
 
 
-class ReadOptions:
+class EntryRequest:
     """A parsed AB.READ. ``joint`` and ``glob`` are the arguments of FROM and PATTERN."""
 
     def __init__(self, args: list[bytes], now_ms: int) -> None:
@@ -121,7 +121,7 @@ def _condition(words: list[bytes]) -> Where:
 class CallLimits:
     """What is left of the limits of one call."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: EntryRequest) -> None:
         self.where = options.where
         request = options.request
         self.budget = ReplyBudget(request) if request.is_limited else None

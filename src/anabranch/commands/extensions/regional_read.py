@@ -17,7 +17,7 @@ from typing import Final
 from anabranch.commands.extensions import joint_read
 from anabranch.commands.extensions.reading import (
     CallLimits,
-    ReadOptions,
+    EntryRequest,
     Taking,
     applied,
     check_origin,
@@ -67,7 +67,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
     """
     if ctx.waiter is not None and ctx.waiter.request is not None:
         return joint_read.read_again(ctx, ctx.waiter.request)
-    options = ReadOptions(args, ctx.now_ms)
+    options = EntryRequest(args, ctx.now_ms)
     if options.joint is not None:
         return joint_read.read(ctx, args, options)
     request, keys, notes = options.request, options.keys, options.notes

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.commands.extensions.joint_read import JointRequest, be_told, begin, look
-from anabranch.commands.extensions.reading import ReadOptions, is_stream, names_at
+from anabranch.commands.extensions.reading import EntryRequest, is_stream, names_at
 from anabranch.commands.stream.read_request import parse_read
 from anabranch.commands.stream.readgroup import check_groups, news_of, xreadgroup
 from anabranch.engine.arguments import integer, integer_or_none
@@ -218,7 +218,7 @@ def subscribe(ctx: Context, args: list[bytes]) -> bytes | None:
         _check_groups(ctx, group, keys)
         subscription = GroupSubscription(*group, keys, credit)
     else:
-        request = begin(ctx, args, ReadOptions(rest, ctx.now_ms))
+        request = begin(ctx, args, EntryRequest(rest, ctx.now_ms))
         if request is None:
             return None
         keys = list(request.followed(ctx))
