@@ -24,7 +24,7 @@ from anabranch.engine.context import Context
 from anabranch.engine.holding import use_name
 from anabranch.engine.key_extraction import OPTION_WIDTH
 from anabranch.errors import CommandError
-from anabranch.keyspace.waiter import Condition, Waiter
+from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import OK, array_header, bulk
 from anabranch.stream.stream import Stream
 
@@ -72,11 +72,6 @@ class GroupSubscription:
         self._left = 0
         """What may be delivered at least: counted when something of the connection's own may have
         given credit back, because a change of a key must cost the writer little."""
-
-    @property
-    def wants(self) -> Condition:
-        """What the subscription waits for."""
-        return news_of(self.group)
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes. CommandError: no stream is left."""
@@ -151,13 +146,10 @@ class GroupSubscription:
 class ReaderSubscription:
     """What is pushed to a reader without a group: what its cursor does not cover."""
 
-    wants: Condition
-
     def __init__(self, request: JointRequest, credit: int) -> None:
         self.request = request
         self.credit = credit
         """How many entries may still be pushed."""
-        self.wants = is_stream
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes."""
@@ -224,7 +216,7 @@ def subscribe(ctx: Context, args: list[bytes]) -> bytes | None:
         keys = list(request.followed(ctx))
         subscription = ReaderSubscription(request, credit)
     waiter = Waiter(session, args, ctx.db.index, keys, 0, b"")
-    waiter.wants = subscription.wants
+    waiter.wants = is_stream if group is None else news_of(group[0], ctx.replica.region)
     waiter.request = subscription
     waiter.fails_without_key = group is not None
     waiter.is_lasting = waiter.is_behind = True

@@ -516,9 +516,9 @@ def _deliver(
     return chunks, count
 
 
-def news_of(name: bytes) -> Condition:
+def news_of(name: bytes, region: int) -> Condition:
     """The condition of those who wait for what a group must deliver."""
-    return _News(name, claims=False)
+    return _News(name, region, claims=False)
 
 
 def check_groups(ctx: Context, request: ReadRequest) -> None:
