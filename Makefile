@@ -214,8 +214,8 @@ redis:
 # PHP and Ruby, and what builds the container image. Where they cannot be had the tests that use them
 # say so and are skipped. Nothing that is installed is upgraded.
 ONLOOKERS := $(CURDIR)/$(VENV)/prometheus
-WANTED := chromium golang-go golang-github-gomodule-redigo-dev php-cli php-redis ruby ruby-redis \
-  buildah mmdebstrap
+WANTED := chromium golang-go golang-github-gomodule-redigo-dev golang-gopkg-redis.v5-dev php-cli \
+  php-redis ruby ruby-redis buildah mmdebstrap
 onlookers:
 	@if $(IS_DEBIAN_ROOT); then \
 	  $(PYTHON) -m tests.house.debian $(WANTED); \

@@ -19,6 +19,9 @@ from tests.support.servers import AnabranchServer
 
 NODE_SOURCES = Path(__file__).with_name("node")
 INSTALL_SECONDS = 120
+GO_SOURCES = Path(__file__).with_name("go")
+GO_PATH = Path("/usr/share/gocode")
+GO_BUILD_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,21 @@ def install(npm: str, directory: Path) -> None:
         problem = f"npm did not finish in {INSTALL_SECONDS} s"
     if problem:
         missing(f"npm cannot install the clients, THEY ARE NOT TRIED: {problem}", forgiven=False)
+
+
+def built_with_go(name: str, client: str, place: Path) -> str:
+    """A program of ``go/`` that needs one client of Debian's packages."""
+    if shutil.which("go") is None or not (GO_PATH / "src" / client).is_dir():
+        missing(f"go or {client} is not installed: IT IS NOT TRIED", forgiven=True)
+    program = str(place / name)
+    settings = {"GO111MODULE": "off", "GOPATH": str(GO_PATH), "GOCACHE": str(place / "cache")}
+    subprocess.run(
+        ["go", "build", "-o", program, GO_SOURCES / f"{name}.go"],
+        env=os.environ | settings,
+        check=True,
+        timeout=GO_BUILD_SECONDS,
+    )
+    return program
 
 
 def replace(source: Path, target: Path) -> None:

@@ -1,5 +1,7 @@
-"""Workers of client libraries as users write them: ``python lease_workers.py LIBRARY PORT PLACE``.
+"""Workers of client libraries as users write them: ``lease_workers.py LIBRARY ... PORT PLACE``.
 
+A library of Python is a name; of another language it is a program with its arguments, to which two
+words of the input, PORT and PLACE are given (``node/lease_worker.mjs``, ``go/lease_worker.go``).
 The program imports the library once, and forks for each line of its input: ``start NAME`` begins a
 worker, ``add TASK`` adds a task as the library does. It prints ``started NAME PID``, and workers
 print ``began TASK NAME``. Each worker claims what was idle for 100 ms, as the library does or its
@@ -22,7 +24,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-LIBRARY, PORT, PLACE = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+LIBRARY, *MORE = sys.argv[1:-2]
+PORT, PLACE = int(sys.argv[-2]), Path(sys.argv[-1])
 IDLE_MS = 100
 URL = f"redis://127.0.0.1:{PORT}"
 
@@ -136,11 +139,22 @@ def of_faststream() -> tuple[Job, Job]:
     return work, add
 
 
+def of_program(verb: str) -> Job:
+    """Become a program of another language."""
+
+    async def job(what: str) -> None:
+        os.execvp(LIBRARY, [LIBRARY, *MORE, verb, what, str(PORT), str(PLACE)])
+
+    return job
+
+
+OF_PYTHON = {"redis-py": of_redis_py, "taskiq": of_taskiq, "faststream": of_faststream}
+
+
 def main() -> None:
     """Fork for each line of the input."""
-    work, add = {"redis-py": of_redis_py, "taskiq": of_taskiq, "faststream": of_faststream}[
-        LIBRARY
-    ]()
+    make = OF_PYTHON.get(LIBRARY, lambda: (of_program("start"), of_program("add")))
+    work, add = make()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         verb, what = line.split()

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from tests.clients.conftest import missing
+from tests.clients.conftest import GO_SOURCES, built_with_go, missing
 from tests.support.programs import assert_every_check_passes
 from tests.support.servers import AnabranchServer
 
 SOURCES = Path(__file__).parent
-GO_PATH = Path("/usr/share/gocode")
-BUILD_SECONDS = 300
 
 
 def require(client: str, program: str, *look: str) -> None:
@@ -27,18 +24,8 @@ def require(client: str, program: str, *look: str) -> None:
 
 
 def test_redigo_gets_what_it_expects(server: AnabranchServer, tmp_path: Path) -> None:
-    require("redigo", "go", "version")
-    if not (GO_PATH / "src/github.com/gomodule/redigo").is_dir():
-        missing("redigo is not installed: IT IS NOT TRIED", forgiven=True)
-    source, program = SOURCES / "go" / "redigo.go", tmp_path / "redigo"
-    settings = {"GO111MODULE": "off", "GOPATH": str(GO_PATH), "GOCACHE": str(tmp_path / "cache")}
-    subprocess.run(
-        ["go", "build", "-o", program, source],
-        env=os.environ | settings,
-        check=True,
-        timeout=BUILD_SECONDS,
-    )
-    assert_every_check_passes(source, [str(program), str(server.port)], tmp_path)
+    program = built_with_go("redigo", "github.com/gomodule/redigo", tmp_path)
+    assert_every_check_passes(GO_SOURCES / "redigo.go", [program, str(server.port)], tmp_path)
 
 
 def test_phpredis_gets_what_it_expects(server: AnabranchServer, tmp_path: Path) -> None:

@@ -19,12 +19,14 @@ from typing import Any
 import pytest
 import redis
 
+from tests.clients.conftest import built_with_go
 from tests.support.inspection import wait_until
 from tests.support.packages import required
 from tests.support.servers import REPOSITORY, AnabranchServer, RedisServer
 
 POLICY = ("lease", "connection:100ms", "max-deliveries", "2", "dead-letter", "dead")
-LIBRARIES = {"redis-py": "redis", "taskiq": "taskiq_redis", "faststream": "faststream.redis"}
+MODULES = {"redis-py": "redis", "taskiq": "taskiq_redis", "faststream": "faststream.redis"}
+LIBRARIES = (*MODULES, "ioredis", "go-redis")
 ONCE, TWICE = "runs once", "runs a second time meanwhile"
 DONE = "done by another worker"
 DEAD, FOR_EVER = "in the dead-letter stream after two", "ends every worker that comes"
@@ -34,8 +36,10 @@ SECONDS = 60
 class Farm:
     """The workers of one library on one server, and what they have begun."""
 
-    def __init__(self, command: list[str], port: int, place: Path) -> None:
+    def __init__(self, command: list[str], port: int, place: Path, *, nudges: bool) -> None:
+        """``nudges``: the library looks for idle tasks only after it got a new one."""
         self.place = place
+        self._nudges = nudges
         self.client: Any = redis.Redis(port=port, decode_responses=True)
         self.begun: Counter[str] = Counter()
         self.pids: dict[str, int] = {}
@@ -67,12 +71,12 @@ class Farm:
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
-    def wait(self, task: str, times: int, *, nudging: bool = False) -> None:
-        """Until a task has begun so often; taskiq looks for idle ones after new ones only."""
+    def wait(self, task: str, times: int) -> None:
+        """Until a task has begun so often."""
 
         def has_begun() -> bool:
             self._polls += 1
-            if nudging and self.begun[task] < times and self._polls % 20 == 1:
+            if self._nudges and 0 < self.begun[task] < times and self._polls % 20 == 1:
                 self.tell("add plain")
             return self.begun[task] >= times
 
@@ -104,18 +108,18 @@ def what_comes_of(farm: Farm, *, has_policies: bool) -> tuple[str, str, str]:
     farm.wait("die", 1)
     farm.kill("w2")
     farm.tell("start w3")
-    farm.wait("die", 2, nudging=True)
+    farm.wait("die", 2)
     if not has_policies:
-        farm.wait("slow", 2, nudging=True)
+        farm.wait("slow", 2)
     farm.tell("add poison")
     farm.wait("poison", 1)
     farm.tell("start w4")
-    farm.wait("poison", 2, nudging=True)
+    farm.wait("poison", 2)
     farm.tell("start w5")
     if has_policies:
         wait_until(lambda: farm.client.xlen("dead") == 1, "the poison is a dead letter", SECONDS)
     else:
-        farm.wait("poison", 3, nudging=True)
+        farm.wait("poison", 3)
     (farm.place / "release").touch()
     if has_policies:
         wait_until(lambda: not farm.client.xpending("jobs", "g")["pending"], "all is done", SECONDS)
@@ -126,10 +130,28 @@ def what_comes_of(farm: Farm, *, has_policies: bool) -> tuple[str, str, str]:
     )
 
 
-def check(command: list[str], name: str, server: Any, place: Path) -> None:
+@pytest.fixture(scope="module", params=LIBRARIES)
+def library(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, list[str]]:
+    """A library, and the command that starts its workers."""
+    name: str = request.param
+    if name == "ioredis":
+        program = ["node", str(request.getfixturevalue("node_project") / "lease_worker.mjs")]
+    elif name == "go-redis":
+        place = tmp_path_factory.mktemp("go")
+        program = [built_with_go("lease_worker", "gopkg.in/redis.v5", place)]
+    else:
+        required(MODULES[name])
+        program = [name]
+    return name, [sys.executable, str(Path(__file__).with_name("lease_workers.py")), *program]
+
+
+def check(library: tuple[str, list[str]], server: Any, place: Path) -> None:
     """What comes of it is what the docs say."""
+    name, command = library
     is_ours = isinstance(server, AnabranchServer)
-    farm = Farm(command, server.port, place)
+    farm = Farm(command, server.port, place, nudges=name == "taskiq")
     try:
         found = what_comes_of(farm, has_policies=is_ours)
     finally:
@@ -143,21 +165,15 @@ def check(command: list[str], name: str, server: Any, place: Path) -> None:
     assert [name, where, *found] in rows, found
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
 def test_unmodified_workers_with_a_lease(
-    library: str, server: AnabranchServer, tmp_path: Path
+    library: tuple[str, list[str]], server: AnabranchServer, tmp_path: Path
 ) -> None:
-    required(LIBRARIES[library])
-    script = str(Path(__file__).with_name("lease_workers.py"))
-    check([sys.executable, script, library], library, server, tmp_path)
+    check(library, server, tmp_path)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
 def test_the_same_workers_with_redis_server(
-    library: str, redis_server: RedisServer, tmp_path: Path
+    library: tuple[str, list[str]], redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    required(LIBRARIES[library])
     with redis.Redis(port=redis_server.port) as client:
         client.flushall()
-    script = str(Path(__file__).with_name("lease_workers.py"))
-    check([sys.executable, script, library], library, redis_server, tmp_path)
+    check(library, redis_server, tmp_path)

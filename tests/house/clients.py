@@ -184,6 +184,15 @@ CLIENTS = (
         "streams, groups, messages",
     ),
     Client(
+        "go-redis",
+        "Debian 12: 5.2.9",
+        "leases",
+        "Go: workers of a group with a lease, beside those of ioredis, redis-py, taskiq and "
+        "faststream: one is killed, one takes long, one task always fails",
+        "streams, groups",
+        "newer versions are in no registry that CI reaches",
+    ),
+    Client(
         "phpredis",
         "Debian 12: 5.3.7",
         "php/phpredis.php",
