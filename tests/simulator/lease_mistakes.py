@@ -2,7 +2,7 @@
 
 Each is a patch, and the lease with which it shows. A mistake that is not found is a hole in
 :mod:`tests.simulator.lease_watch`, or in what the runs come to. ``--mistakes`` tries all of them,
-and prints the table in docs/policies.md.
+and prints the table in docs/testing.md.
 """
 
 from __future__ import annotations

@@ -12,20 +12,13 @@ Everything follows from the seed.
 
 from __future__ import annotations
 
-import argparse
-import gc
 import random
-import re
 import sys
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
-
-import pytest
 
 from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
@@ -33,13 +26,14 @@ from anabranch.simulator.client import SimulatedClient, run_at_once
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Network
 from anabranch.simulator.process import HOST, Process
-from anabranch.simulator.record import RunRecord, Violation
+from anabranch.simulator.record import RunRecord
 from anabranch.simulator.timeline import BEGIN_MS, Timeline
 from anabranch.stream.stream import Stream
 from tests.simulator.lease_mistakes import MISTAKES, REGIONS
 from tests.simulator.lease_watch import DEAD, GROUP, KEY, Everywhere, GroupRules, Watch, require
+from tests.simulator.seeded_runs import SeededRuns
 
-__all__ = ["LeaseRun", "failures", "known_seeds", "seed_that_finds"]
+__all__ = ["RUNS", "LeaseRun"]
 
 LOOK_MS: Final = 200.0
 THREE: Final = 0.1
@@ -676,100 +670,7 @@ class LeaseRun:
 # -- the program ----------------------------------------------------------------------------------
 
 
-def failures(seeds: range) -> tuple[dict[int, str], Counter[str]]:
-    """What goes wrong in the runs of these seeds, and what they come to."""
-    failed: dict[int, str] = {}
-    reached: Counter[str] = Counter()
-    for seed in seeds:
-        run = LeaseRun(seed)
-        try:
-            run.run()
-        except Exception as problem:
-            failed[seed] = f"{type(problem).__name__}: {problem}"
-        reached += run.reached
-    return failed, reached
-
-
-def known_seeds() -> dict[str, int]:
-    """The seed that has found each mistake, by the table in docs/testing.md."""
-    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
-    rows = re.findall(r"^\| (.+?) \| [a-z ]+ \| (\d+) \|$", page, re.MULTILINE)
-    return {name: int(seed) for name, seed in rows if name in MISTAKES}
-
-
-def seed_that_finds(mistake: str, seeds: Iterable[int]) -> int | None:
-    """The first of these seeds whose run shows a mistake, and holds without it; None without."""
-    kind, build_in = MISTAKES[mistake]
-    for seed in seeds:
-        with pytest.MonkeyPatch.context() as patch:
-            build_in(patch)
-            is_found = not _holds(seed, kind)
-        if is_found and _holds(seed, kind):
-            return seed
-    return None
-
-
-def _holds(seed: int, kind: str | None) -> bool:
-    try:
-        LeaseRun(seed, kind).run()
-    except Violation:
-        return False
-    return True
-
-
-def _try_mistakes() -> int:
-    """Print the table of the mistakes, and the seeds until each was found."""
-    is_missed = False
-    for name, (kind, _) in MISTAKES.items():
-        seed = seed_that_finds(name, range(1, 201))
-        is_missed |= seed is None
-        say(f"| {name} | {kind or 'any'} | {seed} |")
-    return int(is_missed)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run many seeds, and print what failed and what was reached."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="1-1000", help="A-B, both included")
-    parser.add_argument("--seconds", type=float, default=0, help="stop after so much time")
-    parser.add_argument("--mistakes", action="store_true", help="find the seeded mistakes instead")
-    parser.add_argument("--verbose", action="store_true", help="every event of the first failure")
-    chosen = parser.parse_args(arguments)
-    if chosen.mistakes:
-        return _try_mistakes()
-    low, _, high = chosen.seeds.partition("-")
-    seeds = range(int(low), int(high or low) + 1)
-    gc.disable()
-    failed: dict[int, str] = {}
-    reached: Counter[str] = Counter()
-    done, started = 0, time.monotonic()
-    for at in range(0, len(seeds), 50):
-        some, more = failures(seeds[at : at + 50])
-        gc.collect()
-        failed |= some
-        reached += more
-        done += len(seeds[at : at + 50])
-        for seed, sentence in some.items():
-            say(f"seed {seed}: {sentence}")
-        if chosen.seconds and time.monotonic() - started > chosen.seconds:
-            break
-    for name, times in sorted(reached.items()):
-        say(f"{times:8} {name}")
-    say(f"{done} histories, {len(failed)} failed, {time.monotonic() - started:.0f} s")
-    if failed and chosen.verbose:
-        run = LeaseRun(next(iter(failed)))
-        try:
-            run.run()
-        except Violation:
-            say("\n".join(run.record.lines))
-    return int(bool(failed))
-
-
-def say(line: str) -> None:
-    """A line of output, at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
+RUNS: Final = SeededRuns(LeaseRun, MISTAKES)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(RUNS.main(__doc__))

@@ -19,19 +19,12 @@ Everything follows from the seed.
 
 from __future__ import annotations
 
-import argparse
-import gc
 import random
-import re
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
-
-import pytest
 
 from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
@@ -43,8 +36,9 @@ from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.timeline import BEGIN_MS, Timeline
 from anabranch.stream.stream import Stream
 from tests.simulator.scheduled_mistakes import MISTAKES, REGIONS
+from tests.simulator.seeded_runs import SeededRuns
 
-__all__ = ["ScheduledRun", "failures", "known_seeds", "seed_that_finds"]
+__all__ = ["RUNS", "ScheduledRun"]
 
 LOOK_MS: Final = 250.0
 LATE_MS: Final = 2000
@@ -396,93 +390,7 @@ class ScheduledRun:
 # -- the program ----------------------------------------------------------------------------------
 
 
-def failures(seeds: Iterable[int]) -> tuple[dict[int, str], Counter[str]]:
-    """What goes wrong in the runs of these seeds, and what they come to."""
-    failed: dict[int, str] = {}
-    reached: Counter[str] = Counter()
-    for seed in seeds:
-        run = ScheduledRun(seed)
-        try:
-            run.run()
-        except Exception as problem:
-            failed[seed] = f"{type(problem).__name__}: {problem}"
-        reached += run.reached
-    return failed, reached
-
-
-def known_seeds() -> dict[str, int]:
-    """The seed that has found each mistake, by the table in docs/testing.md."""
-    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
-    rows = re.findall(r"^\| (.+?) \| [a-z ]+ \| (\d+) \|$", page, re.MULTILINE)
-    return {name: int(seed) for name, seed in rows if name in MISTAKES}
-
-
-def seed_that_finds(mistake: str, seeds: Iterable[int]) -> int | None:
-    """The first of these seeds whose run shows a mistake, and holds without it; None without."""
-    kind, build_in = MISTAKES[mistake]
-    for seed in seeds:
-        with pytest.MonkeyPatch.context() as patch:
-            build_in(patch)
-            is_found = not _holds(seed, kind)
-        if is_found and _holds(seed, kind):
-            return seed
-    return None
-
-
-def _holds(seed: int, kind: str | None) -> bool:
-    try:
-        ScheduledRun(seed, kind).run()
-    except (AssertionError, Violation):
-        return False
-    return True
-
-
-def _try_mistakes() -> int:
-    """Print the table of the mistakes, and the seeds that found them."""
-    is_missed = False
-    for name, (kind, _) in MISTAKES.items():
-        seed = seed_that_finds(name, range(1, 201))
-        is_missed |= seed is None
-        say(f"| {name} | {kind or 'any'} | {seed} |")
-    return int(is_missed)
-
-
-def say(line: str) -> None:
-    """Print a line now."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run many seeds, and print what failed and what was reached."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="1-1000", help="A-B, both included")
-    parser.add_argument("--seconds", type=float, default=0, help="stop after so much time")
-    parser.add_argument("--mistakes", action="store_true", help="find the seeded mistakes instead")
-    chosen = parser.parse_args(arguments)
-    if chosen.mistakes:
-        return _try_mistakes()
-    low, _, high = chosen.seeds.partition("-")
-    gc.disable()
-    failed: dict[int, str] = {}
-    reached: Counter[str] = Counter()
-    done, started = 0, time.monotonic()
-    for seed in range(int(low), int(high or low) + 1):
-        some, more = failures([seed])
-        failed |= some
-        reached += more
-        done += 1
-        if done % 50 == 0:
-            gc.collect()
-        for number, sentence in some.items():
-            say(f"seed {number}: {sentence}")
-        if chosen.seconds and time.monotonic() - started > chosen.seconds:
-            break
-    for name, times in sorted(reached.items()):
-        say(f"{times:8} {name}")
-    say(f"{done} histories, {len(failed)} failed, {time.monotonic() - started:.0f} s")
-    return int(bool(failed))
-
+RUNS: Final = SeededRuns(ScheduledRun, MISTAKES)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(RUNS.main(__doc__))

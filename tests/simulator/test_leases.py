@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulator.lease_mistakes import MISTAKES, REGIONS
-from tests.simulator.leases import LeaseRun, known_seeds, seed_that_finds
+from tests.simulator.leases import RUNS, LeaseRun
 
 SEEN = (
     "lease over", "dead letter", "handed out again", "waited", "consumer removed", "snapshot",
@@ -38,4 +38,4 @@ def test_a_seed_gives_the_same_run() -> None:
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_each_mistake_is_found(mistake: str) -> None:
     """The seed of the table is tried first: docs/testing.md."""
-    assert seed_that_finds(mistake, [known_seeds()[mistake], *range(1, 60)])
+    assert RUNS.seed_that_finds(mistake, [RUNS.known_seeds()[mistake], *range(1, 60)])

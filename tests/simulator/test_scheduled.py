@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulator.scheduled import ScheduledRun, known_seeds, seed_that_finds
+from tests.simulator.scheduled import RUNS, ScheduledRun
 from tests.simulator.scheduled_mistakes import MISTAKES, REGIONS
 
 SEEN = ("scheduled", "cron", "cancelled", "entries", "server ended", "snapshot")
@@ -35,4 +35,4 @@ def test_a_seed_gives_the_same_run() -> None:
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_each_mistake_is_found(mistake: str) -> None:
     """The seed of the table is tried first: docs/testing.md."""
-    assert seed_that_finds(mistake, [known_seeds()[mistake], *range(1, 60)])
+    assert RUNS.seed_that_finds(mistake, [RUNS.known_seeds()[mistake], *range(1, 60)])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import redis
 
 from anabranch.testing import Cluster
 from tests.support.inspection import wait_until
+from tests.support.killing import killing
 from tests.support.servers import AnabranchServer, server_in
 
 
@@ -101,30 +100,6 @@ def workers(server: AnabranchServer) -> Iterator[dict[str, Worker]]:
         for each in started.values():
             if each.process.poll() is None:
                 each.kill()
-
-
-@contextlib.contextmanager
-def killing(server: AnabranchServer, steps: int) -> Iterator[Callable[[], None]]:
-    """What is given is called at each step; after so many the server is killed beside the rest."""
-    left = iter(range(steps))
-    may_go = threading.Event()
-
-    def kill() -> None:
-        may_go.wait()
-        server.kill()
-
-    def step() -> None:
-        if next(left, None) is None:
-            may_go.set()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        with contextlib.suppress(redis.ConnectionError):
-            yield step
-    finally:
-        may_go.set()
-        killer.join()
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import redis
 
 from anabranch.testing import Cluster
 from tests.support.inspection import wait_until
+from tests.support.killing import killing
 from tests.support.servers import AnabranchServer, server_in
 
 
@@ -84,30 +84,6 @@ def test_a_killed_server_adds_each_entry_once(server: AnabranchServer) -> None:
     assert len(found) == len(set(found))
     assert answered <= set(found)
     assert len(found) - len(answered) <= 2  # whose reply the kill has cut off
-
-
-@contextlib.contextmanager
-def killing(server: AnabranchServer, steps: int) -> Iterator[Callable[[], None]]:
-    """What is given is called at each step; after so many the server is killed beside the rest."""
-    left = iter(range(steps))
-    may_go = threading.Event()
-
-    def kill() -> None:
-        may_go.wait()
-        server.kill()
-
-    def step() -> None:
-        if next(left, None) is None:
-            may_go.set()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        with contextlib.suppress(redis.ConnectionError):
-            yield step
-    finally:
-        may_go.set()
-        killer.join()
 
 
 def test_three_regions_add_each_entry_once_over_cuts_and_a_removal() -> None:

@@ -14,8 +14,9 @@ import redis
 
 from anabranch.testing import Cluster
 from tests.support.inspection import wait_until
+from tests.support.killing import killing
 from tests.support.servers import AnabranchServer, server_in
-from tests.system.test_policies import client_of, killing, set_policy, taken
+from tests.system.test_policies import client_of, set_policy, taken
 
 
 @pytest.fixture
