@@ -107,9 +107,9 @@ def nobody_is_woken(patch: Patch) -> None:
 def one_of_several_is_released(patch: Patch) -> None:
     release = Leasing._release
 
-    def changed(leasing: Leasing, whose: Any, entries: Any) -> None:
+    def changed(leasing: Leasing, whose: Any, entries: Any, policy: str) -> None:
         some = list(entries)
-        release(leasing, whose, some[:1])
+        release(leasing, whose, some[:1], policy)
         for place in list(leasing._region.leases.holds):
             leasing._region.leases.deadlines.pop(place, None)
 
@@ -160,10 +160,10 @@ def own_time_is_that_of_the_oldest(patch: Patch) -> None:
     """With the first entry all others of the group are released."""
     release = Leasing._release
 
-    def changed(leasing: Leasing, whose: Any, entries: Any) -> None:
+    def changed(leasing: Leasing, whose: Any, entries: Any, policy: str) -> None:
         some = list(entries)
         everything = [each for _, _, each in whose.group.pending.oldest_first()] if some else []
-        release(leasing, whose, everything)
+        release(leasing, whose, everything, policy)
 
     patch.setattr(Leasing, "_release", changed)
 
@@ -245,7 +245,7 @@ def nobody_is_removed(patch: Patch) -> None:
 def removed_with_what_it_has(patch: Patch) -> None:
     """A consumer that is gone takes its entries along."""
 
-    def release(leasing: Leasing, whose: Any, entries: Any) -> None:
+    def release(leasing: Leasing, whose: Any, entries: Any, _policy: str) -> None:
         for entry in list(entries):
             releasing._acknowledge(leasing._region.context, whose, [entry])
 

@@ -9,6 +9,9 @@ _ERROR_CODES_MAX: Final = 128
 _ERROR_CODE_BYTES_MAX: Final = 128
 """Scripts may answer with any code."""
 
+RELEASES: Final = ("connection", "heartbeat", "time", "consumer-ttl")
+"""What releases entries: a lease by its mode, or the policy that removes consumers."""
+
 
 class CommandStats:
     """Calls and times of one command.
@@ -75,7 +78,8 @@ class Stats:
         self.ids_ahead_ms = 0
         self.merged_effects = 0  # effects of other regions that were applied
         self.merged_states = 0  # full syncs and single keys of other regions that were joined
-        self.policy_released = 0  # entries that a lease or a consumer-ttl took away
+        self.policy_released_by = dict.fromkeys(RELEASES, 0)
+        """Entries that a policy took away, by the policy."""
         self.policy_given_up = 0  # entries acknowledged without a copy
         self.policy_dead_lettered = 0
         self.policy_redriven = 0
@@ -94,6 +98,11 @@ class Stats:
         self.acl_denied_cmd = 0
         self.acl_denied_key = 0
         self.acl_denied_channel = 0
+
+    @property
+    def policy_released(self) -> int:
+        """Entries that a lease or a consumer-ttl took away."""
+        return sum(self.policy_released_by.values())
 
     def count_error(self, text: bytes) -> None:
         """An error reply leaves the server; ``text`` is the line without the sign."""

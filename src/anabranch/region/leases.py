@@ -205,7 +205,7 @@ class Leasing:
                 if end_ms > now_ms:
                     break
                 due.append(entry)
-            self._release(whose, due)
+            self._release(whose, due, TIME)
         if policed.policy.backoff:
             if policed.ripen(pending.released, now_ms):
                 self._region.keyspace.databases[place.db].signal(place.key)
@@ -223,8 +223,10 @@ class Leasing:
         life_end = hold.life_end_ms(policy, consumer.seen_ms)
         is_gone = life_end is not None and life_end <= now_ms
         if consumer.pending_count:
-            if is_gone or (lease_end is not None and lease_end <= now_ms):
-                self._release(whose, list(islice(consumer.between(MIN_ID, MAX_ID), _ENTRIES)))
+            is_over = lease_end is not None and lease_end <= now_ms
+            if is_gone or is_over:
+                some = list(islice(consumer.between(MIN_ID, MAX_ID), _ENTRIES))
+                self._release(whose, some, policy.lease.mode if is_over else "consumer-ttl")
                 return  # and look again
         elif is_gone:
             effect = kinds.DeleteConsumer(place.db, place.key, place.group, place.consumer)
@@ -238,11 +240,11 @@ class Leasing:
         else:
             leases.drop(place)
 
-    def _release(self, whose: Whose, entries: Iterable[PendingEntry]) -> None:
-        """Release entries as XNACK FAIL does, because of a policy."""
+    def _release(self, whose: Whose, entries: Iterable[PendingEntry], policy: str) -> None:
+        """Release entries as XNACK FAIL does, because of a policy, one of :data:`RELEASES`."""
         pending = whose.group.pending
         rows = [
             (each.entry_id, pending.region_of(each), 0, each.delivery_count) for each in entries
         ]
-        self._region.stats.policy_released += len(rows)
+        self._region.stats.policy_released_by[policy] += len(rows)
         release(self._region.context, whose, rows, LEASE)

@@ -88,16 +88,18 @@ class Retained:
         """The stream has changed: look at it soon."""
         self._deadlines[self._key] = 0
 
-    def awake(self, groups: Mapping[bytes, Group], now_ms: int) -> tuple[list[Group], int]:
+    def awake(
+        self, groups: Mapping[bytes, Group], now_ms: int
+    ) -> tuple[Mapping[bytes, Group], int]:
         """The groups that count, and when the next of them is to be looked at again, 0: never.
 
         A sign of life is whatever moves a group, a consumer that reads, and the first look.
         """
         idle_ms = self.policy.idle_ms
         if not idle_ms:
-            return list(groups.values()), 0
+            return groups, 0
         before, self._signs = self._signs, {}
-        found: list[Group] = []
+        found: dict[bytes, Group] = {}
         next_ms = 0
         for name, group in groups.items():
             pending = group.pending
@@ -114,7 +116,7 @@ class Retained:
             seen = [consumer.seen_ms for consumer in group.consumers.values()]
             end_ms = max(sign.since_ms, *seen, 0) + idle_ms
             if end_ms > now_ms:
-                found.append(group)
+                found[name] = group
                 next_ms = min(next_ms or end_ms, end_ms)
         return found, next_ms
 

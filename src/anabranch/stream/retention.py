@@ -9,17 +9,19 @@ that the same region added after it, up to the ``keep-limit``.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, merge
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from anabranch.stream import by_position
 from anabranch.stream.entry_id import MAX_ID, SEQ_BITS
 from anabranch.stream.retained import UNACKED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from anabranch.stream.groups.group import Group
     from anabranch.stream.region_log import RegionLog
-    from anabranch.stream.retained import Retained
+    from anabranch.stream.retained import Retained, StreamPolicy
     from anabranch.stream.stream import Stream
 
 _NODES: Final = 200
@@ -46,24 +48,23 @@ class _Bounds(NamedTuple):
     """Bytes of names and values; -1: any number."""
 
 
+class HeldBack(NamedTuple):
+    """What stays in spite of the limits, and for whom."""
+
+    entries: int
+    """Entries that the limits would remove next, whole nodes first, if no group needed them."""
+    needs: list[tuple[int, bytes]]
+    """The ID of the first entry that a group needs, and the group; the lowest ID first."""
+
+
 def plan_retention(stream: Stream, retained: Retained, now_ms: int) -> RetentionPlan:
     """What is to be removed now, a slice of it if it is much."""
     policy = retained.policy
-    needed: dict[int, int] | None = None
-    next_ms = 0
-    if policy.keep != "none":
-        groups, next_ms = retained.awake(stream.groups, now_ms)
-        if groups:
-            unacked = policy.keep == UNACKED
-            needed = {
-                replica_id: min(_needed_from(stream, each, replica_id, unacked) for each in groups)
-                for replica_id in stream.logs
-            }
+    groups, next_ms = _that_count(stream, retained, now_ms)
+    needed = _needed_by(stream, groups.values(), policy.keep)
     below: dict[int, int] = {}
     if policy.has_limits:
-        length, weight = policy.max_length or -1, policy.max_bytes or -1
-        bounds = _Bounds(_oldest(policy.max_age_ms, now_ms), length, weight)
-        below = _plan(stream, retained, bounds, needed)
+        below = _plan(stream, retained, _limits(policy, now_ms), needed)
         next_ms = _sooner(next_ms, _next_ms(stream, policy.max_age_ms, policy.exact, now_ms))
     elif needed is not None:
         below = _plan(stream, retained, _Bounds(MAX_ID + 1, -1, -1), needed)
@@ -74,6 +75,53 @@ def plan_retention(stream: Stream, retained: Retained, now_ms: int) -> Retention
             below[replica_id] = max(position, below.get(replica_id, 0))
         next_ms = _sooner(next_ms, _next_ms(stream, limit.ms, policy.exact, now_ms))
     return RetentionPlan(list(below.items()), next_ms)
+
+
+def held_back(stream: Stream, retained: Retained, now_ms: int) -> HeldBack:
+    """What ``keep`` holds back at present: entries are counted in as many nodes as a plan has."""
+    policy = retained.policy
+    groups, _ = _that_count(stream, retained, now_ms)
+    unacked = policy.keep == UNACKED
+    needs = []
+    for name, group in groups.items():
+        found = []
+        for replica_id, log in stream.logs.items():
+            first = _needed_from(stream, group, replica_id, unacked)
+            spans = by_position.spans(log, first, log.next_position)
+            found += [block.ids[low] for block, low, _ in islice(spans, 1)]
+        if found:
+            needs.append((min(found), name))
+    entries = 0
+    if policy.has_limits and needs:
+        for replica_id, end in _plan(stream, retained, _limits(policy, now_ms), None).items():
+            entries += by_position.live_below(stream.logs[replica_id], end)
+    return HeldBack(entries, sorted(needs))
+
+
+def _that_count(
+    stream: Stream, retained: Retained, now_ms: int
+) -> tuple[Mapping[bytes, Group], int]:
+    """The groups for which something is kept, and when to look at them again; 0: never."""
+    if retained.policy.keep == "none":
+        return {}, 0
+    return retained.awake(stream.groups, now_ms)
+
+
+def _needed_by(stream: Stream, groups: Collection[Group], keep: str) -> dict[int, int] | None:
+    """By replica ID the position of the first entry that one of the groups needs."""
+    if not groups:
+        return None
+    unacked = keep == UNACKED
+    return {
+        replica_id: min(_needed_from(stream, each, replica_id, unacked) for each in groups)
+        for replica_id in stream.logs
+    }
+
+
+def _limits(policy: StreamPolicy, now_ms: int) -> _Bounds:
+    """What the limits of a policy allow."""
+    oldest = _oldest(policy.max_age_ms, now_ms)
+    return _Bounds(oldest, policy.max_length or -1, policy.max_bytes or -1)
 
 
 def _oldest(age_ms: int, now_ms: int) -> int:

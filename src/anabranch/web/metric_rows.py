@@ -67,7 +67,6 @@ METRICS: Final = [
         stream_offloaded_bytes size of the nodes that are in that file now
         policy_settings policies that are set, on keys and patterns
         policy_consumers_watched consumers whose connections matter to a lease or a consumer-ttl
-        policy_released_total entries that a policy released
         policy_dead_lettered_total entries given up, with a copy in a dead-letter stream
         policy_given_up_total entries given up without a copy
         policy_redelivered_total released entries that plain reads got, because of a policy
@@ -82,6 +81,9 @@ METRICS: Final = [
         """,
     ),
     *_rows("err", "errors_total error replies, by the first word"),
+    *_rows(
+        "cause", "policy_released_total entries that a lease (by its mode) or consumer-ttl released"
+    ),
     *_rows(
         "cmd",
         """

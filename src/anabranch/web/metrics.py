@@ -146,6 +146,8 @@ class Metrics:
         samples.add(about, {"server_info": 1})
         for code, count in region.stats.errors.items():
             samples.add((code,), {"errors_total": count})
+        for cause, count in region.stats.policy_released_by.items():
+            samples.add((cause,), {"policy_released_total": count})
         for entry in region.dispatcher.all_entries():
             if entry.calls or entry.rejected or entry.failed:
                 calls = {
@@ -180,7 +182,6 @@ def _policies(region: Region) -> dict[str, float]:
     return {
         "policy_settings": sum(len(texts) for each in tables for _, texts in each.live()),
         "policy_consumers_watched": len(region.leases.holds),
-        "policy_released_total": region.stats.policy_released,
         "policy_dead_lettered_total": region.stats.policy_dead_lettered,
         "policy_given_up_total": region.stats.policy_given_up,
         "policy_redelivered_total": region.stats.policy_redelivered,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Any, Final
 
+from anabranch.engine.policy_facts import retention_state
 from anabranch.node.node import Node
 from anabranch.stream.entry_id import MAX_ID, parse, text
 from anabranch.stream.groups.group import Group
@@ -135,6 +136,8 @@ class Watch:
             about["added"] = 0 if stream is None else stream.entries_added
             timetables = self._region.keyspace.databases[self._db].timetables
             about["scheduled"] = timetables.count(self._key)
+            if stream is not None:
+                about["retention"] = _retention(stream, self._region.clock.now_us() // 1000)
         if stream is not None and may_run(self._region, self._user, b"XINFO", b"GROUPS", self._key):
             names = nsmallest(GROUPS_MAX, stream.groups)
             about["groups"] = [_group(stream, name, stream.groups[name]) for name in names]
@@ -148,7 +151,21 @@ def _group(stream: Stream, name: bytes, group: Group) -> dict[str, Any]:
         "lag": sum(group.progress.exact_lag(stream.logs).values()),
         "pending": group.pending.count,
         "consumers": len(group.consumers),
-        "policies": {} if group.policed is None else group.policed.policy.texts,
+    }
+
+
+def _retention(stream: Stream, now_ms: int) -> dict[str, Any] | None:
+    """What the stream keeps to, and which groups need the oldest of its entries."""
+    state = retention_state(stream, now_ms)
+    if state is None:
+        return None
+    return {
+        "policies": state.policies,
+        "held_back": state.held_back.entries,
+        "needed_by": [
+            [shown_name(name), text(entry_id).decode()]
+            for entry_id, name in state.held_back.needs[:GROUPS_MAX]
+        ],
     }
 
 

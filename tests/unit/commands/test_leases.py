@@ -417,3 +417,53 @@ def test_a_renewal_may_shorten_the_time_of_all_entries() -> None:
     assert set(w.owners().values()) == {"ann"}
     w.passes(200)
     assert set(w.owners().values()) == {""}
+
+
+# -- where it is shown ------------------------------------------------------------------------
+
+
+def shown(w: Workers) -> dict[str, tuple[int, list[int], int | None]]:
+    """Pending entries, connections and the end of the lease by consumer, as AB.INFO has them."""
+    group = as_map(w.run("AB.INFO s GROUP g"))
+    rows = map(as_map, group["consumers"])
+    return {row["name"]: (row["pending"], row["connections"], row["lease-ends-in"]) for row in rows}
+
+
+def test_ab_info_shows_who_holds_what_and_until_when(w: Workers) -> None:
+    ann, more, bob = w.connect(), w.connect(), w.connect()
+    w.read(ann, "ann")
+    w.read(more, "ann")
+    w.read(bob, "bob")
+    assert shown(w) == {"ann": (2, [ann.id, more.id], None), "bob": (1, [bob.id], None)}
+    w.disconnect(bob)
+    w.passes(400)
+    assert shown(w)["bob"] == (1, [], GRACE - 400)
+    w.passes(GRACE)
+    group = as_map(w.run("AB.INFO s GROUP g"))
+    assert (group["pending"], group["released"]) == (3, 1)
+    assert as_map(group["policies"]) == {"lease": "connection:1s"}
+
+
+def test_ab_info_shows_the_end_of_a_heartbeat(w: Workers) -> None:
+    w.run("AB.POLICY SET s lease heartbeat:5s")
+    ann = w.connect()
+    w.read(ann, "ann")
+    w.passes(2000)
+    assert shown(w) == {"ann": (1, [ann.id], 3000)}
+    w.run("AB.POLICY SET s lease time:5s")
+    assert shown(w) == {"ann": (1, [ann.id], None)}
+    w.run("AB.POLICY DEL s")
+    assert shown(w) == {}
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        ("AB.INFO s GROUP", "ERR syntax error"),
+        ("AB.INFO s OF g", "ERR syntax error"),
+        ("AB.INFO s GROUP none", "NOGROUP No such consumer group 'none' for key name 's'"),
+        ("AB.INFO none GROUP g", "ERR no such key"),
+    ],
+)
+def test_ab_info_of_what_is_not_there(w: Workers, request_: str, answer: str) -> None:
+    assert w.fails(request_) == answer

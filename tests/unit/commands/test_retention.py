@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -228,6 +229,40 @@ def test_what_a_group_has_not_acknowledged_stays(g: Kept) -> None:
     ack(g, *range(31, 41))
     g.works()
     assert g.left() == [36, 37, 38, 39, 40]
+
+
+def retention(s: Streams) -> dict[str, Any]:
+    """What AB.INFO shows of the stream."""
+    return as_map(as_map(s.run("AB.INFO s"))["retention"])
+
+
+def test_ab_info_shows_which_group_holds_back_what(g: Kept) -> None:
+    g.run("XGROUP CREATE s audit 0")
+    take(g, 20)
+    ack(g, *range(1, 13))
+    g.works()
+    shown = retention(g)
+    assert as_map(shown["policies"]) == {"max-length": "5", "exact": "yes", "keep": "unacked"}
+    assert (shown["held-back"], shown["needed-by"]) == (30, [["audit", "1-0"], ["g", "13-0"]])
+    take(g, 40, "audit")
+    ack(g, *range(1, 41), group="audit")
+    g.works()
+    shown = retention(g)
+    assert (shown["held-back"], shown["needed-by"]) == (18, [["g", "13-0"]])
+    g.run("AB.POLICY SET s keep none")
+    assert retention(g)["needed-by"] == []
+    g.run("AB.POLICY DEL s")
+    assert retention(g) == {}
+
+
+def test_ab_info_leaves_out_groups_that_nobody_uses(g: Kept) -> None:
+    g.run("AB.POLICY SET s ignore-groups-idle 1h", "XGROUP CREATE s audit 0")
+    g.works()
+    g.advance(3_600_000 // 2)
+    take(g, 1, "audit")
+    g.works()
+    g.advance(3_600_000 // 2)
+    assert retention(g)["needed-by"] == [["audit", "1-0"]]
 
 
 def test_what_a_group_was_given_goes_with_keep_unread(g: Kept) -> None:

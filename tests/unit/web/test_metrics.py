@@ -159,6 +159,29 @@ def test_commands_and_errors_are_counted(process: Process) -> None:
     assert process.value("db_keys_expiring", "0") == 0
 
 
+@pytest.mark.parametrize(
+    ("cause", "policies"),
+    [
+        ("connection", "lease connection:0"),
+        ("heartbeat", "lease heartbeat:100ms"),
+        ("time", "lease time:100ms"),
+        ("consumer-ttl", "consumer-ttl 100ms"),
+    ],
+)
+def test_entries_that_policies_release_are_counted_by_the_policy(
+    process: Process, cause: str, policies: str
+) -> None:
+    s = process.streams
+    s.run("XADD s 1-0 f v", "XGROUP CREATE s g 0", f"AB.POLICY SET s {policies}")
+    ann = s.connect()
+    s.run("XREADGROUP GROUP g ann STREAMS s >", session=ann)
+    s.region.close_session(ann)
+    for _ in range(4):
+        s.advance(100)
+    released = process.scrape()["policy_released_total"]
+    assert {key: value for key, value in released.items() if value} == {(cause,): 1}
+
+
 def test_names_of_any_bytes_are_labels(process: Process) -> None:
     alike = [b"k" * 1000, b"k" * 1001, b"q\xff", rb"q\xff"]
     alike += [shown(name).encode() for name in alike]

@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.commands.stream.options import group_in
 from anabranch.engine import texts
 from anabranch.engine.context import Context
+from anabranch.engine.policy_facts import LeaseState, lease_states, retention_state
 from anabranch.errors import CommandError
 from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of
@@ -39,10 +40,16 @@ def _rows(vector: Mapping[int, int]) -> list[list[int]]:
 
 
 def info(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.INFO [key]: figures of this region, or of a stream in it."""
+    """AB.INFO [key [GROUP group]]: figures of this region, of a stream in it, or of a group."""
     if len(args) == 1:
         return ctx.reply(_region(ctx))
     stream = ctx.read_stream(args[1])
+    if len(args) > 2:
+        if len(args) != 4 or args[2].upper() != b"GROUP":
+            raise CommandError(texts.SYNTAX)
+        if stream is None:
+            raise CommandError(texts.NO_SUCH_KEY)
+        return ctx.reply(_policed(ctx, args[1], args[3], group_in(stream, args[1], args[3])))
     is_there = stream is not None
     if stream is None:  # the remembered stream of a deleted key
         stream = ctx.db.remembered.get(args[1])
@@ -65,8 +72,49 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
                 ("scheduled", ctx.db.timetables.count(args[1])),
                 ("ledger-records", len(stream.ledger.records)),
+                ("retention", _retention(stream, ctx.now_ms)),
             ]
         )
+    )
+
+
+def _policed(ctx: Context, key: bytes, name: bytes, group: Group) -> Map:
+    """What the policies of a group do at present."""
+    states = lease_states(ctx.server.leases, ctx.db.index, key, name, group, ctx.now_ms)
+    return Map(
+        [
+            ("name", name),
+            ("pending", group.pending.count),
+            ("released", len(group.pending.released)),
+            ("policies", Map({} if group.policed is None else group.policed.policy.texts)),
+            ("consumers", [_lease_state(each) for each in states]),
+        ]
+    )
+
+
+def _lease_state(state: LeaseState) -> Map:
+    return Map(
+        [
+            ("name", state.consumer),
+            ("pending", state.pending),
+            ("connections", state.connections),
+            ("lease-ends-in", state.ends_in_ms),
+        ]
+    )
+
+
+def _retention(stream: Stream, now_ms: int) -> Map:
+    """What a stream keeps to, and what holds it back; empty if nothing of it is removed."""
+    state = retention_state(stream, now_ms)
+    if state is None:
+        return Map([])
+    needs = [[group, text(entry_id)] for entry_id, group in state.held_back.needs]
+    return Map(
+        [
+            ("policies", Map(state.policies)),
+            ("held-back", state.held_back.entries),
+            ("needed-by", needs),
+        ]
     )
 
 

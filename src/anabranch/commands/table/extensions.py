@@ -58,8 +58,8 @@ ab.producers 2 producer_info.producers 0.1.0 readonly
     cost: O(N), N being the idempotent IDs that are remembered.
     keys: RO access
 ab.info -1 regional_info.info 0.1.0 readonly
-    [key]
-    does: Shows what this region has applied, or the state of a stream by region.
+    [key [GROUP group]]
+    does: Shows what this region has applied, the state of a stream by region, or leases of a group.
     cost: O(R+G), R being the regions, G the groups with their intervals.
     keys: RO access
     tips: nondeterministic_output

@@ -470,8 +470,20 @@ function takeEntries(seen) {
   }
   if (points.length > KEPT) points.splice(0, points.length - KEPT);
   noteArrivals(seen.applied, seen.first ? BEFORE : seen.now_ms);
+  showRetention(seen.retention);
   if (tailing) { fresh = [...fresh, ...seen.entries.filter((entry) => entry.wanted)].slice(-ROWS); showFresh(); }
   if (!paused) soon();
+}
+function showRetention(kept) {
+  $("of-retention").hidden = !kept;
+  if (!kept) return;
+  const chips = chipsOf(kept.policies), [slowest, from] = kept.needed_by[0] || [], {db, key} = watched;
+  if (!same([...$("retention").children].map((each) => each.textContent), chips.map((each) => each.textContent))) $("retention").replaceChildren(...chips);
+  const text = !kept.policies.keep || kept.policies.keep === "none" ? "Nothing is held back: groups do not count." : slowest == null ? "Nothing is held back: no group needs an entry." : null;
+  const held = kept.held_back ? `${counted(kept.held_back)} beyond the limits stay: ` : "", more = kept.needed_by.length - 1;
+  const parts = text ? [text] : [held + "group ", link(address(db, key, slowest), "k" + shown(slowest), brief(slowest)), ` needs what is there from ${from} on` + (more ? `, and ${more} other${more === 1 ? "" : "s"} from a later one on.` : ".")];
+  const made = el("p", {}, ...parts);
+  if (made.innerHTML !== $("retention-say").innerHTML) $("retention-say").replaceChildren(...made.childNodes);
 }
 /* When another region has an entry follows from how far it says to have applied its region's effects.
    When it got those that it had before somebody looked is not known. */
@@ -703,29 +715,62 @@ async function groups() {
   fill("groups", rows.length ? first(rows).map((row) => tr(named(link(address(db, key, row.name), "g" + shown(row.name), brief(row.name))), figure(row.consumers), figure(row.lag ?? lags.get(shown(row.name))), figure(row.pending), td(shown(row["last-delivered-id"])))).concat(others(5, rows)) : nothing(5, "No consumer group."));
 }
 const PENDING = 50;
+let letters = null; /* the dead-letter stream of the group that is shown */
 async function inGroup() {
   const {db, key} = watched, name = group;
-  const [all, consumers, pending] = await Promise.all([run(["XINFO", "GROUPS", key], QUIET), run(["XINFO", "CONSUMERS", key, name], QUIET), run(["XPENDING", key, name, "-", "+", String(PENDING)], QUIET)]);
-  if (!same(name, group) || watched.db !== db || !same(watched.key, key)) return;
+  const [all, consumers, pending, more] = await Promise.all([run(["XINFO", "GROUPS", key], QUIET), run(["XINFO", "CONSUMERS", key, name], QUIET), run(["XPENDING", key, name, "-", "+", String(PENDING)], QUIET), run(["AB.INFO", key, "GROUP", name], QUIET)]);
+  const isHere = () => same(name, group) && watched.db === db && same(watched.key, key);
+  if (!isHere()) return;
   const own = (all || []).map(pairsOf).find((row) => same(row.name, name));
   if (!own || !consumers || !pending) { $("group-say").textContent = all && !own ? "There is no such group, or no longer." : "The group cannot be read: see Commands."; fill("consumers", []); fill("pending", []); return; }
-  const told = (about.groups || []).find((each) => same(each.name, name));
-  $("group-say").replaceChildren("Stream ", link(address(db, key), "s", brief(key)), ` · lag ${num(own.lag ?? told?.lag)} · ${num(own.pending)} pending · ${num(own.consumers)} consumer${own.consumers === 1 ? "" : "s"} · last delivered ID ${own["last-delivered-id"]} · entries read ${own["entries-read"] ?? "not known"}`, ...Object.entries(told?.policies ?? {}).map(([policy, value]) => el("span", {class: "chip"}, `${policy} ${value}`)));
+  const told = (about.groups || []).find((each) => same(each.name, name)), ab = more ? pairsOf(more) : {policies: [], consumers: []};
+  const policies = pairsOf(ab.policies), lease = shown(policies.lease ?? "none"), leases = new Map(ab.consumers.map(pairsOf).map((row) => [shown(row.name), row]));
+  $("group-say").replaceChildren("Stream ", link(address(db, key), "s", brief(key)), ` · lag ${num(own.lag ?? told?.lag)} · ${num(own.pending)} pending · ${num(own.consumers)} consumer${own.consumers === 1 ? "" : "s"} · last delivered ID ${own["last-delivered-id"]} · entries read ${own["entries-read"] ?? "not known"}`, ...chipsOf(policies));
   $("pending-say").textContent = pending.length < own.pending ? `${pending.length} of ${own.pending.toLocaleString("en")}, the oldest IDs first` : "";
-  const rows = consumers.map(pairsOf), can = state?.may_act;
-  fill("consumers", rows.length ? first(rows).map((row) => tr(named(brief(row.name)), figure(row.pending), figure(span(row.idle)), figure(row.inactive < 0 ? "never" : span(row.inactive)))).concat(others(4, rows)) : nothing(4, "No consumer."));
+  const rows = consumers.map(pairsOf), can = state?.may_act, columns = lease === "none" ? 4 : 5;
+  for (const each of document.querySelectorAll(".of-lease")) each.hidden = lease === "none";
+  fill("consumers", rows.length ? first(rows).map((row) => tr(named(brief(row.name)), figure(row.pending), figure(span(row.idle)), figure(row.inactive < 0 ? "never" : span(row.inactive)), lease === "none" ? null : td(heldBy(row, lease, leases.get(shown(row.name)))))).concat(others(columns, rows)) : nothing(columns, "No consumer."));
+  letters = policies["dead-letter"] ?? null;
+  const again = () => { if (isHere()) inGroup(); };
+  const act = (can, text, what, id, start) => button({disabled: !can, "data-k": text + id + JSON.stringify([key, name]), "aria-label": what, onclick: async () => { await start(); again(); }}, text);
   fill("pending", pending.length ? pending.map(([id, owner, idle, count]) => {
-    const act = (text, what, start) => button({disabled: !can, "data-k": text + id + JSON.stringify([key, name]), "aria-label": what, onclick: async () => { await start(); inGroup(); }}, text);
-    const to = rows.find((row) => !same(row.name, owner));
-    return tr(td(id), td(brief(owner) || "released"), figure(span(idle)), figure(count), td(el("span", {class: "acts in"},
-      act("Ack", "Ack " + id, () => run(["XACK", key, name, id], {sure: "The group will not be given this entry again" + everywhere()})),
-      to ? act("Claim", `Claim ${id} for ${brief(to.name)}`, () => run(["XCLAIM", key, name, to.name, "0", id])) : null,
-      shown(owner) ? act("Release", "Release " + id, () => run(["XNACK", key, name, "FAIL", "IDS", "1", id])) : null,
-      act("Bury", `Bury ${id}: move it to the dead letters`, () => bury(key, name, id)))));
+    const to = rows.find((row) => !same(row.name, owner)), ends = shown(owner) && lease.startsWith("time:") ? msOf(lease.slice(5)) - idle : null;
+    return tr(td(id), td(brief(owner) || "released"), figure(span(idle) + (ends == null ? "" : ends > 0 ? `, ${span(ends)} left` : ", over")), figure(count), td(el("span", {class: "acts in"},
+      act(can, "Ack", "Ack " + id, id, () => run(["XACK", key, name, id], {sure: "The group will not be given this entry again" + everywhere()})),
+      to ? act(can, "Claim", `Claim ${id} for ${brief(to.name)}`, id, () => run(["XCLAIM", key, name, to.name, "0", id])) : null,
+      shown(owner) ? act(can, "Release", "Release " + id, id, () => run(["XNACK", key, name, "FAIL", "IDS", "1", id])) : null,
+      act(can, "Bury", `Bury ${id}: move it to the dead letters`, id, () => bury(key, name, id)))));
   }) : nothing(5, "Nothing is pending."));
+  await dead(db, key, name, isHere, act);
 }
-/* As "anabranch pending --dead-letter" does it, so that a second try adds nothing. */
+const chipsOf = (policies) => Object.entries(policies).map(([policy, value]) => el("span", {class: "chip"}, `${policy} ${shown(value)}`));
+const msOf = (text) => { const [, n, unit] = /^(\d+)(\w*)$/.exec(text); return n * ({s: 1000, m: 60000, h: 3600000, d: 86400000}[unit] || 1); };
+function heldBy(row, lease, known) {
+  if (!row.pending) return "–";
+  if (lease.startsWith("time:")) return "each entry by itself";
+  const ends = known?.["lease-ends-in"], open = known?.connections.length || 0;
+  if (lease.startsWith("connection") && open) return `held by ${open} connection${open === 1 ? "" : "s"}`;
+  return ends == null ? "not known" : ends > 0 ? `ends in ${span(ends)}` : "over";
+}
+/* Dead letters of this group among the newest ones of the stream that its policy names. */
+async function dead(db, key, name, isHere, act) {
+  $("of-dead").hidden = letters == null;
+  if (letters == null) return;
+  const from = letters, found = await run(["XREVRANGE", from, "+", "-", "COUNT", String(PENDING)], QUIET);
+  if (!isHere() || letters !== from) return;
+  const rows = (found || []).map(([id, words]) => ({id, of: pairsOf(words.flatMap((word, at) => at % 2 ? [] : [[word, words[at + 1]]]).slice(0, 9))})).filter(({of}) => same(of["ab-origin"], key) && same(of["ab-group"], name));
+  $("dead-say").replaceChildren("In ", link(address(db, from), "d" + shown(from), brief(from)), !found ? ", which cannot be read: see Commands." : rows.length ? `: ${rows.length} of this group among the newest ${found.length}` : ": none of this group");
+  const can = state?.may_act;
+  $("redrive").disabled = !can || !rows.length;
+  fill("dead", rows.length ? rows.map(({id, of}) => tr(td(el("span", {title: `Given up as ${id}, delivered last ${timeOf(shown(of["ab-last"]) + "-0")}`}, shown(of["ab-id"]))), td(shown(of["ab-reason"])), figure(shown(of["ab-deliveries"])), td(brief(of["ab-consumer"])), td(el("span", {class: "acts in"},
+    act(can, "Redrive", `Redrive ${shown(of["ab-id"])}: give it back to the group`, id, () => run(["AB.REDRIVE", from, "IDS", "1", id], {sure: "The group is given this entry once more, as if it had never been delivered" + everywhere()})))))) : nothing(5, "No dead letter."));
+}
+on("redrive", "click", async () => {
+  if (letters != null && await run(["AB.REDRIVE", letters, "COUNT", "1000"], {sure: "Gives up to 1,000 dead letters of this stream back to the groups that gave them up" + everywhere(), word: letters}) != null) inGroup();
+});
+/* Where no policy names a stream: as "anabranch pending --dead-letter" does it, so that a second try adds nothing. */
 async function bury(key, name, id) {
+  if (letters != null) return run(["XNACK", key, name, "FATAL", "IDS", "1", id], {sure: `Moves the entry to the stream ${brief(letters)} and acknowledges it` + everywhere()});
   const [found, pending] = await Promise.all([run(["XRANGE", key, id, id], QUIET), run(["XPENDING", key, name, id, id, "1"], QUIET)]);
   if (!found || !pending || !pending.length) return;
   const [[, owner, , count]] = pending, dead = joined(key, ".dead");
@@ -758,8 +803,8 @@ function refuse(id, why) { const field = $(id); field.setCustomValidity(why); fi
 const QUIET = {quiet: true}, everywhere = () => state?.regions ? ", in all regions." : ".";
 /* Runs a command as this user; the reply, or null after an error. Each act shows its command.
    With asks the server says of a command that deletes what to ask first. */
-async function run(command, {quiet = false, sure = "", asks = false, db = watched ? watched.db : 0} = {}) {
-  if (sure && !(await confirmed(command, sure, watched.key))) return null;
+async function run(command, {quiet = false, sure = "", word = watched?.key, asks = false, db = watched ? watched.db : 0} = {}) {
+  if (sure && !(await confirmed(command, sure, word))) return null;
   let answer;
   try {
     const response = await fetch("/api/command", {method: "POST", headers: {...headers(), "Content-Type": "application/json"}, body: JSON.stringify({command, db, ask: asks})});
