@@ -24,6 +24,9 @@ from anabranch.stream.stream import Stream
 from anabranch.testing import CommandFailedError, Server
 from tests.support.inspection import wait_until
 
+EIGHT_UTC_MS = 1_800_000_000_000
+"""Eight in the morning of a day."""
+
 
 def client_of(server: Server) -> redis.Redis:
     once = Retry(NoBackoff(), 0)  # a server that is gone is gone
@@ -86,6 +89,22 @@ def test_its_clock_moves_policies(policy: str, late_s: int) -> None:
         assert (taken(bob, "bob"), bob.xlen("s")) == ([], 1)
         server.clock.advance(2)
         assert (len(taken(bob, "bob")), bob.xlen("s")) == ((0, 0) if "age" in policy else (1, 1))
+
+
+def test_its_clock_brings_all_that_is_scheduled() -> None:
+    """Also what takes several turns of a server: it is there when the call returns."""
+    with Server() as server, client_of(server) as client:
+        server.clock.freeze()
+        server.clock.set(EIGHT_UTC_MS)
+        for number in range(300):
+            server.execute("AB.SCHEDULE", "s", "IN", "1h", "n", number)
+        server.execute("AB.SCHEDULE", "daily", "CRON", "0 4 * * *", "f", "v")
+        server.clock.advance(3599)
+        assert client.xlen("s") == 0
+        server.clock.advance(1)
+        assert client.xlen("s") == 300
+        server.clock.advance(86_400)
+        assert client.xlen("daily") == 1
 
 
 @pytest.mark.parametrize("end", ["stop", "crash"])

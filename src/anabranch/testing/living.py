@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from anabranch.engine.context import Context
     from anabranch.testing.clock import Clock
     from anabranch.testing.disk import Disk
+
+_TURNS_MAX: Final = 1000
+"""Turns after a change of the clock: some seconds, if much is due."""
 
 
 class LimitedDirectory(Directory):
@@ -119,6 +122,15 @@ def arm(live: LiveServer, command: str, error: str, times: int) -> None:
         raise CommandError(error)
 
     entry.function = fail
+
+
+def look_at_time(live: LiveServer) -> None:
+    """Do all that is due, also what takes several turns of a server."""
+    live.node.on_timer()
+    for _ in range(_TURNS_MAX):
+        if not len(live.region.scheduler):
+            break
+        live.node.run_turn()
 
 
 def kill_worker(live: LiveServer, key: Word, group: Word, consumer: Word) -> set[int]:

@@ -260,7 +260,7 @@ class Server(Startable):
 
     def _look_at_time(self) -> None:
         with suppress(RuntimeError):  # it is not running
-            self.call(lambda live: live.node.on_timer())
+            self.call(_living().look_at_time)
 
     # -- looking inside -----------------------------------------------------------------------
 
