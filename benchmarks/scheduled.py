@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import redis
 
-from benchmarks.leases import cpu_ms, pid_of, rss_bytes
+from benchmarks.leases import cpu_ms, longest_until, pid_of, rss_bytes
+from benchmarks.shared.thread_clock import ThreadClock
 from tests.support.servers import AnabranchServer
 from tests.support.wire import encode_command
 
@@ -93,14 +94,10 @@ def longest_wait(entries: int, due: int, *, is_cron: bool) -> str:
             fill(client, due, "t", "AT", str(at_ms))
         while figure(client, "scheduled_added") == 0:
             time.sleep(0.002)
-        longest = 0.0
-        began = cpu_ms(pid)
-        while figure(client, "scheduled_added") < due:
-            before = cpu_ms(pid)
-            canary.xadd("other", {"f": "v"}, maxlen=100)
-            longest = max(longest, cpu_ms(pid) - before)
-            time.sleep(0.001)
-        total = cpu_ms(pid) - began
+        with ThreadClock(pid) as clock:
+            longest, total = longest_until(
+                lambda: figure(client, "scheduled_added") >= due, canary, clock
+            )
     name = "`CRON`" if is_cron else "`AT`"
     return f"| {name} | {longest:.1f} ms | {total / due * 1000:.1f} µs |"
 
