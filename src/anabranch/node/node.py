@@ -67,6 +67,8 @@ class Node:
 
     def run_turn(self) -> None:
         """Run another turn for work that did not fit into earlier ones."""
+        if self._replies.is_ending:  # clients that were served at once do not wait for that work
+            self.durability.commit()
         self.region.scheduler.run_turn()
         self.end_turn()
         # Before the sockets are read again: a client that has sent its last byte gets its replies.

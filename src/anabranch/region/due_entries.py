@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from anabranch.region.state import RegionState
     from anabranch.region.waking import Waking
 
-_ENTRIES: Final = 50
-"""Entries that are added in one step: a millisecond."""
+_ENTRIES: Final = 30
+"""Entries that are added in one step: a third of a millisecond."""
 
 _THERE_MS: Final = 10_000
 """A region that was heard of within this time is there: rows come every second."""

@@ -107,6 +107,22 @@ async def test_a_pipeline_is_one_turn_and_one_sync(world: World) -> None:
     assert len(logged_turns(world)) == 1
 
 
+async def test_replies_do_not_wait_for_work_that_is_left_over(world: World) -> None:
+    await world.start("no")
+    (client,) = await world.clients(1)
+    node, held = world.server.node, set[int]()
+
+    def work() -> bool:
+        held.add(len(node.durability.replies._this_turn))
+        return True
+
+    node.region.scheduler.schedule(work)
+    for number in range(1, 4):
+        assert await client.do(f"XADD s {number}-0 f v") == b"%d-0" % number
+    node.region.scheduler.remove(work)
+    assert held == {0}
+
+
 async def test_nothing_waits_when_nothing_was_written(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)

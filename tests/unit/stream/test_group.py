@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups import pending_list as pending_module
 from anabranch.stream.groups.group import Group, group_alone
+from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.pending_entry import PendingEntry
-from anabranch.stream.groups.pending_list import PendingList
+from anabranch.stream.groups.pending_list import Consumer, PendingList
 
 # -- pending lists ----------------------------------------------------------------------------
 
@@ -255,3 +256,15 @@ def test_entries_of_two_regions_may_have_one_id() -> None:
     group.pending.assign(2, 7, group.consumers[b"a"], 0, 2)
     assert [group.pending.region_of(entry) for entry in group.pending.released] == [1]
     group.check()
+
+
+def test_who_takes_the_first_entries_again_and_again_passes_over_no_removed_ones() -> None:
+    pending, consumer = GroupPending(), Consumer(b"c", 0)
+    pending.deliver(0, list(range(1, 101)), consumer, 0)
+    for low in range(1, 41, 4):
+        some = consumer.first(4)
+        assert [entry.entry_id for entry in some] == list(range(low, low + 4))
+        assert consumer.pending[0]._order[0] == low
+        for entry in some:
+            pending.assign(0, entry.entry_id, None, 0, 1)
+    pending.check({b"c": consumer})

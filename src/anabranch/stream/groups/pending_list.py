@@ -12,16 +12,16 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from operator import lt
 from typing import Protocol
 
-from anabranch.stream.entry_id import MAX_ID, equal_id_rank
+from anabranch.stream.entry_id import MAX_ID, MIN_ID, equal_id_rank
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 
 _SWEEP_MIN = 64
-_SWEEP_STEP = 10_000  # each removal visits at least so many IDs: a fraction of a millisecond
+_SWEEP_STEP = 250  # each removal visits at least so many IDs: some ten microseconds
 _PIECE = 256  # IDs looked up together
 _SEARCH = 8  # a search takes the time of so many entries in a walk over all
 _FEW_LATE = 16  # so many memory moves take less time than one pass over a long list
@@ -281,6 +281,12 @@ class Consumer:
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """The pending entries of this consumer by ID."""
         return walk(self.pending, start, end)
+
+    def first(self, count: int) -> list[PendingEntry]:
+        """So many of them, the lowest IDs; who removes them each time is not slowed down by it."""
+        for pending in self.pending.values():
+            pending.first()  # forgets the IDs of those that were removed before it
+        return list(islice(self.between(MIN_ID, MAX_ID), count))
 
 
 def ranked(lists: dict[int, PendingList]) -> list[PendingList]:

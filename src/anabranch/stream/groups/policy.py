@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.config.policies import CONNECTION, HEARTBEAT, NO_LEASE, TIME, Lease, Room
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["CONNECTION", "HEARTBEAT", "TIME", "Attempt", "GroupPolicy", "Lease", "Policed"]
 
 PAST_MAX: Final = 10_000
-"""Entries of a group whose past is known; that of the oldest is forgotten."""
+"""Entries of a group whose past is known; then that of the oldest ones is forgotten."""
+
+_FORGOTTEN: Final = 500
+"""So many of them."""
 
 ATTEMPTS_MAX: Final = 5
 """Attempts with one entry that are remembered, the newest ones."""
@@ -122,9 +126,12 @@ class Policed:
         while delayed and delayed[0][0] <= now_ms:
             entry = heapq.heappop(delayed)[2]
             ripe[entry] = None
-        for entry in list(ripe):
+        taken: list[PendingEntry] = []
+        for entry in ripe:
             if entry in released and self.policy.due_ms(entry) <= now_ms:
                 break
+            taken.append(entry)
+        for entry in taken:
             del ripe[entry]
         return ripe
 
@@ -147,5 +154,6 @@ class Policed:
         if len(attempts) > ATTEMPTS_MAX:
             del attempts[0]
         past[entry] = attempts
-        if len(past) > PAST_MAX:
-            del past[next(iter(past))]
+        if len(past) > PAST_MAX:  # many at once: a search for the first steps over removed ones
+            for oldest in list(islice(past, _FORGOTTEN)):
+                del past[oldest]
