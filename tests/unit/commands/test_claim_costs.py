@@ -1,4 +1,7 @@
-"""CLAIM takes as long with many pending entries as with few. The interpreter counts the calls."""
+"""CLAIM, and redelivery, take as long with many pending entries as with few.
+
+The interpreter counts the calls.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,15 @@ def _claim_released_ghosts(s: Streams) -> int:
     return calls_of(lambda: s.run(_CLAIM.format(0)))
 
 
+def _redeliver_after_a_delay(s: Streams) -> int:
+    ids = s.ids("s")
+    s.run("AB.POLICY SET s backoff 1ms", f"XNACK s g FAIL IDS {len(ids)} {' '.join(ids)}")
+    s.advance(10)
+    read = "XREADGROUP GROUP g d COUNT 1 STREAMS s >"
+    s.run(read)
+    return calls_of(lambda: s.run(read))
+
+
 @pytest.mark.parametrize(
     "cost",
     [
@@ -75,9 +87,10 @@ def _claim_released_ghosts(s: Streams) -> int:
         _claim_behind_ghosts,
         _claim_released_ghosts,
         _wait_with_ghosts,
+        _redeliver_after_a_delay,
     ],
 )
-def test_claim_does_not_look_at_all_pending_entries(cost: Callable[[Streams], int]) -> None:
+def test_no_read_looks_at_all_pending_entries(cost: Callable[[Streams], int]) -> None:
     assert cost(_pending(_MANY)) < cost(_pending(_FEW)) + _MANY // 10
 
 

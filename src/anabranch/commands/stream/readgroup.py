@@ -413,11 +413,11 @@ def _redeliverable(
     if not policed.policy.backoff:
         return stream.released(group)
     released = group.pending.released
-    return [
+    return (
         entry
         for entry in policed.ripen(released, now_ms)
         if entry in released and policed.policy.due_ms(entry) <= now_ms
-    ]
+    )
 
 
 def _redeliver(
