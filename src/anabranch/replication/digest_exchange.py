@@ -258,9 +258,10 @@ class DigestExchange:
         asked, sums = [], []
         work = SLICE
         for bucket in buckets:
-            if digests.sum_of(bucket) is None and work > 0:
-                work = digests.refresh(bucket, work)
             found = digests.sum_of(bucket)
+            if found is None and work > 0:
+                work = digests.refresh(bucket, work)
+                found = digests.sum_of(bucket)
             if found is not None:
                 asked.append(bucket)
                 sums.append(found)
