@@ -99,6 +99,8 @@ class Everywhere:
 
     added: set[bytes] = field(default_factory=set)
     acked: set[bytes] = field(default_factory=set)
+    sure: set[bytes] = field(default_factory=set)
+    """Of these, those whose acknowledgement a client has heard of: no end of a region undoes it."""
     dead: set[bytes] = field(default_factory=set)
 
     @property
@@ -143,7 +145,8 @@ class Watch:
         for entry_id in unsure:
             self.given.pop(entry_id, None)
             self._free_ms.pop(entry_id, None)
-            self.everywhere.acked.discard(entry_id)
+            if entry_id not in self.everywhere.sure:
+                self.everywhere.acked.discard(entry_id)
 
     def stood_still(self, now_ms: int) -> None:
         """The process was paused: nothing could happen until now."""
@@ -346,7 +349,8 @@ class Watch:
             done = {each for each in self._unsure - shown.keys() if parsed_id(each) <= last}
             self.everywhere.acked |= done - self.everywhere.dead
         for entry_id, (owner, idle, count) in shown.items():
-            if owner and entry_id not in self.given and entry_id not in self.everywhere.acked:
+            is_over = self.is_alone and entry_id in self.everywhere.acked
+            if owner and entry_id not in self.given and not is_over:
                 self.given[entry_id] = Given(owner, now_ms - idle)
             if entry_id in self.given:
                 require(count >= self.counts[entry_id] - 1, "lost", f"{entry_id!r} counts {count}")

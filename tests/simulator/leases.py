@@ -212,6 +212,7 @@ class Site:
                 require(reply == due or not is_known, "twice", f"{words} is answered {reply}")
                 if reply and words[0] == b"XACK":
                     watch.acknowledged(words[-1])
+                    connection.on_answer(partial(watch.everywhere.sure.add, words[-1]))
                 elif reply:
                     watch.gave_back(words[-1], now_ms)
             case b"AB.RENEW":

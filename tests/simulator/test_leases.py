@@ -27,6 +27,11 @@ def test_three_regions_keep_them_over_cut_lines() -> None:
     assert sum(run.reached["line cut"] for run in runs)
 
 
+def test_a_region_ends_whose_last_replies_were_about_what_another_one_has_acknowledged() -> None:
+    """Its clients did not hear of them; the client of the other region did."""
+    LeaseRun(10_854).run()
+
+
 def test_a_seed_gives_the_same_run() -> None:
     first, second = LeaseRun(7), LeaseRun(7)
     for run in (first, second):
