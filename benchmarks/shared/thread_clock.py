@@ -11,6 +11,8 @@ import ctypes
 import os
 import platform
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -47,6 +49,20 @@ class ThreadClock:
     def __exit__(self, *_: object) -> None:
         if self._counter >= 0:
             os.close(self._counter)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """This process runs whenever it can: other work does not count as a wait for the server.
+
+    Without the permission for that (root has it) nothing is different.
+    """
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _opened(pid: int) -> int:
