@@ -725,7 +725,7 @@ async function inGroup() {
   if (!own || !consumers || !pending) { $("group-say").textContent = all && !own ? "There is no such group, or no longer." : "The group cannot be read: see Commands."; fill("consumers", []); fill("pending", []); return; }
   const told = (about.groups || []).find((each) => same(each.name, name)), ab = more ? pairsOf(more) : {policies: [], consumers: []};
   const policies = pairsOf(ab.policies), lease = shown(policies.lease ?? "none"), leases = new Map(ab.consumers.map(pairsOf).map((row) => [shown(row.name), row]));
-  $("group-say").replaceChildren("Stream ", link(address(db, key), "s", brief(key)), ` · lag ${num(own.lag ?? told?.lag)} · ${num(own.pending)} pending · ${num(own.consumers)} consumer${own.consumers === 1 ? "" : "s"} · last delivered ID ${own["last-delivered-id"]} · entries read ${own["entries-read"] ?? "not known"}`, ...chipsOf(policies));
+  $("group-say").replaceChildren("Stream ", link(address(db, key), "s", brief(key)), ` · lag ${num(own.lag ?? told?.lag)} · ${num(own.pending)} pending · ${num(own.consumers)} consumer${own.consumers === 1 ? "" : "s"} · last delivered ID ${own["last-delivered-id"]} · entries read ${own["entries-read"] ?? "not known"} `, ...chipsOf(policies));
   $("pending-say").textContent = pending.length < own.pending ? `${pending.length} of ${own.pending.toLocaleString("en")}, the oldest IDs first` : "";
   const rows = consumers.map(pairsOf), can = state?.may_act, columns = lease === "none" ? 4 : 5;
   for (const each of document.querySelectorAll(".of-lease")) each.hidden = lease === "none";
