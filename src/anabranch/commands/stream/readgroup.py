@@ -410,14 +410,15 @@ def _redeliverable(
     stream: Stream, group: Group, policed: Policed, now_ms: int
 ) -> Iterable[PendingEntry]:
     """Released entries as plain reads get them. Nothing must change meanwhile."""
-    if not policed.policy.backoff:
-        return stream.released(group)
+    return _ripe(group, policed, now_ms) if policed.policy.backoff else stream.released(group)
+
+
+def _ripe(group: Group, policed: Policed, now_ms: int) -> Iterator[PendingEntry]:
+    """Released entries whose delay is over, in the order of its end."""
     released = group.pending.released
-    return (
-        entry
-        for entry in policed.ripen(released, now_ms)
-        if entry in released and policed.policy.due_ms(entry) <= now_ms
-    )
+    for entry in policed.ripen(released, now_ms):
+        if entry in released and policed.policy.due_ms(entry) <= now_ms:
+            yield entry
 
 
 def _redeliver(
