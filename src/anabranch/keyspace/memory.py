@@ -204,6 +204,8 @@ def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
     size += pending.count * _PENDING_BYTES
     if pending.by_age is not None:
         size += len(pending.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
+    if pending.order is not None:
+        size += pending.order.used_bytes
     size += getsizeof(group.progress) + _shared_progress_bytes(group.shared)
     size += _runs_bytes(group.runs)
     if group.home is not None:

@@ -78,6 +78,7 @@ class Stats:
         self.policy_released = 0  # entries that a lease or a consumer-ttl took away
         self.policy_given_up = 0  # entries acknowledged without a copy
         self.policy_dead_lettered = 0
+        self.policy_halted = 0  # keys that an entry has stopped
         self.policy_redriven = 0
         self.policy_removed_consumers = 0
         self.policy_trimmed = 0  # entries that retention removed

@@ -117,6 +117,8 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
 def _keep_places(stream: Stream) -> None:
     """Call this before entries are removed, and what was created or acknowledged changes."""
     for group in stream.groups.values():
+        if group.pending.order is not None:
+            group.pending.order.begin(group.pending.lists)
         group.shared.place(stream.logs)
         group.shared.settled.clear()
 

@@ -16,13 +16,13 @@ from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
-from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.renumbering import counted
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Tombstone
 from anabranch.stream.stream import Stream
+from anabranch.stream.turns import settle_order
 
 
 def _replica_id(replica_id: int) -> list[int]:
@@ -62,7 +62,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("mark-count", len(tombstones)),
                 ("marks", [_tombstone(dot, tombstones[dot]) for dot in sorted(tombstones)]),
                 ("held-back-by", _held_back_by(ctx, tombstones)),
-                ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
+                ("groups", [_group(stream, name) for name in sorted(stream.groups)]),
                 ("scheduled", ctx.db.timetables.count(args[1])),
                 ("ledger-records", len(stream.ledger.records)),
             ]
@@ -152,7 +152,8 @@ def _tombstone(dot: Dot, tombstone: Tombstone) -> list[Any]:
     return [*_replica_id(dot[0]), dot[1], what, group]
 
 
-def _group(name: bytes, group: Group) -> Map:
+def _group(stream: Stream, name: bytes) -> Map:
+    group = stream.groups[name]
     creations = [
         [*_replica_id(replica_id), number, b"$" if start is None else text(start)]
         for (replica_id, number), (_, start, _) in sorted(group.shared.creations.items())
@@ -166,6 +167,9 @@ def _group(name: bytes, group: Group) -> Map:
         for replica_id, some in sorted(group.runs.by_replica_id.items())
         for run in some
     ]
+    policed = group.policed
+    if policed is not None and policed.order is not None:
+        settle_order(stream, group)
     return Map(
         [
             ("name", name),
@@ -175,7 +179,9 @@ def _group(name: bytes, group: Group) -> Map:
             ("acknowledged", _intervals(acknowledged)),
             ("delivered", _intervals(group.shared.delivered)),
             ("runs", runs),
-            ("policies", Map({} if group.policed is None else group.policed.policy.texts)),
+            ("policies", Map({} if policed is None else policed.policy.texts)),
+            ("released", len(group.pending.released)),
+            ("halted-keys", 0 if policed is None else len(policed.halted)),
         ]
     )
 
