@@ -108,7 +108,10 @@ class Replica:
         # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable
         self.unstable_tombstones = UnstableTombstones()
         self.watermark: dict[int, int] = {}  # what every member has on its disk
-        self.hybrid_ms = 0  # the greatest stamp of a setting seen
+        self.hybrid_ms = 0  # the greatest stamp of a setting or a string seen
+        self.holds_strings = False  # whether some key may have a string that regions share
+        # Keys with a stream that hides a string: both were made at once in different regions
+        self.hidden_strings: dict[tuple[int, bytes], None] = {}
         self.conflicts = Conflicts()
         self.apply_stats = ApplyStats()
         self.last_effects = LastEffects()
