@@ -49,6 +49,8 @@ _LONG_NAMES = (
     "too long: other regions take %d bytes"
 )
 _CANCELLED_AT_ONCE = 10_000
+_LEVEL = 4
+"""The feature level from which a region knows strings."""
 _COUNTED = frozenset(("incrby", "incrbyfloat"))
 _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
@@ -256,6 +258,7 @@ def _write(
     most = writer.mode.added_bytes_max
     if len(data) > most:
         raise CommandError(_LONG_STRING % most)
+    _require_strings(writer.replica)
     database = writer.keyspace.databases[db]
     at_ms = database.deadlines.get(key) if keeps else None
     value = database.values.get(key)
@@ -266,7 +269,13 @@ def _write(
     yield kinds.WriteString(db, key, data, stamp_ms, at_ms, cuts, event)
 
 
+def _require_strings(replica: Replica) -> None:
+    if not replica.holds_strings:  # otherwise every member knows them
+        replica.require_level(_LEVEL, "strings and counters")
+
+
 def _increase(writer: Writer, effect: kinds.SetString, by: int) -> Iterator[kinds.Effect]:
+    _require_strings(writer.replica)
     db, key = effect.db, effect.key
     database = writer.keyspace.databases[db]
     if key not in database.values:

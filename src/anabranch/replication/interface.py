@@ -175,8 +175,9 @@ class Chance(Protocol):
         """``n`` random bytes, unpredictable if used for a secret."""
 
 
-FEATURE_LEVEL: Final = 3
-"""The version of effects that this code understands: 2 brought policies, 3 scheduled entries.
+FEATURE_LEVEL: Final = 4
+"""The version of effects that this code understands: 2 brought policies, 3 scheduled entries,
+4 strings and counters.
 Members report it, and what needs a level is refused while one of them has a lower one."""
 
 

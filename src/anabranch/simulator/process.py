@@ -44,7 +44,7 @@ from anabranch.simulator.timeline import Timeline, WallClock
 
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
-NEW_LEVEL: Final = 3
+NEW_LEVEL: Final = 4
 """The feature level of the newest code."""
 HOST: Final = "sim"
 

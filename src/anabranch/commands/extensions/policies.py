@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.commands.extensions.regions import require_level
 from anabranch.config.policies import (
     POLICIES,
     conflict_in,
@@ -82,7 +81,7 @@ def policy_set(ctx: Context, args: list[bytes]) -> bytes:
             raise CommandError(f"ERR policy '{name}' is given twice")
         rows[name] = _text(name, value)
     _check_together(ctx, subject, rows)
-    require_level(ctx, _LEVEL, "policies")
+    ctx.replica.require_level(_LEVEL, "policies")
     plain: list[tuple[bytes, bytes | None]] = [
         (name.encode(), text.encode("utf-8", "surrogateescape")) for name, text in rows.items()
     ]
