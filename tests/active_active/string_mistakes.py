@@ -69,7 +69,9 @@ def cuts_forgotten_at_once(patch: Patch) -> None:
     def cut_and_forget(self: Shared, cuts: Any) -> None:
         cut(self, cuts)
         counts = register.read_counts(self.counts)
-        self.counts = register.pack_counts({each: row for each, row in counts.items() if row.is_alive})
+        self.counts = register.pack_counts(
+            {each: row for each, row in counts.items() if row.is_alive}
+        )
 
     patch.setattr(Shared, "cut", cut_and_forget)
 

@@ -26,6 +26,7 @@ class StringHistory(History):
         super().__init__(seed)
         chance = random.Random(f"{seed}/strings")
         self._moves = False
+        self._joins = True
         self._expires = chance.random() < 0.5
         mix = [
             (maker, weight)

@@ -11,7 +11,7 @@ from anabranch.effects.apply_keys import bind
 from anabranch.effects.streams import bind_string, shared_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import PLAIN, RAW, TEXT, ListValue, SetValue, StringValue
-from anabranch.stream.register import Write, amount_of
+from anabranch.stream.register import NO_DEADLINES, Write, amount_of
 from anabranch.stream.shared import NO_GROUP
 
 
@@ -38,7 +38,7 @@ def write_string(keyspace: Keyspace, effect: kinds.WriteString) -> None:
     replica.holds_strings = True
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     dot = replica.dot
-    deadlines = {} if effect.at_ms is None else {dot: effect.at_ms}
+    deadlines = NO_DEADLINES if effect.at_ms is None else {dot: effect.at_ms}
     shared.write(dot, Write(effect.stamp_ms, effect.data, deadlines), replica.knows)
     shared.cut(effect.cuts)
     if effect.cuts:  # until every member has it, increments that it has not seen may arrive

@@ -265,7 +265,7 @@ def _write(
     if type(value) is Stream:
         yield from _clear(writer, db, key)
     cuts = cuts_of(read_counts(shared_of(writer.keyspace, db, key)[0].counts))
-    stamp_ms = writer.replica.stamp(writer.now_ms)
+    stamp_ms = max(writer.now_ms, writer.replica.hybrid_ms)  # not below any that was seen
     yield kinds.WriteString(db, key, data, stamp_ms, at_ms, cuts, event)
 
 

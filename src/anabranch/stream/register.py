@@ -26,6 +26,8 @@ Dot = tuple[int, int]
 Deadlines = Mapping[Dot, int | None]
 """By the effect that set it, when a value expires; None for never."""
 
+NO_DEADLINES: Final[Deadlines] = {}
+
 Cut = tuple[int, int, bytes]
 """A replica ID, the number of its last increment that was seen, and the total then."""
 
@@ -193,9 +195,14 @@ def join_counts(
 # -- what clients see -------------------------------------------------------------------------
 
 
+def ranked(writes: Writes) -> list[Dot]:
+    """The writes from the one that counts, by their (stamp, region, epoch, number)."""
+    return sorted(writes, key=lambda dot: (writes[dot].stamp_ms, dot[0] & 0xFF, dot), reverse=True)
+
+
 def winner(writes: Writes) -> Dot | None:
-    """The write that counts: the greatest (stamp, region, epoch, number)."""
-    return max(writes, key=lambda dot: (writes[dot].stamp_ms, dot[0] & 0xFF, dot), default=None)
+    """The write that counts, None for none."""
+    return next(iter(writes), None) if len(writes) < 2 else ranked(writes)[0]
 
 
 def string_of(writes: Writes, counts: Counts) -> bytes | None:

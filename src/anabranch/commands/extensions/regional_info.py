@@ -21,7 +21,7 @@ from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.register import amount_text, read_counts
+from anabranch.stream.register import amount_text, ranked, read_counts
 from anabranch.stream.renumbering import counted
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Shared, Tombstone
 from anabranch.stream.stream import Stream
@@ -102,7 +102,7 @@ def _region(ctx: Context) -> Map:
 
 def _string(shared: Shared, data: bytes) -> list[tuple[str, Any]]:
     """What regions share of a string: all writes, the one that counts first, and increments."""
-    writes = sorted(shared.writes.items(), key=lambda item: item[1].stamp_ms, reverse=True)
+    writes = [(dot, shared.writes[dot]) for dot in ranked(shared.writes)]
     return [
         ("string", data),
         ("writes", [[*_replica_id(at[0]), at[1], row.stamp_ms, row.data] for at, row in writes]),
