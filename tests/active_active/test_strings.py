@@ -128,7 +128,7 @@ def test_a_hidden_string_is_shown_and_moves_with_its_stream(mesh: Mesh) -> None:
     eu.do("DEL", "l")
     settle(mesh)
     for node in mesh.nodes.values():
-        assert _pairs(node.do("AB.INFO"))[b"hidden-strings"] == []
+        assert b"hidden-strings" not in _pairs(node.do("AB.INFO"))
 
 
 def test_ab_info_shows_what_counts_and_what_was_added(mesh: Mesh) -> None:

@@ -44,7 +44,8 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
     """AB.INFO [key]: figures of this region, or of a stream or a string in it."""
     if len(args) == 1:
         return ctx.reply(_region(ctx))
-    if isinstance(string := ctx.read(args[1]), StringValue):
+    string = ctx.db.values.get(args[1])
+    if isinstance(string, StringValue) and string.shared.is_register and ctx.read(args[1]):
         return ctx.reply(Map([("exists", 1), *_string(string.shared, string.data)]))
     stream = ctx.read_stream(args[1])
     is_there = stream is not None
@@ -69,7 +70,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
                 ("scheduled", ctx.db.timetables.count(args[1])),
                 ("ledger-records", len(stream.ledger.records)),
-                ("hidden-string", stream.shared.string),
+                *_if_any("hidden-string", stream.shared.string),
             ]
         )
     )
@@ -95,9 +96,14 @@ def _region(ctx: Context) -> Map:
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
             ("held-tags", len(replica.conflicts)),
             ("held-tag-bytes", replica.conflicts.size),
-            ("hidden-strings", [list(place) for place in sorted(replica.hidden_strings)]),
+            *_if_any("hidden-strings", [list(each) for each in sorted(replica.hidden_strings)]),
         ]
     )
+
+
+def _if_any(name: str, value: Any) -> list[tuple[str, Any]]:
+    """A field that is there only if something is hidden."""
+    return [(name, value)] if value else []
 
 
 def _string(shared: Shared, data: bytes) -> list[tuple[str, Any]]:
@@ -263,7 +269,7 @@ def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
 
 def _digest_of(ctx: Context, key: bytes) -> str | None:
     value: Value | None = ctx.read(key)
-    if not isinstance(value, StringValue):
+    if not (isinstance(value, StringValue) and value.shared.is_register):
         value = ctx.read_stream(key)
     if value is None:
         return None
