@@ -207,7 +207,8 @@ class Shown:
         """That of the write that counts, and of EXPIREs that have seen it; else of increments."""
         if self.written:
             best = self.written[-1]
-            settings = [best, *(each for each in self._kept(Deadline) if each.knew(best))]
+            settings: list[Deadline | Written] = [best]
+            settings += [each for each in self._kept(Deadline) if each.knew(best)]
             known = _joined(fact.context for fact in settings)
             return _latest(
                 [fact for fact in settings if fact.number > known.get(fact.replica_id, 0)]
