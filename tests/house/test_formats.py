@@ -151,7 +151,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert f"begin with {segment.SEGMENT_HEADER_BYTES} bytes" in page
     assert f"{batch.HEADER_BYTES} bytes and a body" in page
     versions = (batch.BATCH_VERSION, segment.FORMAT_VERSION, snapshot.FORMAT_VERSION)
-    assert versions == (1, 2, 5), "the page says so"
+    assert versions == (1, 2, 6), "the page says so"
 
 
 def test_every_kind_of_effect_is_in_the_table() -> None:

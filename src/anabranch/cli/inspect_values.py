@@ -24,6 +24,7 @@ from anabranch.oplog.inspection import SeenRecord
 from anabranch.stream import entry_id as ids
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.frozen import StreamBuilder
+from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
 BYTES_SHOWN: Final = 64
@@ -231,6 +232,8 @@ def record_fields(record: SeenRecord, *, full: bool) -> tuple[str, dict[str, Any
     found["deadline"] = when(values[2])
     if kind == records.STREAM:
         return "stream", found | _head(StreamBuilder(record.head).stream)
+    if kind == records.SHARED_STRING:
+        return "string", found | {"value": Shared.restored(values[3]).string}
     name, field = _VALUES[kind]
     return name, found | {field: values[3]}
 

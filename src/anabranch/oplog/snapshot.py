@@ -518,6 +518,16 @@ def _load_of_names(kind: int, fields: list[Any], keyspace: Keyspace) -> None:
         database.timetables.additions.update(additions)
 
 
+def _load_replica(fields: list[Any], keyspace: Keyspace, contents: Contents) -> None:
+    """Load the first record."""
+    contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
+    contents.next_incarnation = keyspace.incarnations.next = fields[4]
+    contents.regions = fields[5]
+    check_mode(contents.name, keyspace.replica, regional=contents.regions is not None)
+    if contents.regions is not None:
+        keyspace.replica.read(contents.regions)
+
+
 def _load(
     record: list[Any], keyspace: Keyspace, contents: Contents, builder: StreamBuilder | None
 ) -> StreamBuilder | None:
@@ -531,12 +541,7 @@ def _load(
         builder.add_pending(fields)
         return builder
     if kind == REPLICA:
-        contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
-        contents.next_incarnation = keyspace.incarnations.next = fields[4]
-        contents.regions = fields[5]
-        check_mode(contents.name, keyspace.replica, regional=contents.regions is not None)
-        if contents.regions is not None:
-            keyspace.replica.read(contents.regions)
+        _load_replica(fields, keyspace, contents)
         return None
     if kind == USER:
         name, line = fields

@@ -240,12 +240,6 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
             at_ms = _or_never(effect.at_ms)
             return Written(replica_id, number, context, effect.data, effect.stamp_ms, at_ms)
         case kinds.Increase():
-            return Increased(
-                replica_id,
-                number,
-                context,
-                effect.since or number,
-                Decimal(effect.total.decode()),
-                _or_never(effect.at_ms),
-            )
+            total, at_ms = Decimal(effect.total.decode()), _or_never(effect.at_ms)
+            return Increased(replica_id, number, context, effect.since or number, total, at_ms)
     return None
