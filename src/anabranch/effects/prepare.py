@@ -255,10 +255,7 @@ def _write(
     writer: Writer, db: int, key: bytes, data: bytes, *, keeps: bool = False, event: str = ""
 ) -> Iterator[kinds.Effect]:
     """Write a string; with ``keeps`` the deadline stays."""
-    most = writer.mode.added_bytes_max
-    if len(data) > most:
-        raise CommandError(_LONG_STRING % most)
-    _require_strings(writer.replica)
+    _check_string(writer, data)
     database = writer.keyspace.databases[db]
     at_ms = database.deadlines.get(key) if keeps else None
     value = database.values.get(key)
@@ -269,13 +266,17 @@ def _write(
     yield kinds.WriteString(db, key, data, stamp_ms, at_ms, cuts, event)
 
 
-def _require_strings(replica: Replica) -> None:
-    if not replica.holds_strings:  # otherwise every member knows them
-        replica.require_level(_LEVEL, "strings and counters")
+def _check_string(writer: Writer, data: bytes) -> None:
+    """Refuse a string that other regions do not take."""
+    most = writer.mode.added_bytes_max
+    if len(data) > most:
+        raise CommandError(_LONG_STRING % most)
+    if not writer.replica.holds_strings:  # otherwise every member knows them
+        writer.replica.require_level(_LEVEL, "strings and counters")
 
 
 def _increase(writer: Writer, effect: kinds.SetString, by: int) -> Iterator[kinds.Effect]:
-    _require_strings(writer.replica)
+    _check_string(writer, effect.data)
     db, key = effect.db, effect.key
     database = writer.keyspace.databases[db]
     if key not in database.values:
@@ -428,6 +429,7 @@ def _restore(writer: Writer, effect: kinds.Restore) -> Iterator[kinds.Effect]:
     if source is None:
         source = in_one_go(value_of(effect))
     if isinstance(source, StringValue):
+        _check_string(writer, source.data)  # before the former value is removed
         yield from _clear(writer, effect.db, effect.key)
         yield from _string_again(writer, effect.db, effect.key, source.data, effect.at_ms)
         return

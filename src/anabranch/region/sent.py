@@ -40,6 +40,9 @@ STAMP_MAX: Final = 1 << 62
 TEXT_MAX: Final = 256
 """The greatest length of a name or an address of a region, as in messages between regions."""
 
+_STRING_EVENTS: Final = frozenset(("", "append", "incrby", "incrbyfloat", "setrange"))
+"""The keyspace events of strings that were written or increased; "" for ``set``."""
+
 EPOCH_MAX: Final = (1 << 32) - 1
 
 _SIGNED: Final = (kinds.CreateGroup, "offset")
@@ -231,11 +234,13 @@ class SentUnit:
         if effect.stamp_ms > STAMP_MAX:
             raise _Malformed(f"stamp {effect.stamp_ms}")
         self._check_cuts(effect.cuts)
+        _check_event(effect.event)
 
     def _increase(self, effect: kinds.Increase) -> None:
         if amount_of(effect.total) is None:
             raise _Malformed("a total that is no number")
         self._check_range(self._replica_id, 0, effect.since)
+        _check_event(effect.event)
 
     def _remove_numbers(self, effect: kinds.RemoveNumbers) -> None:
         for replica_id, edges in effect.ranges:
@@ -312,6 +317,11 @@ def check_fields(fields: bytes) -> None:
 
 class _Malformed(Exception):
     """The effect is one that no region sends."""
+
+
+def _check_event(event: str) -> None:
+    if event not in _STRING_EVENTS:
+        raise _Malformed(f"the keyspace event {event[:40]!r}")
 
 
 def _check_region(region: int) -> None:
