@@ -195,6 +195,18 @@ def test_strings_are_refused_while_a_member_does_not_know_them(mesh: Mesh) -> No
     node.do("SET", "k", "w")
 
 
+def test_a_total_that_is_too_long_is_written(mesh: Mesh) -> None:
+    eu, us, _ = mesh.nodes.values()
+    large = b"9" * 399
+    eu.do("SET", "k", b"-" + large)
+    for _ in range(12):
+        eu.do("INCRBYFLOAT", "k", large)
+    us.do("INCR", "l")
+    settle(mesh)
+    assert len({node.do("GET", "k") for node in mesh.nodes.values()}) == 1
+    assert len({node.do("AB.DIGEST", "k", "l")[0] for node in mesh.nodes.values()}) == 1
+
+
 def test_dump_and_restore_move_a_string(mesh: Mesh) -> None:
     eu, us, _ = mesh.nodes.values()
     eu.do("INCRBY", "k", "7")

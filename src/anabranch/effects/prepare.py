@@ -283,8 +283,11 @@ def _increase(writer: Writer, effect: kinds.SetString, by: int) -> Iterator[kind
         yield from _clear(writer, db, key)
     own = read_counts(shared_of(writer.keyspace, db, key)[0].counts).get(writer.replica.own)
     since, total = (own.since, own.total) if own is not None and own.is_alive else (0, 0)
-    at_ms = database.deadlines.get(key)
-    yield kinds.Increase(db, key, since, amount_text(total + by), at_ms, effect.event)
+    text = amount_text(total + by)
+    if amount_of(text) is None:  # too long, though the sum is not
+        yield from _write(writer, db, key, effect.data, keeps=True, event=effect.event)
+        return
+    yield kinds.Increase(db, key, since, text, database.deadlines.get(key), effect.event)
 
 
 # -- groups -----------------------------------------------------------------------------------
