@@ -25,9 +25,9 @@ AT_LEAST: Final = {
 """What the histories must come to."""
 
 FOUND_BY: Final = {
-    "what was seen of increments is forgotten at once": 19,
-    "EXPIRE changes writes that it has not seen": 18,
-    "the deadline of another write counts": 10,
+    "what was seen of increments is forgotten at once": 7,
+    "EXPIRE changes writes that it has not seen": 4,
+    "the deadline of another write counts": 4,
 }
 """Seeds that have found mistakes which the first few do not; they are tried first."""
 
