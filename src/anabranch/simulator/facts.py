@@ -116,7 +116,7 @@ class Deadline(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Written(Fact):
+class StringWritten(Fact):
     """A string was written (SET)."""
 
     data: bytes
@@ -238,7 +238,7 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
             return Deadline(replica_id, number, context, _or_never(effect.at_ms))
         case kinds.WriteString():
             at_ms = _or_never(effect.at_ms)
-            return Written(replica_id, number, context, effect.data, effect.stamp_ms, at_ms)
+            return StringWritten(replica_id, number, context, effect.data, effect.stamp_ms, at_ms)
         case kinds.Increase():
             total, at_ms = Decimal(effect.total.decode()), _or_never(effect.at_ms)
             return Increased(replica_id, number, context, effect.since or number, total, at_ms)

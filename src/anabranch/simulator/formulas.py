@@ -38,9 +38,9 @@ from anabranch.simulator.facts import (
     Raised,
     Removed,
     Resolved,
+    StringWritten,
     Tagged,
     Vector,
-    Written,
     fact_of,
     facts_of_resolution,
     facts_of_run,
@@ -163,15 +163,15 @@ class Shown:
     def _settings(self) -> list[Deadline]:
         """The deadlines that are in the context of no other setting, and of no write."""
         settings = self._kept(Deadline)
-        known = _joined(fact.context for fact in [*settings, *self._applied(Written)])
+        known = _joined(fact.context for fact in [*settings, *self._applied(StringWritten)])
         return [fact for fact in settings if fact.number > known.get(fact.replica_id, 0)]
 
     # -- the string ---------------------------------------------------------------------------
 
     @_once
-    def written(self) -> list[Written]:
+    def written(self) -> list[StringWritten]:
         """The writes that no clearing and no other write has seen, the one that counts last."""
-        written = self._kept(Written)
+        written = self._kept(StringWritten)
         known = _joined(fact.context for fact in written)
         left = [fact for fact in written if fact.number > known.get(fact.replica_id, 0)]
         return sorted(left, key=lambda fact: (fact.stamp_ms, region_of(fact.replica_id), fact.dot))
@@ -179,7 +179,7 @@ class Shown:
     @_once
     def increased(self) -> list[tuple[Increased, Decimal]]:
         """The increments that no clearing and no write has seen, and by how much each is."""
-        seen = _joined(fact.context for fact in [*self._cleared, *self._applied(Written)])
+        seen = _joined(fact.context for fact in [*self._cleared, *self._applied(StringWritten)])
         totals: dict[tuple[int, int], Decimal] = {}
         found = []
         for fact in sorted(self._applied(Increased), key=lambda fact: fact.number):
@@ -207,7 +207,7 @@ class Shown:
         """That of the write that counts, and of EXPIREs that have seen it; else of increments."""
         if self.written:
             best = self.written[-1]
-            settings: list[Deadline | Written] = [best]
+            settings: list[Deadline | StringWritten] = [best]
             settings += [each for each in self._kept(Deadline) if each.knew(best)]
             known = _joined(fact.context for fact in settings)
             return _latest(
@@ -340,7 +340,7 @@ class Shown:
         return False
 
 
-def _latest(settings: Iterable[Deadline | Written | Increased]) -> float:
+def _latest(settings: Iterable[Deadline | StringWritten | Increased]) -> float:
     return max((fact.at_ms for fact in settings), default=NEVER)
 
 
