@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,8 @@ class CheckedCluster(Comparison):
         """Under which creations an entry was settled by whoever had it."""
         self.alone: set[tuple[bytes, int]] = set()
         """Keys, and IDs of pending entries that were copied there without their entry."""
+        self.tells_all = False
+        """Whether a region has set ``acks all`` for all groups."""
         self.commands = 0
         """How many were executed, those of units included."""
         self._looked: dict[int, int] = {}
@@ -289,6 +292,7 @@ class CheckedCluster(Comparison):
 
     def _note(self, number: int, words: tuple[Any, ...]) -> None:
         self.commands += 1
+        self.tells_all |= words[0] == "AB.POLICY"
         self.reached[words[0]] += 1
         self.touched.update([(number, key) for key in KEYS if key in words])
         if words[0] in ("RENAME", "RENAMENX", "COPY"):
@@ -369,6 +373,7 @@ class CheckedCluster(Comparison):
         if "NOACK" in words:
             for entry in due:
                 self._settle(key, group, entry.dot, reader)
+            self._check_told(node, key, group, {entry.dot for entry in due})
         return reply
 
     def _settle(self, key: bytes, group: bytes, dot: Dot, reader: GroupReader) -> None:
@@ -395,7 +400,21 @@ class CheckedCluster(Comparison):
                 self._settle(key, group, dot, reader)
             travels = len(node.issued) > issued
             self.reached["ack that travels" if travels else "ack held back"] += 1
+            self._check_told(node, key, group, reader.delivered.intersection(pending))
         return reply
+
+    def _check_told(self, node: Node, key: bytes, group: bytes, done: Collection[Dot]) -> None:
+        """With ``acks all`` whatever is acknowledged counts so everywhere, once effects arrive."""
+        stream = node.region.keyspace.databases[0].values.get(key)
+        policed = stream.groups[group].policed if isinstance(stream, Stream) else None
+        if policed is None or not policed.policy.acks_all:
+            return
+        shown = self.shown(node, key)
+        self.reached["ack told"] += bool(done)
+        for entry in shown.entries:
+            assert entry.dot not in done or shown.is_acknowledged(group, entry), (
+                f"{entry.dot} in {group!r} is done, and other regions are not told"
+            )
 
     def _xgroup(self, node: Node, words: tuple[Any, ...]) -> Any:
         verb, key, group = words[1:4]
@@ -588,6 +607,8 @@ class CheckedCluster(Comparison):
                     if ids:
                         self._do(node.number, "XACK", key, group, *ids)
         self._exchange_all()
+        if self.tells_all:
+            assert not self._known_to_nobody(), f"{self._known_to_nobody()} are held back"
         if self._known_to_nobody():
             self.reached["ack held back until the next delivery"] += 1
             for key in KEYS:

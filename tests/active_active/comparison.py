@@ -47,10 +47,10 @@ _USED: Final = [
     for command in COMMANDS
     if command.name
     in {
-        "ab.count", "ab.equalids", "ab.lag", "ab.read", "copy", "del", "dump", "exec", "exists",
-        "flushall", "multi", "persist", "pexpire", "pexpiretime", "rename", "renamenx", "restore",
-        "xack", "xackdel", "xadd", "xautoclaim", "xcfgset", "xclaim", "xdel", "xdelex", "xgroup",
-        "xinfo", "xnack", "xpending", "xrange", "xreadgroup", "xsetid", "xtrim",
+        "ab.count", "ab.equalids", "ab.lag", "ab.policy", "ab.read", "copy", "del", "dump", "exec",
+        "exists", "flushall", "multi", "persist", "pexpire", "pexpiretime", "rename", "renamenx",
+        "restore", "xack", "xackdel", "xadd", "xautoclaim", "xcfgset", "xclaim", "xdel", "xdelex",
+        "xgroup", "xinfo", "xnack", "xpending", "xrange", "xreadgroup", "xsetid", "xtrim",
         "append", "decrby", "get", "getdel", "getex", "incr", "incrby", "incrbyfloat", "mset",
         "set", "setrange",
     }

@@ -59,8 +59,13 @@ GLANCE_EVERY: Final = 32
 class History:
     """The cluster of a seed: what happens next is chosen among what there is."""
 
-    def __init__(self, seed: int, regions: int | None = None, away: float = AWAY) -> None:
-        """With probability ``away`` a region stays away until everything is healed."""
+    def __init__(
+        self, seed: int, regions: int | None = None, away: float = AWAY, *, acks_all: bool = False
+    ) -> None:
+        """With probability ``away`` a region stays away until everything is healed.
+
+        ``acks_all``: at some time one region sets this policy for all groups.
+        """
         self.seed = seed
         self.chance = random.Random(seed)
         chance = self.chance
@@ -80,6 +85,8 @@ class History:
         apart = random.Random(f"{seed}/away")
         self._leaves = apart.randrange(COMMANDS) if apart.random() < away else COMMANDS
         self._keeping = random.Random(f"{seed}/keeping")
+        sets = random.Random(f"{seed}/acks")
+        self._acks_all_at = sets.choice([0, 0, sets.randrange(COMMANDS)]) if acks_all else -1
         self._restarts = chance.random() < 0.5
         self._fails = chance.random() < 0.5
         self._joins = chance.random() < 0.7
@@ -115,6 +122,10 @@ class History:
         while self.cluster.commands < COMMANDS:
             if self.cluster.commands >= self._leaves and not self.cluster.mesh.away:
                 self._happen(("leave", self._keeping.choice(list(self.cluster.mesh.nodes))))
+            if 0 <= self._acks_all_at <= self.cluster.commands:
+                self._acks_all_at = -1
+                number = self._keeping.choice(list(self.cluster.mesh.nodes))
+                self._happen(("do", number, "AB.POLICY", "SET", "PATTERN", "*", "acks", "all"))
             self._happen(self._move() or self._event())
             if self._keeping.random() < 0.02:
                 self._happen(("keep", self._keeping.choice(list(self.cluster.mesh.nodes))))
@@ -571,12 +582,14 @@ class Outcome:
         self.reached.update(other.reached)
 
 
-def run_range(seeds: range, regions: int | None = None, away: float = AWAY) -> Outcome:
+def run_range(
+    seeds: range, regions: int | None = None, away: float = AWAY, *, acks_all: bool = False
+) -> Outcome:
     """The histories of these seeds, in this process."""
     outcome = Outcome()
     started = time.process_time()
     for seed in seeds:
-        history = History(seed, regions, away)
+        history = History(seed, regions, away, acks_all=acks_all)
         try:
             history.run()
         except Exception as problem:

@@ -152,6 +152,8 @@ class NamedMesh:
 
     def __init__(self, regions: Sequence[str], mode: str) -> None:
         self.mesh = Mesh(len(regions), xadd_id_uniqueness_mode=mode)
+        for node in self.mesh.nodes.values():
+            node.host.regions = node.exchange
 
     def _number(self, region: str) -> int:
         return REGION_NAMES.index(region) + 1
@@ -163,7 +165,11 @@ class NamedMesh:
         return self._node(region).do(*args)
 
     def settle(self, regions: Sequence[str]) -> None:
-        self.mesh.settle([self._number(region) for region in regions])
+        numbers = [self._number(region) for region in regions]
+        self.mesh.settle(numbers)
+        for number in numbers:
+            self.mesh.nodes[number].tick()  # it may have something to tell of now
+        self.mesh.settle(numbers)
 
     def clock(self, region: str, ms: int) -> None:
         self._node(region).clock.us = ms * 1000

@@ -23,6 +23,7 @@ DURATION_MAX_MS: Final = 3650 * _MS["d"]
 _DURATION_WORDS: Final = "a number with ms, s, m, h or d, or of milliseconds"
 _DELAYS_MAX: Final = 32
 _NAME_BYTES_MAX: Final = 1 << 16
+_REGION_MAX: Final = 255
 
 
 def duration_ms(text: str, low: int = 1) -> int:
@@ -152,6 +153,25 @@ class KeyName(Kind):
         if len(words[0].encode("utf-8", "surrogateescape")) > _NAME_BYTES_MAX:
             raise ValueError(f"a key has at most {_NAME_BYTES_MAX} bytes here")
         return words[0]
+
+
+class RegionNumber(Kind):
+    """The number of a region, or none; AB.POLICY SET takes its name, too."""
+
+    allowed = "none, or the name or number of a region"
+
+    def parse(self, words: Sequence[str]) -> int:
+        """0 for none."""
+        text = words[0].lower()
+        if text == "none":
+            return 0
+        if not re.fullmatch("[1-9][0-9]{0,2}", text) or int(text) > _REGION_MAX:
+            raise ValueError(f"it is {self.allowed}")
+        return int(text)
+
+    def format(self, value: Any) -> str:
+        """The number."""
+        return str(value) if value else "none"
 
 
 class GroupStart(NamedTuple):
@@ -286,6 +306,20 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "released before. 0 removes nobody.",
         "consumers are those of a region",
     ),
+    "acks": PolicyRow(
+        Choice("prefix", "all"),
+        "prefix, all with a home-region",
+        "Which acknowledgements other regions learn: those before which nothing is pending "
+        "(prefix), or every one at once (all).",
+        "each region tells the others by its own value, which is the same once the rule is there",
+    ),
+    "home-region": PolicyRow(
+        RegionNumber(),
+        "none",
+        "The only region that delivers the group, until AB.HOME moves it.",
+        "elsewhere XREADGROUP and claims answer HOMED with that region",
+        excludes={"acks": ("*", "prefix")},
+    ),
     "auto-create-group": PolicyRow(
         GroupStartKind(),
         "none",
@@ -370,6 +404,8 @@ def default_policy(name: str, texts: Mapping[str, str]) -> str:
     if name == "redeliver":
         is_set = any(texts.get(each, "none") != "none" for each in ("lease", "backoff"))
         return "first" if is_set else "claim"
+    if name == "acks":
+        return "all" if texts.get("home-region", "none") != "none" else "prefix"
     return POLICIES[name].default
 
 

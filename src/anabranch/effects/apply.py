@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from anabranch.effects import (
     apply_group,
+    apply_homes,
     apply_keys,
     apply_producers,
     apply_regions,
@@ -69,6 +70,9 @@ EFFECTS: dict[type[kinds.Effect], EffectRow] = {
     kinds.Acknowledge: EffectRow(apply_group.acknowledge),
     kinds.AdoptGroup: _regional(apply_group.adopt_group),
     kinds.AcknowledgeRuns: _regional(apply_group.acknowledge_runs),
+    kinds.HandOver: _regional(apply_homes.hand_over),
+    kinds.LeaveHome: _regional(apply_homes.leave_home),
+    kinds.AskHome: _regional(apply_homes.ask_home),
     kinds.Delete: EffectRow(apply_keys.delete),
     kinds.DeleteKeys: _alone(apply_keys.delete_keys),
     kinds.Expire: EffectRow(apply_keys.expire),

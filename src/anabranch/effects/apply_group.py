@@ -8,6 +8,7 @@ members have it.
 from __future__ import annotations
 
 from anabranch.effects import kinds
+from anabranch.effects.apply_homes import note_acknowledged
 from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
@@ -107,6 +108,8 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     """Note that a consumer has got new entries, as pending ones or with NOACK without."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
+    if group.home is not None:
+        group.home.delivers(effect.replica_id, effect.numbers)
     consumer = group.consumers[effect.consumer]
     now_ms, pending = effect.now_ms, effect.pending
     _see(consumer, now_ms, pending)
@@ -168,7 +171,8 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
     replica = keyspace.replica
     stream = known_stream(keyspace, effect.db, effect.key)
     group = None if stream is None else stream.groups.get(effect.group)
-    if group is not None:
+    if stream is not None and group is not None:
+        note_acknowledged(group, stream.logs, effect.ranges, replica)
         group.acknowledge_runs(
             effect.creations,
             effect.ranges,

@@ -281,6 +281,51 @@ class AdoptGroup(GroupEffect, tag=31):
     entries_read: int | None = None
 
 
+class HandOver(GroupEffect, tag=32):
+    """A home epoch of a group, and what is pending in the region that hands over for it.
+
+    The epoch is ``(number, region, forced)``; 0 stands for what the policy says. ``creations`` are
+    ``(replica_id, number)``. ``consumers`` are name, last seen time, and last active time plus 1,
+    or 0. ``rows`` are ``(entry ID, replica_id, number, consumer, delivery ms, delivery count)``,
+    the consumer by its place in ``consumers``, from 1 on, or 0 for released ones. The region itself
+    has delivered the first ``fresh`` of them, others before it the rest. ``twice`` are entries, as
+    ``(replica_id, number)``, that another region has delivered, too. ``moves``: the region was the
+    home until then, so the next one may begin. ``more``: other rows follow in the same turn.
+    """
+
+    creations: list[tuple[int, int]]
+    number: int
+    region: int
+    forced: bool
+    consumers: list[tuple[bytes, int, int]]
+    rows: list[tuple[EntryId, int, int, int, int, int]]
+    fresh: int
+    twice: list[tuple[int, int]]
+    moves: bool
+    more: bool = False
+
+
+class LeaveHome(GroupEffect, tag=33):
+    """This region delivers a group no more; it hands over for this epoch when this is on disk."""
+
+    local = True
+
+    number: int
+    region: int
+
+
+class AskHome(GroupEffect, tag=34):
+    """A region asks those that may hand over for a home epoch ``(number, home, forced)``.
+
+    The home itself hands over to the region ``asks``; others hand over once more.
+    """
+
+    number: int
+    home: int
+    forced: bool
+    asks: int
+
+
 # -- idempotent producers: IDs, batches, limits -----------------------------------------------
 
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace, dots_of, each_told, told_by
 from anabranch.effects.adopting import groups_again
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX, SENT_IDS_MAX
 from anabranch.effects.restoring import value_of
@@ -294,28 +295,18 @@ def _increase(writer: Writer, effect: kinds.SetString, by: int) -> Iterator[kind
 
 
 def _then_acknowledge_runs(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
-    """Acknowledge the entries up to which the run of deliveries is acknowledged as a whole."""
-    yield effect
+    """Tell other regions what is acknowledged: the begins of runs; by ``acks all``, every entry."""
     stream = _stream(writer, effect.db, effect.key)
     group = stream.groups[effect.group]
+    policed = group.policed
+    dots = dots_of(effect, group) if policed is not None and policed.policy.acks_all else ()
+    yield effect
     ranges = group.runs.grown(stream.logs, group.pending)
-    if ranges:
-        logs = stream.logs
-        yield kinds.AcknowledgeRuns(
-            effect.db,
-            effect.key,
-            effect.group,
-            list(group.shared.creations),
-            ranges,
-            max(
-                (
-                    by_number.id_upto(logs[replica_id], high)
-                    for replica_id, _, high in ranges
-                    if replica_id in logs
-                ),
-                default=0,
-            ),
-        )
+    if ranges or dots:
+        place = GroupPlace(effect.db, effect.key, effect.group, stream, group)
+        if dots:
+            ranges += each_told(place, dots, ranges)
+        yield from told_by(place, ranges)
 
 
 def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:

@@ -117,6 +117,9 @@ def _block(replica_id: int, block: Block) -> int:
 
 
 def _creations(name: bytes, group: Group) -> Iterator[int]:
+    if group.home is not None:
+        for dot, home in group.home.epochs.items():
+            yield _hash("home", name, dot, *home)
     for dot, (context, start, offset) in group.shared.creations.items():
         known = sorted(each for each in context.items() if each[1])
         yield _hash("creation", name, dot, start, known, *([offset] if offset else ()))

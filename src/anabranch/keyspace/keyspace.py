@@ -37,6 +37,8 @@ class Keyspace:
         self.deferred_free = DeferredFree()
         self.databases = [self._database(index) for index in range(count)]
         self.waiters = Waiters([(each.waiters, each.reviewed) for each in self.databases])
+        for each in self.databases:
+            each.following.wait = self.waiters.extend
         # The prepared result of the effect that will be applied next
         self.prepared: Value | None = None
         # ACL users that were set by command, and their lines as ACL LIST writes them; they are here
@@ -142,6 +144,7 @@ class Keyspace:
         for database, key in watched:
             database.touch(key)
         for database in (one, two):
+            database.following.renew(database.order)
             for key in database.waiters:
                 if key in one.values or key in two.values:
                     database.review(key)

@@ -33,6 +33,7 @@ _TIME_BYTES = getsizeof(1 << 41)
 _PAIR_BYTES = getsizeof((0, 0))
 _TUPLE_BYTES = getsizeof((0,))
 _DOT_BYTES = _PAIR_BYTES + _OFFSET_BYTES
+_HOME_BYTES = 1000
 _SLOT_BYTES = 8
 _DICT_SLOT_BYTES = 100  # an entry of a dictionary and its share of the free room
 KEY_BYTES = 2 * _DICT_SLOT_BYTES  # of the databases' tables, for each key
@@ -215,6 +216,10 @@ def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
         size += len(pending.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
     size += getsizeof(group.progress) + _shared_progress_bytes(group.shared)
     size += _runs_bytes(group.runs)
+    if group.home is not None:
+        watch = group.home.watch
+        size += _HOME_BYTES + len(group.home.repeated) * _ID_BYTES
+        size += 0 if watch is None else _ranges_bytes(watch.taken)
     return size + scaled(group.consumers.values(), _consumer_bytes, samples)
 
 

@@ -266,6 +266,11 @@ class Policies:
         self._rebinding = self._steps(values, order)
         self.go_on()
 
+    @property
+    def is_rebinding(self) -> bool:
+        """Whether groups may not hold yet what is in force: after a start, or a new pattern."""
+        return self._rebinding is not None
+
     def go_on(self) -> bool:
         """Do a step of what :meth:`rebind` has begun; returns whether more is left."""
         if self._rebinding is not None and next(self._rebinding, self) is self:

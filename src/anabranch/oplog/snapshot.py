@@ -532,13 +532,11 @@ def _load(
     record: list[Any], keyspace: Keyspace, contents: Contents, builder: StreamBuilder | None
 ) -> StreamBuilder | None:
     kind, *fields = record
-    if kind == BLOCKS:
+    if kind in (BLOCKS, PENDING):
         assert builder is not None
-        builder.add_blocks(fields)
-        return builder
-    if kind == PENDING:
-        assert builder is not None
-        builder.add_pending(fields)
+        (builder.add_blocks if kind == BLOCKS else builder.add_pending)(fields)
+        if not builder.stream.is_due:  # it was measured between two of its records
+            keyspace.account.changed(builder.stream)
         return builder
     if kind == REPLICA:
         _load_replica(fields, keyspace, contents)

@@ -108,16 +108,16 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
 def _check_scheduled(timetables: Timetables) -> Iterator[None]:
     """Check what is scheduled."""
     for entry in timetables.entries.values():
-        msgspec.convert(entry.identity, tuple[_Place, _ReplicaId])
-        msgspec.convert(entry.ended, _Dot)
+        _require(entry.identity, tuple[_Place, _ReplicaId])
+        _require(entry.ended, _Dot)
         assert 0 <= entry.at_ms <= GONE_MS, "a time out of range"
         if entry.at_ms != GONE_MS:
             check_fields(entry.fields)
         assert entry.recurrence is None or 0 <= entry.recurrence.missed < len(MISSED)
         yield
     for occurrence, addition in timetables.additions.items():
-        msgspec.convert(occurrence[2:], tuple[_Place, _ReplicaId, _Place])
-        msgspec.convert(addition.dot, _Dot)
+        _require(occurrence[2:], tuple[_Place, _ReplicaId, _Place])
+        _require(addition.dot, _Dot)
         yield
 
 
@@ -173,7 +173,12 @@ def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:
 
 def _check(part: object, types: dict[str, Any]) -> None:
     for name, kind in types.items():
-        msgspec.convert(_plain(getattr(part, name)), kind)
+        _require(_plain(getattr(part, name)), kind)
+
+
+def _require(value: object, kind: Any) -> None:
+    """Assert that a value has this type; without ``builtin_types`` text counts as bytes."""
+    msgspec.convert(value, kind, builtin_types=(bytes,))
 
 
 def _plain(value: Any) -> Any:
@@ -185,14 +190,14 @@ def _plain(value: Any) -> Any:
 
 def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
     conflicts = replica.conflicts
-    msgspec.convert(conflicts.stable, dict[_ReplicaId, tuple[_Number, _Number]])
-    msgspec.convert(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
+    _require(conflicts.stable, dict[_ReplicaId, tuple[_Number, _Number]])
+    _require(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
     displaced = [tuple(row) for row in conflicts.displaced.written()]
-    msgspec.convert(displaced, list[tuple[int, bytes, bytes, list[_Span]]])
+    _require(displaced, list[tuple[int, bytes, bytes, list[_Span]]])
     for replica_id, held in conflicts.held.items():
         newest = 0
         for tag in held:
-            msgspec.convert(_plain(tag), HeldTag)
+            _require(_plain(tag), HeldTag)
             assert tag.replica_id == replica_id
             assert 0 <= tag.db < databases
             assert newest < tag.number <= NUMBER_MAX
@@ -222,7 +227,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert type(name) is bytes
         shared = group.shared
         assert shared.creations
-        msgspec.convert(_plain(shared.creations), dict[_Dot, _Creation])
+        _require(_plain(shared.creations), dict[_Dot, _Creation])
         for by_replica_id in (shared.delivered, shared.hidden, *shared.acknowledged.values()):
             for ranges in by_replica_id.values():
                 _check_ranges(ranges)
@@ -242,8 +247,8 @@ def _check_shared(shared: Shared, replica: Replica) -> None:
 
 
 def _check_ranges(ranges: Ranges) -> None:
-    msgspec.convert(ranges.lows, list[_Number])
-    msgspec.convert(ranges.highs, list[_Number])
+    _require(ranges.lows, list[_Number])
+    _require(ranges.highs, list[_Number])
     assert len(ranges.lows) == len(ranges.highs)
 
 
@@ -260,7 +265,7 @@ def _check_log(log: RegionLog) -> Iterator[None]:
 
 def _check_block(block: Block) -> None:
     _check(block, _BLOCK)
-    msgspec.convert(list(block.dead), list[_Number])
+    _require(list(block.dead), list[_Number])
     block.check()
     ids = list(block.ids)
     assert 0 <= ids[0] <= ids[-1] <= MAX_ID

@@ -11,9 +11,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace, held_back, told_by
+from anabranch.effects.apply_homes import asking, hand_over_of, leaving
 from anabranch.engine.leases import LeasePlace
 from anabranch.engine.releasing import LEASE, Whose, release
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.groups.home import HomeEpoch
 from anabranch.stream.groups.policy import TIME
 from anabranch.stream.stream import Stream
 
@@ -38,6 +41,8 @@ class Leasing:
     def __init__(self, region: RegionState, waking: Waking) -> None:
         self._region = region
         self._waking = waking
+        self._handing: dict[tuple[int, bytes, bytes], tuple[HomeEpoch, int]] = {}
+        """Groups to hand over for an epoch, once the log is on the disk up to a position."""
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later."""
@@ -45,6 +50,7 @@ class Leasing:
         is_due = region.leases.deadlines.first_due(now_ms) is not None
         is_due = is_due or bool(region.context.server.redrives)
         is_due = is_due or any(each.policies.bound for each in region.keyspace.databases)
+        is_due = is_due or bool(self._handing)
         if is_due and self._go_on():
             region.scheduler.schedule(self._go_on)
 
@@ -73,6 +79,7 @@ class Leasing:
                 self._expect(database, key, now_ms)
                 if is_over():
                     return True
+        self._hand_over()
         deadlines = self._region.leases.deadlines
         while (place := deadlines.first_due(now_ms)) is not None:
             self._look(place, now_ms)
@@ -91,6 +98,14 @@ class Leasing:
         value = database.values.get(key)
         for name, group in value.groups.items() if type(value) is Stream else ():
             policy = None if group.policed is None else group.policed.policy
+            if policy is not None and type(value) is Stream:
+                at = GroupPlace(database.index, key, name, value, group)
+                if policy.acks_all:
+                    self._tell(at)
+                if policy.home:
+                    self._mind_home(at)
+                if group.is_away(self._region.keyspace.replica.region):
+                    continue  # leases are for those who may be given entries
             if policy is None or not (policy.watches or policy.backoff):
                 continue
             leases.look(LeasePlace(database.index, key, name, False), now_ms)
@@ -99,12 +114,71 @@ class Leasing:
                     place = LeasePlace(database.index, key, name, True, consumer.name)
                     leases.expect(place, policy, now_ms)
 
+    def _tell(self, place: GroupPlace) -> None:
+        """Tell other regions what was acknowledged before ``acks all`` was set, piece by piece."""
+        ranges, is_left = held_back(place)
+        for effect in told_by(place, ranges):
+            self._region.effects.emit(effect)
+        if is_left:
+            self._region.keyspace.databases[place.db].policies.bound[place.key] = None
+
+    def _mind_home(self, place: GroupPlace) -> None:
+        """Answer who asks for the home of a group; ask for what is missing; begin to hand over."""
+        group, replica = place.group, self._region.keyspace.replica
+        home, present, ours = group.home, group.present_home, replica.region
+        where = place.db, place.key, place.name
+        if home is not None and home.asked is not None:
+            (asked, asks), home.asked = home.asked, None
+            if asked == present and present.region == ours and not group.is_away(ours):
+                if asks in replica.members:
+                    self._region.effects.emit(leaving(place, HomeEpoch(asked.number + 1, asks)))
+            elif asked.region == asks and home.closed == asked:
+                self._emit_hand_over(place, asked)
+        if home is not None and home.is_incomplete and present is not None:
+            home.is_incomplete = False
+            if present.region == ours and (group.is_away(ours) or home.watch is not None):
+                self._region.effects.emit(asking(place, present, ours))
+        due = group.due_hand_over(ours)
+        if due is not None and self._handing.get(where, (None, 0))[0] != due:
+            persistence = self._region.context.server.host.persistence
+            self._handing[where] = due, persistence.position()
+
+    def _hand_over(self) -> None:
+        """Hand over the groups of which it is on the disk that this region is not their home."""
+        persistence = self._region.context.server.host.persistence
+        for where, (due, position) in list(self._handing.items()):
+            if persistence.is_logging and persistence.synced() < position:
+                continue
+            del self._handing[where]
+            db, key, name = where
+            value = self._region.keyspace.databases[db].values.get(key)
+            group = value.groups.get(name) if type(value) is Stream else None
+            if type(value) is Stream and group is not None:
+                place = GroupPlace(db, key, name, value, group)
+                if group.due_hand_over(self._region.keyspace.replica.region) == due:
+                    self._emit_hand_over(place, due)
+                else:
+                    self._mind_home(place)
+
+    def _emit_hand_over(self, place: GroupPlace, home: HomeEpoch) -> None:
+        """Tell of all that was acknowledged, then of what is pending."""
+        assert place.group.policed is not None
+        place.group.policed.told.clear()
+        is_left = True
+        while is_left:
+            ranges, is_left = held_back(place)
+            for told in told_by(place, ranges):
+                self._region.effects.emit(told)
+        for effect in hand_over_of(place, home):
+            self._region.effects.emit(effect)
+
     def _look(self, place: LeasePlace, now_ms: int) -> None:
         """Look at one place; afterwards it is due later, or not at all, or again at once."""
         leases = self._region.leases
         value = self._region.keyspace.databases[place.db].values.get(place.key)
         group = value.groups.get(place.group) if type(value) is Stream else None
-        if group is None or group.policed is None:
+        ours = self._region.keyspace.replica.region
+        if group is None or group.policed is None or group.is_away(ours):
             leases.drop(place)
             return
         whose = Whose(place.db, place.key, place.group, group)

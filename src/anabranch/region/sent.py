@@ -132,6 +132,11 @@ class SentUnit:
                 self._remove_numbers(effect)
             case kinds.AcknowledgeRuns():
                 self._acknowledge_runs(effect)
+            case kinds.HandOver():
+                self._hand_over(effect)
+            case kinds.AskHome():
+                _check_region(effect.home)
+                _check_region(effect.asks)
             case kinds.Remember():
                 self._remember(effect)
             case kinds.Delete():
@@ -264,6 +269,16 @@ class SentUnit:
     def _acknowledge_runs(self, effect: kinds.AcknowledgeRuns) -> None:
         for replica_id, low, high in effect.ranges:
             self._check_range(replica_id, low, high)
+
+    def _hand_over(self, effect: kinds.HandOver) -> None:
+        _check_region(effect.region)
+        for replica_id, number in effect.twice:
+            self._check_range(replica_id, 0, number)
+        for _, *numbers in effect.rows:
+            _check_numbers(numbers)
+            self._check_range(numbers[0], 0, numbers[1])
+            if numbers[2] > len(effect.consumers):
+                raise _Malformed(f"consumer {numbers[2]} of {len(effect.consumers)}")
 
     def _resolve_conflict(self, effect: kinds.ResolveConflict) -> None:
         for replica_id, number in (effect.goes, effect.stays, effect.winner):

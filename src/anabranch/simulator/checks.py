@@ -11,7 +11,8 @@ I-8  a new ID is above all IDs that its region has seen in the key
 I-9  within a replica ID's log numbers and IDs ascend
 I-10 after a group was read to its end, every entry was delivered there, acknowledged, or skipped
      there on purpose
-I-11 an entry that counts as acknowledged was acknowledged by a client, under a live creation
+I-11 an entry that counts as acknowledged was acknowledged by a client, under a live creation; with
+     ``acks all`` every acknowledged entry counts as such
 I-12 a group's lag is the number of entries that further reads would return
 I-13 the pending entries of a group are those of its consumers, and none of them is acknowledged
 I-14 a restart restores all data, local data included
@@ -30,6 +31,8 @@ I-27 the groups of a stream that is copied, or dumped and restored, have the sam
      and the same cursor there, and deliver the same; late entries are released in a payload. A
      copy acknowledges nothing that no client has acknowledged
 I-28 a command that runs in slices shows the data of one moment, whatever changes meanwhile
+I-29 an entry of a group with a home is delivered in one region, and in the end the group has one
+     home; what a forced take repeats is reported, exactly
 ==== ==============================================================================================
 """
 
@@ -83,8 +86,8 @@ class Checks:
         self._record = record
         self._work = work
         self._seen: dict[Process, _LastCheck] = {}
-        self._groups = GroupChecks(record, work)
-        self._moves = MoveChecks(record, work, self._groups)
+        self.groups = GroupChecks(record, work)
+        self._moves = MoveChecks(record, work, self.groups)
         self._moving = {
             b"COPY": self._moves.copy,
             b"DUMP": self._moves.dump,
@@ -154,7 +157,7 @@ class Checks:
                 live = {entry.dot for entry in entries}
                 self._check_order(process, key, stream, entries)
                 for name, group in looking.groups(stream):
-                    self._groups.check(number, stream, name, group, entries)
+                    self.groups.check(number, stream, name, group, entries)
             back = live & seen.gone[key]
             if back:
                 raise Violation(4, f"entries {sorted(back)} are back in {key!r} of region {number}")
@@ -189,9 +192,9 @@ class Checks:
         if name == b"XADD":
             return self._add(process, words, key, stream)
         if name == b"XREADGROUP":
-            return self._groups.read(process, words, key, stream)
+            return self.groups.read(process, words, key, stream)
         if name in (b"XACK", b"XACKDEL"):
-            return self._groups.acknowledge(process, words, key, stream)
+            return self.groups.acknowledge(process, words, key, stream)
         move = self._moving.get(name)
         if move is not None:
             return move(process, words)
@@ -201,13 +204,13 @@ class Checks:
         if name == b"XCFGSET":
             self.configured = True
         elif name == b"XGROUP" and words[1] == b"SETID":
-            self._groups.jumped(process, key, words[3])
+            self.groups.jumped(process, key, words[3])
             to = "forward" if words[4] == b"$" else "to an ID"
             self._record.reached[f"SETID {to}"] += 1
         elif name == b"XGROUP" and words[1] == b"DELCONSUMER" and reply:
             self._record.reached["pending entries given up"] += 1
         elif name == b"XCLAIM" and b"LASTID" in words:
-            self._groups.jumped(process, key, words[2])
+            self.groups.jumped(process, key, words[2])
         return reply
 
     def _add(self, process: Process, words: list[bytes], key: bytes, stream: Stream | None) -> Any:
@@ -313,6 +316,10 @@ class Checks:
             return f"region {number} takes no writes yet"
         if process.region.keyspace.databases[0].policies.tombstones:
             return f"region {number} remembers policies that were deleted"
+        for key in looking.streams(process.region.keyspace):
+            found = self.groups.untold(process, key) or self.groups.unmoved(process, key)
+            if found:
+                return found
         if STAGING in process.machine.disk.names():
             return f"region {number} has a staging file"
         blank = [
@@ -331,7 +338,7 @@ class Checks:
             self.configured,
             [sorted((key, sorted(dots)) for key, dots in one.gone.items() if dots) for one in seen],
             sorted((key, iid, dot) for (_, key, _, iid), (_, dot) in self._accepted.items()),
-            self._groups.remembered(),
+            self.groups.remembered(),
         ]
 
     def finish(self, processes: Sequence[Process]) -> None:
@@ -351,7 +358,7 @@ class Checks:
                 )
         for key in self._work.keys:
             shown = self._record.history.shown((0, key), vector)
-            self._groups.check_acknowledgements(key, shown)
+            self.groups.check_acknowledgements(key, shown)
             self._check_collapse(key, shown)
 
     def _check_collapse(self, key: bytes, shown: Shown) -> None:
@@ -377,7 +384,7 @@ class Checks:
                 words = [b"XREADGROUP", b"GROUP", name, b"z", b"STREAMS", key, b">"]
                 self.command(process, words)
                 process.finish_event()
-                self._groups.check_nothing_missed(process, key, name)
+                self.groups.check_nothing_missed(process, key, name)
 
 
 _KEY_SECOND: Final = frozenset(

@@ -1,11 +1,12 @@
 """Checks of consumer groups: deliveries, acknowledgements, and pending entries.
 
-I-10 to I-13 of :mod:`anabranch.simulator.checks`.
+I-10 to I-13, and I-29, of :mod:`anabranch.simulator.checks`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from anabranch.simulator.record import Dot, RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_entries, parsed_id
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.group import Group
+from anabranch.stream.ranges import Ranges
 from anabranch.stream.stream import Stream
 
 
@@ -35,7 +37,8 @@ class GroupChecks:
     def __init__(self, record: RunRecord, work: Workload) -> None:
         self._record = record
         self._work = work
-        self._delivered: defaultdict[tuple[int, bytes, bytes], _Delivered] = defaultdict(_Delivered)
+        self.delivered: defaultdict[tuple[int, bytes, bytes], _Delivered] = defaultdict(_Delivered)
+        """By region, key and group."""
 
     def check(
         self,
@@ -79,7 +82,7 @@ class GroupChecks:
         """What was delivered so far, and under which creations."""
         return [
             (where, each.jumped, sorted((dot, sorted(some)) for dot, some in each.under.items()))
-            for where, each in sorted(self._delivered.items())
+            for where, each in sorted(self.delivered.items())
         ]
 
     # -- commands -----------------------------------------------------------------------------
@@ -98,12 +101,15 @@ class GroupChecks:
         reply = process.do(words)
         if isinstance(reply, Exception) or not reply or words[-1] != b">":
             return reply
-        delivered = self._delivered[process.machine.number, key, name]
+        delivered = self.delivered[process.machine.number, key, name]
         for each in parsed_entries(reply[0][1]):
             for dot in by_id[each]:
                 delivered.under.setdefault(dot, set()).update(creations)
                 if b"NOACK" in words:
                     self._record.acknowledged_under[key, name, dot] |= creations
+        if b"NOACK" in words:
+            dots = [dot for each in parsed_entries(reply[0][1]) for dot in by_id[each]]
+            self._check_told(process, key, dots)
         return reply
 
     def acknowledge(
@@ -130,11 +136,47 @@ class GroupChecks:
                 self._record.acknowledged_under[key, name, dot] |= creations
             if self._record.reached["acknowledgement that travels"] == before:
                 self._record.reached["acknowledgement held back"] += 1
+        self._check_told(process, key, dots)
         return reply
+
+    def untold(self, process: Process, key: bytes, some: Sequence[Dot] | None = None) -> str:
+        """What is done in a group with ``acks all``, and other regions are not told; or nothing.
+
+        Of ``some`` entries, or of all. If the region itself has told of it, what others do with
+        that follows from equal data.
+        """
+        stream = self._work.stream(process, key)
+        for name, group in () if stream is None else looking.groups(stream):
+            if stream is None or group.policed is None or not group.policed.policy.acks_all:
+                continue
+            for entry in looking.entries(stream):
+                if (
+                    (some is None or entry.dot in some)
+                    and group.has_processed(*entry.dot)
+                    and not group.shared.is_acknowledged(*entry.dot)
+                ):
+                    where = f"region {process.machine.number}"
+                    return f"{entry.dot} in {name!r} of {key!r} is done in {where} and not told"
+        return ""
+
+    def unmoved(self, process: Process, key: bytes) -> str:
+        """Whether a group has still to be handed over, or its home waits for that; or nothing."""
+        stream, region = self._work.stream(process, key), process.replica.region
+        for name, group in () if stream is None else looking.groups(stream):
+            present = group.present_home
+            waits = present is not None and present.region == region and group.is_away(region)
+            if waits or group.due_hand_over(region) is not None:
+                return f"{name!r} of {key!r} has still to move, says region {region}"
+        return ""
+
+    def _check_told(self, process: Process, key: bytes, dots: Sequence[Dot]) -> None:
+        """Check that other regions are told of these entries at once, where that is due."""
+        if found := self.untold(process, key, dots):
+            raise Violation(11, found)
 
     def jumped(self, process: Process, key: bytes, name: bytes) -> None:
         """Entries were skipped on purpose."""
-        self._delivered[process.machine.number, key, name].jumped = True
+        self.delivered[process.machine.number, key, name].jumped = True
 
     def moved(self, process: Process, key: bytes, name: bytes) -> None:
         """A group has come here with its stream: take over what was acknowledged in the source."""
@@ -170,7 +212,10 @@ class GroupChecks:
         group = None if stream is None else stream.groups.get(name)
         if stream is None or group is None:
             return
-        delivered = self._delivered[process.machine.number, key, name]
+        group = stream.groups.get(name)
+        if group is None or group.is_away(process.replica.region):
+            return
+        delivered = self.delivered[process.machine.number, key, name]
         rows = process.inspect([b"XINFO", b"GROUPS", key])
         for row in rows:
             figures = dict(zip(row[::2], row[1::2], strict=True))
@@ -187,6 +232,7 @@ class GroupChecks:
             if (
                 shown.delivers(name, entry)
                 and not shown.is_acknowledged(name, entry)
+                and not _is_held(group, entry.dot)
                 and not under & {created.dot for created in shown.groups[name]}
             ):
                 raise Violation(
@@ -194,6 +240,49 @@ class GroupChecks:
                     f"{entry.dot} was never delivered to {name!r} of {key!r} in region "
                     f"{process.machine.number}",
                 )
+
+
+def check_homes(checks: Sequence[GroupChecks], streams: Sequence[Mapping[bytes, Stream]]) -> None:
+    """Check that each entry of a group with a home was delivered in one region.
+
+    What was delivered in several, as a region took the group, is exactly what their AB.HOME SHOW
+    reports. All regions have all effects; there is one home.
+    """
+    for key, name in {place[1:] for each in checks for place in each.delivered}:
+        here = [each[key] for each in streams if key in each]
+        groups = [each.groups[name] for each in here if name in each.groups]
+        homes = {group.present_home for group in groups}
+        if homes == {None} or not groups:
+            continue
+        if len(homes) > 1:
+            raise Violation(29, f"{name!r} of {key!r} has homes {homes}")
+        where = Counter(
+            dot
+            for each in checks
+            for (_, *place), some in each.delivered.items()
+            if place == [key, name]
+            for dot in some.under
+        )
+        live = looking.entries(here[0])
+        twice = {entry.entry_id for entry in live if where[entry.dot] > 1}
+        alive = {entry.entry_id for entry in live}
+        known = [group.home for group in groups if group.home is not None]
+        told = {entry_id for home in known for entry_id in home.repeated}
+        is_taken = any(home.begun.forced or home.closed.forced for home in known)
+        if twice != told & alive or (twice and not is_taken):
+            raise Violation(
+                29,
+                f"{sorted(twice)} in {name!r} of {key!r} were delivered in several regions, and "
+                f"{sorted(told)} are reported",
+            )
+
+
+def _is_held(group: Group, dot: Dot) -> bool:
+    """Whether an entry is pending here: with a home another region may have delivered it."""
+    replica_id, number = dot
+    pending = group.pending.lists.get(replica_id)
+    is_held = pending is not None and bool(pending.numbered(Ranges([(number - 1, number)])))
+    return is_held and group.present_home is not None
 
 
 def _is_due(group: Group, entry: looking.Entry) -> bool:

@@ -93,6 +93,12 @@ def equal(keyspace: Keyspace) -> dict[str, Any]:
             key: (stream.producers.duration_s, stream.producers.maxsize)
             for key, stream in sorted(streams(keyspace).items())
         },
+        "homes": {
+            (key, name): sorted(group.home.epochs.items())
+            for key, stream in sorted(streams(keyspace).items())
+            for name, group in groups(stream)
+            if group.home is not None and group.home.epochs
+        },
         "policies": {
             subject: dict(sorted(settings.items()))
             for subject, settings in keyspace.databases[0].policies.live()
@@ -178,6 +184,7 @@ def _local(group: Group) -> dict[str, Any]:
             for replica_id, runs in group.runs.by_replica_id.items()
             for run in runs
         ),
+        "home": None if group.home is None else group.home.written(),
     }
 
 

@@ -32,7 +32,7 @@ from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import Recovery
 from anabranch.oplog.storage import Storage
 from anabranch.replication.former_epochs import ANSWER_MS
-from anabranch.replication.interface import Address
+from anabranch.replication.interface import FEATURE_LEVEL, Address
 from anabranch.server.cron import next_by_cron
 from anabranch.simulator import looking
 from anabranch.simulator.client import SimulatedClient, SlicedClient, run_at_once
@@ -44,7 +44,7 @@ from anabranch.simulator.timeline import Timeline, WallClock
 
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
-NEW_LEVEL: Final = 4
+NEW_LEVEL: Final = FEATURE_LEVEL
 """The feature level of the newest code."""
 HOST: Final = "sim"
 

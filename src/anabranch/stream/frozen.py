@@ -28,6 +28,7 @@ from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, make, split
 from anabranch.stream.groups.frozen_pending import FrozenPending
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group
+from anabranch.stream.groups.home import GroupHome
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.groups.progress import Creation
@@ -284,11 +285,14 @@ def _progress_parts(group: Group) -> list[Any]:
         ],
         [[replica_id, *place] for replica_id, place in shared.places.items()],
         shared.offset,
+        *(() if group.home is None else (group.home.written(),)),
     ]
 
 
 def _restore_progress(group: Group, parts: list[Any]) -> None:
-    creations, acknowledged, delivered, hidden, rewound, discarded, runs, places, offset = parts
+    creations, acknowledged, delivered, hidden, rewound, discarded, runs, places, offset = parts[:9]
+    if len(parts) > 9:
+        group.home = GroupHome.restored(parts[9])
     shared = group.shared
     for replica_id, number, context, start, difference in creations:
         shared.creations[replica_id, number] = Creation(

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from anabranch.stream import by_number, register
 from anabranch.stream.groups.group import Group, group_of_regions
+from anabranch.stream.groups.home import GroupHome
 from anabranch.stream.groups.progress import Creation
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
@@ -101,6 +102,9 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
                 _drop_acknowledged(
                     known, ours.log_of(replica_id), replica_id, ranges.without(before)
                 )
+        if known.home is not None or group.home is not None:
+            known.home = known.home or GroupHome()
+            known.home.join(group.home, group.shared.creations)
         known.shared.creations, known.shared.acknowledged = (
             group.shared.creations,
             group.shared.acknowledged,
@@ -120,6 +124,8 @@ def _keep_places(stream: Stream) -> None:
 def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ranges) -> None:
     """Record that numbers of a replica ID were acknowledged."""
     if unseen:
+        if group.home is not None and group.home.watch is not None:
+            group.home.repeated.update(group.home.watch.repeated(replica_id, log, unseen))
         group.drop_acknowledged(replica_id, unseen)
         group.progress.see(by_number.id_upto(log, unseen.highs[-1]))
 
@@ -220,6 +226,9 @@ def _join_groups(
             assert other is not None
             mine = ours.groups[name] = group_of_regions(other.progress.last_delivered_id)
         mine.shared.creations = alive
+        if mine.home is not None or (other is not None and other.home is not None):
+            mine.home = mine.home or GroupHome()
+            mine.home.join(None if other is None else other.home, alive)
         for dot in [dot for dot in mine.shared.acknowledged if dot not in alive]:
             del mine.shared.acknowledged[dot]
         if other is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.commands.extensions.regions import cluster, member
 from anabranch.config.policies import (
     POLICIES,
     conflict_in,
@@ -27,6 +28,11 @@ from anabranch.resp.values import Map
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
     from anabranch.keyspace.policies import EffectivePolicy
+
+HOMES_LEVEL: Final = 4
+"""The feature level from which a region knows homes of groups."""
+
+_HOME: Final = "home-region"
 
 _LEVEL: Final = 2
 """The feature level from which a region knows policies."""
@@ -79,9 +85,12 @@ def policy_set(ctx: Context, args: list[bytes]) -> bytes:
         name = _known(raw, subject)
         if name in rows:
             raise CommandError(f"ERR policy '{name}' is given twice")
+        if name == _HOME and value.lower() != b"none":
+            value = b"%d" % member(cluster(ctx)[0], value)
         rows[name] = _text(name, value)
     _check_together(ctx, subject, rows)
     ctx.replica.require_level(_LEVEL, "policies")
+    _check_home(ctx, subject, rows)
     plain: list[tuple[bytes, bytes | None]] = [
         (name.encode(), text.encode("utf-8", "surrogateescape")) for name, text in rows.items()
     ]
@@ -92,6 +101,20 @@ def policy_set(ctx: Context, args: list[bytes]) -> bytes:
     )
     ctx.changes += len(plain)
     return OK
+
+
+def _check_home(ctx: Context, subject: Subject, rows: dict[str, str]) -> None:
+    """Refuse to give a group another home: its present home would not hand over."""
+    if _HOME not in rows:
+        return
+    ctx.replica.require_level(HOMES_LEVEL, "home regions")
+    known = ctx.db.policies.rules.get(subject, {}).get(_HOME.encode())
+    text = None if known is None else known.text
+    if text is not None and text != rows[_HOME].encode():
+        raise CommandError(
+            f"ERR policy 'home-region' is {_shown(text)} here already: AB.HOME MOVE moves a group; "
+            "delete the policy first if nothing reads"
+        )
 
 
 def _known(raw: bytes, subject: Subject) -> str:

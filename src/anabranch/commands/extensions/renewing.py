@@ -9,6 +9,7 @@ from anabranch.config.policies import duration_ms
 from anabranch.effects import kinds
 from anabranch.engine.arguments import id_list
 from anabranch.engine.holding import use_name
+from anabranch.engine.homing import check_home
 from anabranch.engine.leases import LeasePlace
 from anabranch.errors import CommandError
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
@@ -27,6 +28,7 @@ def renew(ctx: Context, args: list[bytes]) -> bytes:
     """
     key, name = args[1], args[2]
     _, group = stream_and_group(ctx, key, name)
+    check_home(ctx, key, name, group)
     try:
         ahead_ms = duration_ms(args[4].decode("latin-1"))
     except ValueError as objection:

@@ -18,6 +18,7 @@ from anabranch.engine.arguments import (
 )
 from anabranch.engine.context import Context
 from anabranch.engine.holding import still_held, use_name
+from anabranch.engine.homing import check_home
 from anabranch.engine.releasing import (
     CLAIM,
     FATAL,
@@ -148,6 +149,7 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     """Release entries: they are pending without a consumer, and first for the next CLAIM."""
     key, name = args[1], args[2]
     stream, group = stream_and_group(ctx, key, name)
+    check_home(ctx, key, name, group)
     options = _nack_options(args)
     assert options.ids is not None
     handled = 0
@@ -267,6 +269,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     """Assign pending entries to a consumer by ID."""
     key, name, consumer = args[1], args[2], args[3]
     stream, group = stream_and_group(ctx, key, name)
+    check_home(ctx, key, name, group)
     min_idle = _min_idle(args[4], "XCLAIM")
     ids = _claim_ids(args)
     options = _claim_options(args, 5 + len(ids), ctx.now_ms)
@@ -396,6 +399,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     start = interval_start(args[5])
     count, justid = _autoclaim_options(args)
     stream, group = stream_and_group(ctx, key, name)
+    check_home(ctx, key, name, group)
     claim = _Claim(ctx, key, name, group, consumer)
     attempts = count * AUTOCLAIM_ATTEMPTS
     ghosts: list[PendingEntry] = []

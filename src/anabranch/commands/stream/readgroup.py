@@ -24,9 +24,11 @@ from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
 from anabranch.engine.context import Context
 from anabranch.engine.holding import use_name
+from anabranch.engine.homing import check_home
 from anabranch.engine.releasing import CLAIM, Whose, give_up, gives_up
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
+from anabranch.keyspace.waiter import Condition
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
@@ -100,7 +102,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request.keys,
         args,
         request.deadline_ms(ctx.now_ms),
-        _News(name, claims=request.claim_ms is not None),
+        _News(name, ctx.replica.region, claims=request.claim_ms is not None),
         null_array(ctx.resp3),
         fails_without_key=True,
         recheck_ms=_next_claim(ctx, plans, request),
@@ -140,6 +142,8 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
             after = _history_start(raw)
         if stream is None or group is None:
             continue
+        if group.policed is not None or ctx.db.policies.is_rebinding:
+            check_home(ctx, key, name, group)
         known = group.consumers.get(consumer) if is_wide and after is None else None
         if known is not None and not _has_for(stream, group):
             visited.append(known)
@@ -193,14 +197,16 @@ def _history_start(raw: bytes) -> int | None:
 class _News:
     """The condition of a blocked reader: there is something that its group must deliver.
 
-    All readers of a group have the same: of many only as many run again as there is work for. A
-    missing key or group must be reported. Readers that claim look whenever something happens.
+    All readers of a group have the same: of many only as many run again as there is work for. It
+    must be reported that the key or the group is missing, or that its home is another region.
+    Readers that claim look whenever something happens.
     """
 
-    __slots__ = ("_claims", "_name")
+    __slots__ = ("_claims", "_name", "_region")
 
-    def __init__(self, name: bytes, *, claims: bool) -> None:
+    def __init__(self, name: bytes, region: int, *, claims: bool) -> None:
         self._name = name
+        self._region = region
         self._claims = claims
 
     def __hash__(self) -> int:
@@ -216,7 +222,13 @@ class _News:
         if type(value) is not Stream:
             return True
         group = value.groups.get(self._name)
-        return group is None or self._claims or value.is_sealed or _has_for(value, group)
+        return (
+            group is None
+            or self._claims
+            or value.is_sealed
+            or _has_for(value, group)
+            or (group.policed is not None and group.is_away(self._region))
+        )
 
 
 # -- history ----------------------------------------------------------------------------------
@@ -502,3 +514,14 @@ def _deliver(
     if chunks:
         ctx.changes += 1
     return chunks, count
+
+
+def news_of(name: bytes, region: int) -> Condition:
+    """The condition of those who wait for what a group must deliver."""
+    return _News(name, region, claims=False)
+
+
+def check_groups(ctx: Context, request: ReadRequest) -> None:
+    """Make groups that a policy makes; CommandError if another stream or group is missing."""
+    assert request.group is not None
+    _plans(ctx, request, request.group)

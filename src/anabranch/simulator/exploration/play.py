@@ -400,8 +400,8 @@ class Play:
                 board.put(region, "start", region == 1)
             board.make(("settle",))
             for move in self.world.first_steps:
-                if not board.make(move):
-                    raise ValueError(f"the first step {move} is not possible")
+                if not board.make(move) or isinstance(board.reply, Exception):
+                    raise ValueError(f"the first step {move} is not possible: {board.reply}")
             board.make(("settle",))
             for region in self.world.numbers:
                 board.put(region, "sync")

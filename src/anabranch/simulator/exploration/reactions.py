@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.simulator.exploration.region_run import Frame, Input, RegionRun, Sight
 from anabranch.simulator.exploration.script import NotPossibleError
+from anabranch.simulator.group_checks import check_homes
 from anabranch.simulator.record import Violation
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ class Reactions:
             for place, creations in run.record.acknowledged_under.items():
                 acknowledged.setdefault(place, set()).update(creations)
         try:
+            check_homes([run.checks.groups for run in runs], [run.streams for run in runs])
             for run in runs:
                 run.finish(acknowledged)
         except Exception as problem:

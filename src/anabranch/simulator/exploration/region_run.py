@@ -50,6 +50,7 @@ from anabranch.simulator.workload import Workload
 if TYPE_CHECKING:
     from anabranch.simulator.exploration.script import SmallWorld
     from anabranch.simulator.process import Process
+    from anabranch.stream.stream import Stream
 
 Input = tuple[Any, ...]
 
@@ -343,6 +344,11 @@ class RegionRun:
         """The number of the newest connection."""
         return self._links
 
+    @property
+    def streams(self) -> Mapping[bytes, Stream]:
+        """The streams of its process, by key."""
+        return looking.streams(self._process().region.keyspace)
+
     def check_formulas(self) -> None:
         """Compare the data with what the formulas compute from the applied effects."""
         process = self.machine.process
@@ -448,6 +454,7 @@ def _contents(process: Process) -> list[Any]:
         sorted(process.machine.disk.names()),
         process.driver.is_waiting,
         sorted(process.replica.removed.items()),
+        sorted(keyspace.databases[0].policies.bound),
     ]
 
 

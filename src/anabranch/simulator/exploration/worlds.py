@@ -19,6 +19,8 @@ _SHORT_LOG: Final = {"oplog_max_bytes": 1, "oplog_segment_bytes": 4096, "region_
 
 _GROUP: Final = "eu> XADD k * f a; eu> XADD k * f b; eu> XGROUP CREATE k g 0"
 
+_HOMED: Final = _GROUP + "; eu> AB.POLICY SET k home-region 1"
+
 WORLDS: Final = (
     SmallWorld(
         "entries",
@@ -81,6 +83,84 @@ WORLDS: Final = (
             "us> XADD k * f d",
         ),
         before=_GROUP + "; us> XADD k * f c",
+    ),
+    SmallWorld(
+        "every-acknowledgement",
+        "acks all against fail-over: the other region delivers only what was not acknowledged",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 2 STREAMS k >; eu> XACK k g {newest}; "
+            "eu> XACK k g {pending}",
+            "us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XACK k g {pending}",
+        ),
+        before=_GROUP + "; eu> AB.POLICY SET k acks all",
+    ),
+    SmallWorld(
+        "told-later",
+        "acks all for a group that holds acknowledgements back, and one that gave entries up",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XREADGROUP GROUP g d NOACK "
+            "STREAMS k >; eu> XGROUP DELCONSUMER k g c",
+            "us> AB.POLICY SET k acks all; us> XREADGROUP GROUP g c COUNT 1 STREAMS k >",
+        ),
+        before=_GROUP + "; eu> XADD k * f c",
+    ),
+    SmallWorld(
+        "homes",
+        "a group that moves to another home and back: each entry is delivered in one of them",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> AB.HOME MOVE k GROUP g 2; "
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; wait 200; "
+            "eu> XREADGROUP GROUP g c STREAMS k >",
+            "us> XREADGROUP GROUP g d COUNT 1 STREAMS k >; us> XACK k g {newest}; "
+            "us> AB.HOME MOVE k GROUP g 1; wait 200",
+        ),
+        before=_HOMED,
+    ),
+    SmallWorld(
+        "homes-taken",
+        "a group that is taken while its home goes on: what both delivered is reported",
+        (
+            "cut eu us; us> AB.HOME TAKE k GROUP g FORCE; "
+            "us> XREADGROUP GROUP g d STREAMS k >; us> XACK k g {oldest}; heal",
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XACK k g {oldest}; "
+            "eu> XREADGROUP GROUP g c STREAMS k >",
+        ),
+        before=_HOMED,
+    ),
+    SmallWorld(
+        "homes-of-three",
+        "a group that is taken in one region while it moves to another one",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> AB.HOME MOVE k GROUP g 2; wait 200",
+            "ap> AB.HOME TAKE k GROUP g FORCE; ap> XREADGROUP GROUP g e COUNT 1 STREAMS k >",
+        ),
+        regions=3,
+        before=_HOMED,
+    ),
+    SmallWorld(
+        "homes-and-power",
+        "a home that loses power while it hands over: it never delivers again what it gave away",
+        (
+            "eu> AB.HOME MOVE k GROUP g 2; wait 200; crash eu; start eu; "
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >",
+            "sync eu",
+            "us> XREADGROUP GROUP g d COUNT 1 STREAMS k >",
+        ),
+        settings={"appendfsync": "no"},
+        before=_HOMED,
+    ),
+    SmallWorld(
+        "homes-and-full-syncs",
+        "the new home hears of the move by a full sync, which has no pending entries of others",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; cut eu us; "
+            "eu> AB.HOME MOVE k GROUP g 2; wait 200; snapshot eu; kill eu; start eu; heal; "
+            "wait 200",
+            "us> XREADGROUP GROUP g d STREAMS k >",
+        ),
+        settings=_SHORT_LOG,
+        before=_HOMED,
+        holds=_FULL_SYNCS,
     ),
     SmallWorld(
         "skipped",

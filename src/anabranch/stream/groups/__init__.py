@@ -1,6 +1,6 @@
 """Consumer groups: everything that a group of a stream is.
 
-A :class:`~anabranch.stream.groups.group.Group` has its consumers and three parts. No part knows the
+A :class:`~anabranch.stream.groups.group.Group` has its consumers and four parts. No part knows the
 group or changes another part; what concerns several of them is a method of the group.
 
 ==================  =======================  =====================================================
@@ -13,6 +13,8 @@ part                module                   what it keeps, and what it may touc
 ``group.runs``      ``runs``                 what was delivered here and is not acknowledged in
                                              the eyes of other regions; reads logs and pending
                                              entries
+``group.home``      ``home``                 in which region it is delivered, if it has moved, and
+                                             this region's part in that; reads logs
 ==================  =======================  =====================================================
 
 ``progress`` is the face of both kinds of progress. ``pending_list`` has the list of one group or

@@ -11,6 +11,7 @@ from typing import Final
 
 from anabranch.stream import by_number
 from anabranch.stream.counters import Counted
+from anabranch.stream.groups.home import NOWHERE, GroupHome, HomeEpoch
 from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.groups.policy import Policed
@@ -42,6 +43,48 @@ class Group:
         self.pending = GroupPending()
         self.runs = Runs()
         self.policed: Policed | None = None  # of this process alone; None without policies
+        self.home: GroupHome | None = None  # None: no region has moved, taken or handed it over
+
+    # -- home ---------------------------------------------------------------------------------
+
+    @property
+    def present_home(self) -> HomeEpoch | None:
+        """Where the group is delivered, as far as it is known; None: in every region."""
+        policed = self.policed
+        if policed is None or not policed.policy.home:
+            return None
+        first = policed.policy.home
+        return HomeEpoch(0, first) if self.home is None else self.home.current(first)
+
+    def is_away(self, region: int) -> bool:
+        """Whether a region must not deliver: its home is another one, or has not begun here."""
+        present = self.present_home
+        if present is None or not region:
+            return False
+        if present.region != region:
+            return True
+        home = self.home
+        if home is None:
+            return False
+        return home.leaving is not None or (present.number > 0 and home.begun < present)
+
+    def due_hand_over(self, region: int) -> HomeEpoch | None:
+        """The epoch for which a region must hand over; None: for none."""
+        present = self.present_home
+        if present is None or not region:
+            return None
+        home = self.home
+        if home is not None and home.leaving is not None:
+            present = max(present, home.leaving)
+        if present.region == region:
+            return None
+        if present.forced and (NOWHERE if home is None else home.closed) < present:
+            return present
+        if home is not None and home.leaving is not None:
+            return present
+        if home is not None and home.has_handed_over:
+            return None
+        return present if self.runs.by_replica_id or self.pending.count else None
 
     # -- consumers ----------------------------------------------------------------------------
 
@@ -52,10 +95,11 @@ class Group:
             consumer = self.consumers[name] = Consumer(name, now_ms)
         return consumer
 
-    def remove_consumer(self, name: bytes) -> int:
-        """Remove a consumer and its pending entries; returns the count of these entries."""
+    def remove_consumer(self, name: bytes) -> None:
+        """Remove a consumer and its pending entries."""
         consumer = self.consumers.pop(name, None)
-        return 0 if consumer is None else self.pending.remove_owned(consumer)
+        if consumer is not None:
+            self.pending.remove_owned(consumer)
 
     def discard_consumer(self, name: bytes, logs: Logs) -> None:
         """Delete a consumer. Its pending entries stay for other regions to deliver.

@@ -39,10 +39,12 @@ class GroupPolicy:
     """The values in force for a group. Values that nobody has set are the defaults of Redis."""
 
     __slots__ = (
+        "acks_all",
         "backoff",
         "consumer_ttl_ms",
         "dead_letter",
         "deliveries_max",
+        "home",
         "lease",
         "redelivers",
         "room",
@@ -68,6 +70,10 @@ class GroupPolicy:
         first = bool(self.lease.mode) or bool(self.backoff)
         self.redelivers: bool = values["redeliver"] == "first" if "redeliver" in values else first
         """Whether plain reads are given released entries before new ones."""
+        self.home: int = values.get("home-region", 0)
+        """The region in which the group is delivered at first; 0: in every region."""
+        self.acks_all: bool = self.home > 0 or values.get("acks") == "all"
+        """Whether acknowledgements travel that have pending entries before them."""
 
     def gives_up(self, delivery_count: int) -> bool:
         """Whether an entry that was delivered so often is not to be delivered again."""
@@ -84,7 +90,7 @@ class GroupPolicy:
 class Policed:
     """What a group with policies has beside them: ``group.policed`` is None without any."""
 
-    __slots__ = ("_delayed", "_number", "owed", "past", "policy", "ripe")
+    __slots__ = ("_delayed", "_number", "owed", "past", "policy", "ripe", "told")
 
     def __init__(self, policy: GroupPolicy) -> None:
         self.policy = policy
@@ -93,6 +99,9 @@ class Policed:
         self.past: dict[PendingEntry, list[Attempt]] = {}
         """Of entries that were released: earlier deliveries, as far as this process knows them."""
 
+        self.told: dict[int, int] = {}
+        """With ``acks all``, by replica ID: other regions were told what had been held back up to
+        this number. Later acknowledgements are told at once."""
         self._delayed: list[tuple[int, int, PendingEntry]] = []  # a heap, by the time of its end
         self._number = 0
         self.ripe: dict[PendingEntry, None] = {}

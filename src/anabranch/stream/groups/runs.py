@@ -3,12 +3,14 @@
 Acknowledgements travel as *runs*. A run is a range of entries of one replica ID that were delivered
 here one after the other and of which none is pending any more. An entry that was given up without
 being processed ends a run and never counts as acknowledged: XGROUP DELCONSUMER and XGROUP SETID
-give entries up. In a region alone there are no runs.
+give entries up. In a region alone there are no runs. With the policy ``acks all`` the rest of a run
+travels, too (``effects/acknowledging.py``); what a run has ``sent`` is the range at its begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from sortedcontainers import SortedDict
 
@@ -17,7 +19,7 @@ from anabranch.stream import by_number
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.progress import Logs
-from anabranch.stream.ranges import Ranges
+from anabranch.stream.ranges import Ranges, gaps
 from anabranch.stream.region_log import RegionLog
 
 
@@ -54,6 +56,17 @@ class Runs:
         for replica_id, edges in delivered:
             ranges = Ranges.of_flat(edges)
             self.by_replica_id[replica_id] = [DeliveryRun(low, low, high) for low, high in ranges]
+
+    def adopt_numbers(self, replica_id: int, numbers: Iterable[int], left: Ranges) -> None:
+        """Begin runs of entries that another region delivered; no run has one that is ``left``."""
+        runs = self.by_replica_id.setdefault(replica_id, [])
+        last: DeliveryRun | None = None
+        for number in numbers:
+            if last is None or left.end_below(number) > last.last:
+                last = DeliveryRun(number - 1, number - 1, number)
+                runs.append(last)
+            else:
+                last.last = number
 
     def give_up(self, replica_id: int, numbers: Iterable[int]) -> None:
         """Leave delivered entries to other regions."""
@@ -110,6 +123,32 @@ class Runs:
                 if by_number.find(log, number) is not None:
                     return number
         return opened
+
+    def held_back(
+        self,
+        replica_id: int,
+        log: RegionLog,
+        pending: GroupPending,
+        done: Collection[Ranges],
+        above: int,
+        most: int,
+    ) -> tuple[Ranges, int]:
+        """Delivered entries above a number that are neither pending nor given up nor in ``done``.
+
+        Passes at most so many pending entries; returns up to which number it has come, too.
+        """
+        entries = pending.lists.get(replica_id)
+        start = by_number.id_upto(log, above) + 1
+        opened = [] if entries is None else list(islice(entries.between(start, MAX_ID), most))
+        top = opened[-1].number if len(opened) == most else log.newest_number
+        given_up = self.discarded.get(replica_id, SortedDict()).irange(above + 1, top)
+        open_numbers = Ranges.of_numbers(sorted({*given_up, *[each.number for each in opened]}))
+        found = Ranges()
+        for run in self.by_replica_id.get(replica_id, ()):
+            low, high = max(run.low, run.sent, above), min(run.last, top)
+            for gap in gaps((open_numbers, *done), low, high):
+                found.add(*gap)
+        return found, top
 
     def record_sent(self, ranges: Sequence[tuple[int, int, int]]) -> None:
         """Other regions get these acknowledgements, which :meth:`grown` has named."""

@@ -1,0 +1,330 @@
+"""A group with a home: one region at a time delivers it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hiredis
+import pytest
+
+from anabranch.effects import apply_homes
+from anabranch.keyspace import policies as policies_module
+from anabranch.node.persistence import Persistence
+from anabranch.simulator.exploration.search import Search
+from anabranch.simulator.exploration.worlds import world_named
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.home import GroupHome, HomeEpoch, TakeWatch
+from tests.active_active.home_histories import HomeHistory
+from tests.support.mesh import Mesh, Node
+
+Patch = pytest.MonkeyPatch
+
+SEEDS = range(1, 31)
+
+WORLDS = (
+    "homes", "homes-taken", "homes-and-power", "homes-and-full-syncs"
+)  # fmt: skip
+
+REACHED = {
+    "HOMED": 200, "delivered": 300, "acknowledged": 100, "MOVE": 8, "TAKE": 5, "FORCE": 8,
+    "delivered twice": 10, "ended": 80,
+}  # fmt: skip
+"""What these histories must come to, and how often."""
+
+
+def test_histories() -> None:
+    reached: Counter[str] = Counter()
+    for seed in SEEDS:
+        history = HomeHistory(seed, forces=min(seed % 3, 1))
+        history.run()
+        reached += history.reached
+    assert {name for name, least in REACHED.items() if reached[name] < least} == set()
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_all_holds_in_every_order(name: str) -> None:
+    explored = Search(world_named(name)).run()
+    assert explored.problem is None
+    assert explored.is_complete
+
+
+# -- mistakes that must be found --------------------------------------------------------------
+
+
+def _nobody_waits_for_the_disk(patch: Patch) -> None:
+    patch.setattr(Persistence, "synced", lambda self: 1 << 60)
+
+
+def _nothing_pending_is_handed_over(patch: Patch) -> None:
+    def none_of(place: Any, home: HomeEpoch) -> Iterator[Any]:
+        for effect in hand_over_of(place, home):
+            effect.rows = []
+            yield effect
+
+    hand_over_of = apply_homes.hand_over_of
+    patch.setattr("anabranch.region.leases.hand_over_of", none_of)
+
+
+def _a_home_begins_without_a_hand_over(patch: Patch) -> None:
+    is_away = Group.is_away
+
+    def is_away_never(self: Group, region: int) -> bool:
+        present = self.present_home
+        if self.home is not None and self.home.leaving is None and present is not None:
+            return present.region != region
+        return is_away(self, region)
+
+    patch.setattr(Group, "is_away", is_away_never)
+
+
+def _the_last_epoch_counts(patch: Patch) -> None:
+    def raise_to(self: GroupHome, creations: Any, home: HomeEpoch) -> None:
+        for dot in creations if home.number else ():
+            self.epochs[dot] = home
+
+    patch.setattr(GroupHome, "raise_to", raise_to)
+
+
+def _nobody_compares(patch: Patch) -> None:
+    patch.setattr(TakeWatch, "repeated", lambda self, *given: {})
+
+
+def _a_former_home_is_silent(patch: Patch) -> None:
+    due = Group.due_hand_over
+
+    def due_unless_forced(self: Group, region: int) -> HomeEpoch | None:
+        home = due(self, region)
+        return None if home is None or home.forced else home
+
+    patch.setattr(Group, "due_hand_over", due_unless_forced)
+
+
+def _acknowledged_elsewhere_is_not_noted(patch: Patch) -> None:
+    note = apply_homes.note_acknowledged
+
+    def noted(group: Group, *given: Any) -> None:
+        home = GroupHome() if group.home is None else group.home
+        was, home.has_handed_over = home.has_handed_over, True
+        note(group, *given)
+        home.has_handed_over = was
+
+    patch.setattr("anabranch.effects.apply_group.note_acknowledged", noted)
+
+
+MISTAKES: dict[Callable[[Patch], None], str] = {
+    _nobody_waits_for_the_disk: "homes-and-power",
+    _nothing_pending_is_handed_over: "homes",
+    _a_home_begins_without_a_hand_over: "homes-and-full-syncs",
+    _the_last_epoch_counts: "homes-of-three",
+    _nobody_compares: "homes-taken",
+    _a_former_home_is_silent: "homes-taken",
+    _acknowledged_elsewhere_is_not_noted: "homes-taken",
+}
+"""By mistake, the world that finds it."""
+
+
+@pytest.mark.parametrize(("build_in", "world"), MISTAKES.items())
+def test_a_mistake_is_found(
+    build_in: Callable[[Patch], None], world: str, monkeypatch: Patch
+) -> None:
+    build_in(monkeypatch)
+    assert Search(world_named(world)).run().problem is not None
+
+
+def _fails(seed: int) -> bool:
+    try:
+        HomeHistory(seed).run()
+    except Exception:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("build_in", [_nothing_pending_is_handed_over, _nobody_compares])
+def test_histories_find_mistakes(build_in: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    build_in(monkeypatch)
+    assert any(map(_fails, SEEDS))
+
+
+# -- what clients see -------------------------------------------------------------------------
+
+
+def begun(count: int = 4) -> tuple[Mesh, Node, Node]:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    mesh.settle()
+    for node in (eu, us):
+        node.host.regions = node.exchange
+    eu.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "r1")
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    for number in range(1, count + 1):
+        eu.do("XADD", "other", "*", "f", "v")
+        eu.do("XADD", "s", f"{number}-*", "f", "v")
+    mesh.settle()
+    return mesh, eu, us
+
+
+def read(node: Node, *words: object) -> list[bytes]:
+    reply = node.do("XREADGROUP", "GROUP", "g", "c", *words, "STREAMS", "s", ">")
+    return [entry_id for entry_id, _ in reply[0][1]] if reply else []
+
+
+def settle(mesh: Mesh) -> None:
+    for _ in range(3):
+        mesh.settle()
+        for node in mesh.nodes.values():
+            node.tick()
+    mesh.settle()
+
+
+def shown(node: Node) -> dict[str, Any]:
+    reply = node.do("AB.HOME", "SHOW", "s", "GROUP", "g")
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "XREADGROUP GROUP g c STREAMS s >",
+        "XREADGROUP GROUP g c STREAMS s 0",
+        "XREADGROUP GROUP g c CLAIM 0 STREAMS s >",
+        "XCLAIM s g c 0 1-1",
+        "XAUTOCLAIM s g c 0 -",
+        "XNACK s g FAIL IDS 1 1-1",
+        "AB.RENEW s g c 1s",
+    ],
+)
+def test_other_regions_name_the_home(command: str) -> None:
+    _mesh, _eu, us = begun()
+    with pytest.raises(hiredis.ReplyError, match=r"^HOMED r1 .* delivered in that region only"):
+        us.do(*command.split())
+
+
+def test_a_move_takes_what_is_pending_along() -> None:
+    mesh, eu, us = begun()
+    assert read(eu, "COUNT", 2) == [b"1-1", b"2-1"]
+    eu.do("XACK", "s", "g", "2-1")
+    assert eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r2") == b"OK"
+    with pytest.raises(hiredis.ReplyError, match=r"HOMED r1 .* being handed over"):
+        read(eu)
+    with pytest.raises(hiredis.ReplyError, match="HOMED"):
+        read(us)
+    settle(mesh)
+    assert shown(us)["state"] == b"here"
+    (row,) = us.do("XPENDING", "s", "g", "-", "+", 9)
+    assert (row[0], row[1], row[3]) == (b"1-1", b"c", 1)
+    assert read(us) == [b"3-1", b"4-1"]
+    assert eu.do("XACK", "s", "g", "1-1") == 1  # a worker that did not notice
+    settle(mesh)
+    assert us.do("XPENDING", "s", "g")[0] == 2
+    assert us.do("AB.HOME", "MOVE", "s", "GROUP", "g", 1) == b"OK"
+    settle(mesh)
+    assert [row[0] for row in eu.do("XPENDING", "s", "g", "-", "+", 9)] == [b"3-1", b"4-1"]
+    assert read(eu) == []
+    assert shown(eu)["epoch"] == shown(us)["epoch"] == 2
+
+
+def test_a_forced_take_reports_what_was_delivered_twice() -> None:
+    mesh, eu, us = begun(6)
+    assert read(eu, "COUNT", 2) == [b"1-1", b"2-1"]
+    assert us.do("AB.HOME", "TAKE", "s", "GROUP", "g", "FORCE") == b"OK"
+    assert read(us, "COUNT", 3) == [b"1-1", b"2-1", b"3-1"]
+    assert read(eu, "COUNT", 2) == [b"3-1", b"4-1"]
+    assert eu.do("XACK", "s", "g", "3-1") == 1
+    assert us.do("XACK", "s", "g", "1-1") == 1
+    assert shown(us)["waiting-for"] == [b"r1"]
+    with pytest.raises(hiredis.ReplyError, match="region r1 has not heard of it yet"):
+        us.do("AB.HOME", "MOVE", "s", "GROUP", "g", 1)
+    settle(mesh)
+    found = shown(us)
+    assert (found["waiting-for"], found["taken"]) == ([], 1)
+    assert found["delivered-twice"] == [b"1-1", b"2-1", b"3-1"]
+    assert [row[0] for row in us.do("XPENDING", "s", "g", "-", "+", 9)] == [b"2-1", b"4-1"]
+    assert read(us) == [b"5-1", b"6-1"]
+    with pytest.raises(hiredis.ReplyError, match="HOMED r2"):
+        read(eu)
+
+
+def test_a_take_waits_for_the_home() -> None:
+    mesh, eu, us = begun()
+    read(eu, "COUNT", 1)
+    words = [b"AB.HOME", b"TAKE", b"s", b"GROUP", b"g"]
+    us.region.execute(us.session, [words])
+    us.end_turn()
+    assert not us.session.outbox
+    settle(mesh)
+    assert b"".join(us.session.outbox) == b"+OK\r\n"
+    us.session.outbox.clear()
+    assert read(us) == [b"2-1", b"3-1", b"4-1"]
+
+
+def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:
+    mesh, eu, _us = begun(0)
+    words = b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split()
+    eu.region.execute(eu.session, [words])
+    eu.end_turn()
+    other = eu.region.open_session("127.0.0.1:50001", "127.0.0.1:6379")
+    eu.region.execute(other, [b"AB.HOME MOVE s GROUP g 2".split()])
+    eu.end_turn()
+    settle(mesh)
+    assert b"".join(eu.session.outbox).startswith(b"-HOMED r")
+    eu.session.outbox.clear()
+
+
+def test_everything_survives_a_restart_a_snapshot_and_a_full_sync() -> None:
+    mesh, eu, us = begun(6)
+    read(eu, "COUNT", 2)
+    us.do("AB.HOME", "TAKE", "s", "GROUP", "g", "FORCE")
+    read(us, "COUNT", 1)
+    for node in (eu, us):
+        node.snapshot()
+        node.restart()
+        node.host.regions = node.exchange
+    mesh.send_full_sync(2, 1)
+    mesh.send_full_sync(1, 2)
+    settle(mesh)
+    assert shown(us)["delivered-twice"] == [b"1-1"]
+    assert [row[0] for row in us.do("XPENDING", "s", "g", "-", "+", 9)] == [b"1-1", b"2-1"]
+    assert shown(eu)["home"] == b"r2"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("AB.HOME SHOW s GROUP h", "NOGROUP"),
+        ("AB.HOME SHOW s g g", "syntax error"),
+        ("AB.HOME MOVE s GROUP g r9", "No region is called 'r9'"),
+        ("AB.HOME MOVE s GROUP g r1", "is the home of the group already"),
+        ("AB.HOME TAKE s GROUP g", "is the home of the group already"),
+        ("AB.HOME TAKE s GROUP g NOW", "syntax error"),
+        ("AB.POLICY SET s GROUP g home-region 2", "AB.HOME MOVE moves a group"),
+        ("AB.POLICY SET s GROUP g home-region r9", "No region is called 'r9'"),
+    ],
+)
+def test_what_is_refused(command: str, told: str) -> None:
+    _mesh, eu, _us = begun()
+    with pytest.raises(hiredis.ReplyError, match=told):
+        eu.do(*command.split())
+
+
+def test_a_group_without_a_home_is_delivered_in_every_region() -> None:
+    _mesh, eu, _us = begun()
+    eu.do("AB.POLICY", "DEL", "s", "GROUP", "g")
+    with pytest.raises(hiredis.ReplyError, match="every region delivers this group"):
+        eu.do("AB.HOME", "SHOW", "s", "GROUP", "g")
+
+
+def test_a_region_that_starts_knows_at_once_that_it_is_not_the_home(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(policies_module, "_KEYS", 1)  # groups get their policies bit by bit
+    mesh, eu, us = begun()
+    keys = [f"s{number}" for number in range(20)]
+    for key in keys:
+        eu.do("XGROUP", "CREATE", key, "g", "0", "MKSTREAM")
+    eu.do("AB.POLICY", "SET", "PATTERN", "s*", "home-region", 1)
+    mesh.settle()
+    us.snapshot()
+    us.restart()
+    for key in keys:
+        with pytest.raises(hiredis.ReplyError, match="HOMED r1"):
+            us.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", key, ">")
