@@ -66,6 +66,7 @@ def _go_on(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
 def stream_beside(keyspace: Keyspace, db: int, key: bytes, string: StringValue) -> Stream:
     """A stream that shares its state with the string of a key; :func:`bind_by_state` binds it."""
     replica = keyspace.replica
+    assert replica.own != ALONE
     stream = Stream.of_regions(replica.own, *replica.default_limits())
     stream.shared = string.shared
     _go_on(keyspace, db, key, stream)
