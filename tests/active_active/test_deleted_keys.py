@@ -228,8 +228,9 @@ def test_inspect_counts_and_names_packed_keys() -> None:
     assert isinstance(facts, SnapshotFacts)
     assert facts.damage is None
     assert facts.kinds == {"stream": COUNT}
-    shown = [record_fields(each, full=True) for _, each in walked if isinstance(each, SeenRecord)]
-    deleted = [key for name, fields in shown if name == "deleted keys" for key in fields["keys"]]
+    shown = [record_fields(each) for _, each in walked if isinstance(each, SeenRecord)]
+    maps = [each for name, fields in shown if name == "DELETED" for each in fields["values"][1:]]
+    deleted = [key for rows in maps for key in rows]
     assert len(set(deleted)) == len(deleted) > COUNT - OBJECTS_MAX - BATCH
     assert set(deleted) < {b"key:%d" % number for number in range(COUNT)}
 

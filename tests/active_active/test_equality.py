@@ -9,6 +9,7 @@ import hiredis
 import pytest
 
 from anabranch.keyspace.deferred_free import DeferredFree
+from anabranch.replication.digest_exchange import ALARMS_MAX
 from anabranch.simulator.process import DIGEST_INTERVAL_MS
 from tests.support.simulated_cluster import SimulatedCluster
 
@@ -96,6 +97,9 @@ def test_what_differs_is_found_while_others_write_all_the_time() -> None:
     assert not cluster.have_converged()
     assert cluster.do(1, "AB.VERIFY", 2, "k7", "k8") == [b"differs", b"equal"]
     assert cluster.do(1, "AB.VERIFY", 2, "hot1") == [b"in-flight"]
+    found = verified(cluster, 1, 2)
+    assert found["differs"] == 1
+    assert found["in-flight"] in (1, 2)
     busy = False
 
 
@@ -151,6 +155,26 @@ def test_repair_takes_over_the_version_of_the_other_side(number: int) -> None:
     cluster.run(3 * DIGEST_INTERVAL_MS)
     assert cluster.alarms == []
     cluster.stream(number, b"k7").check()
+
+
+def test_a_repair_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = filled()
+    cluster.lose_entry(1, b"k7")
+    told: list[dict[str, object]] = []
+    local = cluster.process(1).replicator.links.local
+    monkeypatch.setattr(
+        local, "report_event", lambda event, **facts: told.append({"event": event, **facts})
+    )
+    cluster.do(1, "AB.REGION", "REPAIR", "k7", "FROM", 2)
+    assert {"event": "repaired", "region": 2, "name": "r2", "db": 0, "key": "k7"} in told
+
+
+def test_not_every_key_is_told_when_very_many_differ() -> None:
+    cluster = filled()
+    for index in range(20):
+        cluster.lose_entry(2, b"k%d" % index)
+    assert verified(cluster, 1, 2)["differs"] == 20
+    assert [number for number, _ in cluster.alarms].count(1) == ALARMS_MAX < 20
 
 
 def test_a_repair_outlives_a_restart() -> None:

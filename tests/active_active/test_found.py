@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.active_active.checked_cluster import CheckedCluster, Event
+from tests.support.mesh import Mesh
 
 FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
     "pending again after SETID back, then SETID forward": (4, "strict", "keep", [
@@ -228,3 +229,18 @@ def test_it_does_not_go_wrong_again(name: str) -> None:
         cluster.run(event)
         cluster.check_all()
     cluster.finish()
+
+
+def test_an_expiry_takes_what_is_pending_from_a_group_that_it_has_not_seen() -> None:
+    mesh = Mesh(3)
+    one, two, three = mesh.nodes.values()
+    one.do("XADD", "k", "*", "f", "v")
+    one.do("PEXPIRE", "k", 1000)
+    mesh.settle()
+    two.do("XGROUP", "CREATE", "k", "g", "0")
+    assert len(two.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "k", ">")) == 1
+    three.clock.us += 2_000_000
+    assert three.do("EXISTS", "k") == 0
+    mesh.settle()
+    assert two.do("XPENDING", "k", "g")[0] == 0
+    assert two.do("XLEN", "k") == 0

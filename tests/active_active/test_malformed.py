@@ -67,6 +67,7 @@ MALFORMED = {
     "a database that is not there": [GOOD, plain(kinds.Expire(16, b"s", None))],
     "an integer below 0": [GOOD, plain(kinds.Expire(0, b"s", -1))],
     "an integer out of range": [GOOD, [41, 0, b"s", 1 << 63]],
+    "a key that is text": [GOOD, [41, 0, "text", None]],
     "an ID below 0": [GOOD, [6, 0, b"s", [-1, 0], None, None]],
     "an ID out of range": [GOOD, [6, 0, b"s", [0, 1 << 64], None, None]],
     "a fragment that is none": [GOOD, add(data=b"+OK\r\n")],

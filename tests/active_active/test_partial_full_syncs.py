@@ -125,3 +125,13 @@ def test_a_region_that_has_nothing_gets_everything() -> None:
     mesh.settle()
     eu.do("XADD", "l", "*", "f", "v")
     assert in_one_go(eu.replica.last_effects.beyond({})) is None
+
+
+def test_what_came_with_a_whole_full_sync_is_passed_on_from_the_first_effect_on() -> None:
+    mesh = Mesh(3)
+    one, two, three = mesh.nodes.values()
+    two.do("XADD", "k", "*", "f", "v")
+    assert two.vector == {2: 1}
+    one.join(two.whole_snapshot(), two)
+    mesh.send(1, 3)
+    assert three.do("XLEN", "k") == 1

@@ -156,9 +156,14 @@ def test_what_is_prepared_is_what_is_done_at_once(seed: int) -> None:
     History(500_000 + seed).run()
 
 
-def test_a_quiet_stream_is_prepared_once_and_encoded_ahead() -> None:
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_quiet_stream_is_prepared_once_and_encoded_ahead(
+    others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is written to other keys meanwhile, which takes numbers and no positions."""
     busy = Busy(1)
-    busy.busy = 0
+    busy.busy = others
+    monkeypatch.setattr(busy, "change", lambda _: busy.one.do("XADD", "other", "*", "f", "v"))
     for number in range(1, 100):
         busy.one.do("XADD", "s", f"{number}-1", "f", "v")
     busy.exchange()

@@ -1,7 +1,8 @@
 """Every fuzzer of this package in turn: ``python -m tests.fuzzing --minutes 60 --seed 1``.
 
 Each has an equal share of the processor time, and goes through cases that no earlier run with the
-same seed and the same ``--tally`` has tried.
+same seed and the same ``--tally`` has tried. With ``--cases`` those that have tried so many wait
+until the others have, too.
 """
 
 from __future__ import annotations
@@ -78,9 +79,17 @@ class FuzzingTally:
         ]
 
 
-def next_slice(tally: FuzzingTally) -> list[str]:
-    """Run a slice of the fuzzer that has had the least processor time; returns what failed."""
-    name = min(FUZZERS, key=lambda each: tally.shares[each].processor_s)
+def next_slice(tally: FuzzingTally, cases: int = 0) -> list[str]:
+    """Run a slice of the fuzzer that has had the least processor time; returns what failed.
+
+    Those that have tried ``cases`` come after those that have not.
+    """
+
+    def turn(name: str) -> tuple[bool, float]:
+        share = tally.shares[name]
+        return share.cases >= cases, share.processor_s
+
+    name = min(FUZZERS, key=turn)
     fuzzer, share = FUZZERS[name], tally.shares[name]
     outcomes = Outcomes()
     low, high = share.cases, share.cases + fuzzer.slice_cases
@@ -101,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz for so long, and print what was tried; 1 if a case has failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="of processor time")
+    parser.add_argument("--cases", type=int, default=0, help="of each fuzzer, before others go on")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tally", type=Path, help="go on where the run that wrote this ended")
     chosen = parser.parse_args(arguments)
@@ -111,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failures: list[str] = []
     began_s = time.process_time()
     while time.process_time() - began_s < 60 * chosen.minutes:
-        for failure in next_slice(tally):
+        for failure in next_slice(tally, chosen.cases):
             sys.stdout.write(f"\n{failure}\n")
             failures.append(failure)
         sys.stdout.flush()

@@ -93,5 +93,8 @@ def test_fuzzers_take_turns_and_go_on_where_they_were(
     [failure] = failures
     assert failure.endswith("python -m tests.fuzzing.slow --seed 7 --from-case 10 --cases 14")
     assert tally.lines()[0] == "slow: 20 cases, 0.1 minutes: 1 FAILED, 20 refused"
+    for _ in range(3):  # the fast one has tried 60 cases
+        in_turn.next_slice(tally, cases=40)
+    assert [name for name, _, _ in tried][8:] == ["slow", "slow", "fast"]
     with pytest.raises(SystemExit, match="is of seed 7"):
         in_turn.FuzzingTally(8, path)

@@ -122,7 +122,7 @@ def test_transfers_print_what_the_page_shows(theirs: redis.Redis, here: Path) ->
 def test_the_four_directions_of_the_page(theirs: redis.Redis, here: Path) -> None:
     port = theirs.connection_pool.connection_kwargs["port"]
     dumped = (here / "dump.rdb").read_bytes()
-    for line in block(TRANSFERS, "sh", "anabranch import dump.rdb").splitlines():
+    for line in block(TRANSFERS, "sh", "anabranch export redis:").splitlines():
         with Server() as server:
             if "import" in line:
                 (here / "dump.rdb").write_bytes(dumped)
@@ -190,7 +190,7 @@ def test_files_are_inspected_copied_and_restored(here: Path) -> None:
         directory = snapshot.parent
         names = {"DIR": str(directory), "FILE": str(snapshot)}
         printed = {}
-        for line in block(FILES, "sh", "inspect snapshot").splitlines():
+        for line in block(FILES, "sh", "inspect FILE").splitlines():
             code, printed[line] = run(line, names)
             assert code == 0, (line, printed[line])
         assert all("orders" in each for each in list(printed.values())[1:]), printed

@@ -12,7 +12,7 @@ from tests.support.servers import REPOSITORY
 FORKS = {
     "engine/context.py": (1, "chooses the rules of entry IDs"),
     "commands/extensions/regional_info.py": (1, "XSETID moves the last ID of a stream alone"),
-    "commands/extensions/regional_read.py": (1, "tokens of the other mode mean nothing here"),
+    "commands/extensions/reading.py": (1, "tokens of the other mode mean nothing here"),
     "effects/apply_keys.py": (2, "nothing is concurrent to DEL and FLUSHALL in a region alone"),
     "effects/apply_producers.py": (1, "tags are held for conflicts with other regions"),
     "effects/prepare.py": (1, "chooses what decisions come to"),

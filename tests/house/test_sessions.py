@@ -239,7 +239,7 @@ def example(folder: Path) -> Path:
         ["version"],
         ["import"],
         ["export"],
-        ["inspect", "log"],
+        ["inspect"],
     ],
 )
 def test_help_is_there(arguments: list[str]) -> None:

@@ -15,6 +15,7 @@ from tests.mutations.places import Place, sampled
 from tests.mutations.running import (
     FAST,
     PACKAGES,
+    TESTS_S,
     Reached,
     all_places,
     import_libraries,
@@ -38,7 +39,7 @@ def main() -> None:
     sample = [each for each in sample if options.match in each.name]
     print(f"{len(everything)} places in {', '.join(PACKAGES)}; {len(sample)} of them", flush=True)
     kept = VerdictFile(options.verdicts)
-    left = [place for place in sample if _is_left(kept.found.get(place.name), again=options.again)]
+    left = [place for place in sample if _is_left(kept.of(place), again=options.again)]
     tests = [tuple(options.tests.split(","))] if options.tests else list(FAST)
     reached = _reached(options.noted, left, tests)
     known = reasons()
@@ -46,15 +47,17 @@ def main() -> None:
     def tell(place: Place, found: str) -> None:
         if place.name in known and found in OPEN:
             found = "equivalent"
-        kept.add(place.name, found)
+        kept.add(place, found)
         print(f"{found:24} line {place.line} of {place.name}", flush=True)
 
     ends = None if options.minutes is None else began + 60 * options.minutes
     judge(
-        left, reached, options.jobs, tell, tests, is_control=options.control,
+        left, reached, options.jobs, tell, tests, tests_s=options.seconds,
+        is_control=options.control,
         goes_on=lambda: ends is None or time.monotonic() < ends,
     )  # fmt: skip
-    _report([kept.found[each.name] for each in sample if each.name in kept.found], len(sample))
+    verdicts = [kept.of(place) for place in sample]
+    _report([each for each in verdicts if each is not None], len(sample))
 
 
 def _options() -> argparse.Namespace:
@@ -66,12 +69,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--noted", type=Path, help="where to keep which test reaches what")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument(
-        "--verdicts", type=Path, help="keep the verdicts here, and judge only what has none yet"
+        "--verdicts",
+        type=Path,
+        help="keep the verdicts here, and judge only what has none yet or has changed since",
     )
     parser.add_argument(
         "--again", action="store_true", help="judge those of --verdicts again that survived"
     )
     parser.add_argument("--minutes", type=float, help="begin with no mutation after so long")
+    parser.add_argument(
+        "--seconds", type=float, default=TESTS_S, help="processor time of tests for a mutation"
+    )
     parser.add_argument("--tests", default="", help="only these files, with commas between")
     return parser.parse_args()
 

@@ -41,6 +41,8 @@ class Place:
     """Not in the body of a class, whose constants exist before a test begins."""
     which: int
     """1 for the first place of its function that reads like this."""
+    code: str
+    """A digest of its function, without comments."""
 
     @property
     def name(self) -> str:
@@ -53,13 +55,18 @@ def places(module: str, source: str) -> list[Place]:
     """All mutations of a module, in the order of their numbers."""
     found = []
     seen: Counter[tuple[str, str, str]] = Counter()
-    for number, (function, node) in enumerate(list(_nodes(ast.parse(source)))):
+    tree = ast.parse(source)
+    codes = {
+        name: hashlib.sha256(text.encode()).hexdigest()[:16]
+        for name, text in _functions(tree, "").items()
+    }
+    for number, (function, node) in enumerate(list(_nodes(tree))):
         before, line = _text(node), _line(node)
         _change(node)
         what = (function, before, _text(node))
         seen[what] += 1
         is_inside = not function.rpartition(".")[2].lstrip("_")[:1].isupper()
-        found.append(Place(module, number, line, *what, is_inside, seen[what]))
+        found.append(Place(module, number, line, *what, is_inside, seen[what], codes[function]))
     return found
 
 
@@ -88,6 +95,19 @@ def marked(source: str, numbers: dict[int, str], call: str) -> ast.Module:
     for node, mark in targets:
         _mark(tree, node, mark, call)
     return ast.fix_missing_locations(tree)
+
+
+def _functions(tree: ast.AST, outer: str) -> dict[str, str]:
+    """By name the functions and classes of a tree; the parts of a property are one."""
+    found: dict[str, str] = {}
+    for node in ast.iter_child_nodes(tree):
+        name = outer
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            name = f"{outer}.{node.name}" if outer else node.name
+            found[name] = found.get(name, "") + ast.dump(node)
+        for inner, text in _functions(node, name).items():
+            found[inner] = found.get(inner, "") + text
+    return found
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:

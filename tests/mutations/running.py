@@ -59,13 +59,18 @@ LIBRARIES: Final = ("hypothesis", "redis", "hiredis", "msgspec", "zstandard", "c
 """Imported once for all children."""
 
 FIRST_S: Final = 2.0
-THEN_S: Final = 6.0
-"""Processor time that the tests of a first and a second try take without a mutation."""
+TESTS_S: Final = 8.0
+"""Processor time of the tests of a first try, and of all tests, without a mutation."""
 
 ENDLESS: Final = 10.0
 """So many times the usual processor time, and no end: the mutation has made a loop endless."""
 
 MEMORY_BYTES: Final = 4 << 30
+SIMULATE: Final = "anabranch.simulator.faults:simulate"
+SEARCH: Final = "anabranch.simulator.exploration.search:Search"
+WORLD_NAMED: Final = "anabranch.simulator.exploration.worlds:world_named"
+"""What :func:`named` finds once a mutation is there."""
+
 SIMULATED: Final = range(1, 5)
 MINUTES: Final = 0.05
 """Runs of the simulator, for what survives the tests."""
@@ -190,7 +195,7 @@ def note_tests(sample: Sequence[Place], tests: Sequence[str]) -> Reached:
     return reached
 
 
-def _chosen(reached: Mapping[str, float]) -> tuple[list[str], list[str]]:
+def _chosen(reached: Mapping[str, float], tests_s: float) -> tuple[list[str], list[str]]:
     """The quickest tests, of as many files as possible; then others, up to a limit."""
     files: dict[str, list[str]] = defaultdict(list)
     for test in sorted(reached, key=reached.__getitem__):
@@ -205,7 +210,7 @@ def _chosen(reached: Mapping[str, float]) -> tuple[list[str], list[str]]:
         spent += seconds
         if spent < FIRST_S or not first:
             first.append(test)
-        elif spent < FIRST_S + THEN_S:
+        elif spent < tests_s:
             rest.append(test)
     return first, rest
 
@@ -220,9 +225,11 @@ class _Judging:
         jobs: int,
         tell: Callable[[Place, str], object],
         *,
+        tests_s: float,
         is_control: bool,
         goes_on: Callable[[], bool],
     ) -> None:
+        self._tests_s = tests_s
         self._is_control = is_control
         self._goes_on = goes_on
         self._waiting = deque((place, 0) for place in sample)
@@ -262,14 +269,15 @@ class _Judging:
             return _child(lambda: _simulate(mutation), limit_s)
         if stage == 3:
             return _child(lambda: _explore(mutation), ENDLESS * EXPLORED_S)
-        tests = _chosen({test: reached[test] for test in reached if test in items})[stage]
+        there = {test: reached[test] for test in reached if test in items}
+        tests = _chosen(there, self._tests_s)[stage]
         limit_s = 20 + ENDLESS * sum(reached[each] for each in tests)
         return _child(lambda: _run(mutation, [items[each] for each in tests], session), limit_s)
 
     def _end(self, place: Place, stage: int, *, is_noticed: bool) -> None:
         if is_noticed:
             self._tell(place, f"killed by {('tests', 'tests', 'simulator', 'exploration')[stage]}")
-        elif stage < 3:
+        elif stage < (1 if self._is_control else 3):
             self._waiting.appendleft((place, stage + 1))
         else:
             self._tell(place, "survived" if self._reached[place.name] else "not reached")
@@ -282,17 +290,21 @@ def judge(
     tell: Callable[[Place, str], object],
     tests: Sequence[Sequence[str]],
     *,
+    tests_s: float = TESTS_S,
     is_control: bool = False,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> None:
     """Tell of each what killed it, or that it ``survived`` or was ``not reached``.
 
-    As a control nothing is mutated, so everything must survive. Once ``goes_on`` returns false no
-    further one is begun.
+    As a control nothing is mutated, so everything must survive its tests; the simulator and the
+    exploration run once, before them. Once ``goes_on`` returns false no further one is begun.
     """
     found = [path for part in tests for path in _paths(part)]
-    judging = _Judging(sample, reached, jobs, tell, is_control=is_control, goes_on=goes_on)
-    _pytest({}, [judging], ["-qq", *found])
+    judging = _Judging(
+        sample, reached, jobs, tell, tests_s=tests_s, is_control=is_control, goes_on=goes_on
+    )
+    if _pytest({}, [judging], ["-qq", *found]):
+        raise SystemExit("the mutations were not judged: see above")
 
 
 def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session) -> int:
@@ -307,23 +319,23 @@ def _run(place: Place | None, items: list[pytest.Item], session: pytest.Session)
     return 0
 
 
-def _named(what: str) -> Any:
+def named(what: str) -> Any:
     """An object of a module of the server, which this module must not import."""
     module, _, name = what.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def _simulate(place: Place | None) -> int:
-    simulate = _named("anabranch.simulator.runs:simulate")
+    simulate = named(SIMULATE)
     _mutate(place)
     return int(any(simulate(seed, minutes=MINUTES).problem is not None for seed in SIMULATED))
 
 
 def _explore(place: Place | None) -> int:
-    search = _named("anabranch.simulator.exploration.search:Search")
-    named = _named("anabranch.simulator.exploration.worlds:world_named")
+    search = named(SEARCH)
+    world = named(WORLD_NAMED)
     _mutate(place)
-    return int(any(search(named(name)).run().problem is not None for name in EXPLORED))
+    return int(any(search(world(name)).run().problem is not None for name in EXPLORED))
 
 
 def _mutate(place: Place | None) -> None:

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.simulator.exploration.worlds import world_named
 from tests.mutations.places import marked, mutated, places, sampled
-from tests.mutations.running import EXPLORED, FAST, REPOSITORY, all_places
+from tests.mutations.running import (
+    EXPLORED,
+    FAST,
+    REPOSITORY,
+    SEARCH,
+    SIMULATE,
+    WORLD_NAMED,
+    all_places,
+    named,
+)
 from tests.mutations.survivors import reasons
 from tests.mutations.verdicts import VerdictFile
 
@@ -85,13 +93,27 @@ def test_a_changed_function_moves_no_place_of_another_one() -> None:
 
 def test_a_run_that_was_ended_is_continued(tmp_path: Path) -> None:
     path = tmp_path / "verdicts"
-    for name, verdict in [("a", "survived"), ("b", "killed by tests"), ("a", "equivalent")]:
-        VerdictFile(path).add(name, verdict)
-    assert VerdictFile(path).found == {"a": "equivalent", "b": "killed by tests"}
+    a, b, c = places("m", SOURCE)[:3]
+    for place, verdict in [(a, "survived"), (b, "killed by tests"), (a, "equivalent")]:
+        VerdictFile(path).add(place, verdict)
+    kept = VerdictFile(path)
+    assert [kept.of(each) for each in (a, b, c)] == ["equivalent", "killed by tests", None]
+
+
+def test_a_verdict_holds_until_its_function_changes(tmp_path: Path) -> None:
+    kept = VerdictFile(tmp_path / "verdicts")
+    for place in places("m", SOURCE):
+        kept.add(place, "killed by tests")
+    moved = places("m", f"def g():\n    return 5\n{SOURCE}  # the end")
+    assert [kept.of(each) for each in moved] == [None, *["killed by tests"] * (len(moved) - 1)]
+    changed = places("m", SOURCE.replace("b < 3", "b < 4"))
+    assert not any(kept.of(each) for each in changed)
 
 
 def test_all_that_judges_is_there() -> None:
-    assert [world_named(name).name for name in EXPLORED] == list(EXPLORED)
+    assert [named(WORLD_NAMED)(name).name for name in EXPLORED] == list(EXPLORED)
+    assert callable(named(SIMULATE))
+    assert callable(named(SEARCH))
     assert not [each for part in FAST for each in part if not [*REPOSITORY.glob(each)]]
 
 

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.spark import LagListener, read_by_region, session
 from anabranch.spark.jobs.archive import archive
-from anabranch.spark.jobs.replay import replay
 from anabranch.spark.runtime.supervise import supervise
 from tests.spark.accidents import straggling_source
 from tests.spark.class_archive import QUICK
-from tests.spark.example_jobs import ingest
+from tests.spark.example_jobs import ingest, replay
 from tests.support.inspection import wait_until
 
 if TYPE_CHECKING:

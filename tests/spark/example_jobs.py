@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from examples.spark.ingest import Ingested, Target
 from examples.spark.ingest import ingest as ingest_files
+from examples.spark.replay import Replayed, Selection
+from examples.spark.replay import Target as ReplayTarget
+from examples.spark.replay import replay as replay_lake
 from examples.spark.windows import Run, Windowed, Windowing
 from examples.spark.windows import windows as make_windows
 
@@ -18,3 +22,9 @@ def ingest(
 
 def windows(spark: Any, streams: str, windowing: Windowing, **run: Any) -> Windowed:
     return make_windows(spark, streams, windowing, Run(**run))
+
+
+def replay(spark: Any, lake: Any, *, dry_run: bool = False, **given: Any) -> Replayed:
+    chosen = {each.name: given.pop(each.name) for each in fields(Selection) if each.name in given}
+    target = ReplayTarget(**given)
+    return replay_lake(spark, lake, Selection(**chosen), target, dry_run=dry_run)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +44,20 @@ def by_spark(place: Path, options: dict[str, str]) -> None:
 
 def alone(place: Path, options: dict[str, str]) -> None:
     """The same without Spark."""
+    from anabranch.spark.decoding.columns import Projection
     from anabranch.spark.options import ReadOptions
-    from anabranch.spark.reading.micro_batches import MicroBatch, read_all
+    from anabranch.spark.reading.executor import read_partition
+    from anabranch.spark.reading.micro_batches import MicroBatches
 
-    def work(batch: MicroBatch) -> None:
-        table = pa.Table.from_batches(batch.rows, pa.schema(list(COLUMNS.items())))
-        save(place, batch.number, zip(*table.to_pydict().values(), strict=True))
-
+    given = ReadOptions.parse(options)
     schema = pa.schema(list(COLUMNS.items()))
-    read_all(ReadOptions.parse(options), place / "checkpoint", schema, work)
+    projection = Projection.of(schema, given)
+    with closing(MicroBatches(given, place / "checkpoint", once=True)) as batches:
+        while (batch := batches.next()) is not None:
+            whole = tuple(chain(*batch.partitions))
+            table = pa.Table.from_batches(read_partition(whole, given, projection), schema)
+            save(place, batch.number, zip(*table.to_pydict().values(), strict=True))
+            batches.commit()
 
 
 def main(url: str, place: str, how: str, *pairs: str) -> None:

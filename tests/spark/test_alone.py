@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from anabranch.spark.jobs.archive import Archived, archive
+from anabranch.spark.jobs.signatures import JobStep
 from anabranch.spark.jobs.verify import verify
 from anabranch.spark.lake.files import LakeError
 from anabranch.spark.lake.table import Lake
@@ -49,7 +51,7 @@ def numbers(lake: Path) -> list[int]:
 def test_runs_of_spark_and_runs_without_go_on_for_each_other(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
-    from anabranch.spark.jobs.replay import table_of
+    from examples.spark.replay import table_of
 
     steps: list[str] = []
     for number, session in enumerate((None, spark, None, None)):
@@ -74,6 +76,36 @@ def test_runs_of_spark_and_runs_without_go_on_for_each_other(
     ]
     assert seen_by(table_of(spark, tmp_path)) == seen_by_polars(tmp_path)
     assert alone(ours, tmp_path).entries == 0
+
+
+def test_a_run_that_goes_on_begins_again_after_a_failure_and_ends_when_it_is_told_to(
+    ours: AnabranchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ours, "s", ROWS)
+    stop = threading.Event()
+    steps: list[str] = []
+    commit = Lake.commit
+    failures = iter([LakeError("the disk is full"), None])
+
+    def failing(lake: Lake, *given: object) -> bool:
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        return commit(lake, *given)  # type: ignore[arg-type]
+
+    def say(step: JobStep) -> None:
+        steps.append(step.text)
+        if step.text == "batch 3: 20 entries, 0 left":
+            fill(ours, "s", 5)
+        elif step.text.startswith("batch 4: 5 entries"):
+            stop.set()
+
+    monkeypatch.setattr(Lake, "commit", failing)
+    given = options_of(ours)
+    done = archive(
+        None, tmp_path, once=False, interval_s=0.01, stop=stop, progress=say, options=given
+    )
+    assert (done.entries, steps[-1]) == (ROWS + 5, "batch 4: 5 entries, 0 left")
+    assert numbers(tmp_path) == list(range(ROWS + 5))
 
 
 @pytest.mark.long

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 
 from anabranch.effects import kinds
 from anabranch.spark.connection.region_connections import ReplicaError
-from anabranch.spark.jobs import audit as audit_module
 from anabranch.spark.jobs.audit import audit
-from anabranch.spark.jobs.signatures import JobStep, SessionNeeded
+from anabranch.spark.jobs.signatures import JobStep
 from anabranch.spark.options import OptionError
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
@@ -43,7 +42,7 @@ def shown(done: Any) -> set[tuple[str, str, str, tuple[str, ...]]]:
 # -- two servers that ought to have the same ---------------------------------------------------
 
 
-def test_what_differs_is_found_with_its_id(spark, ours, other, monkeypatch):
+def test_what_differs_is_found_with_its_id(spark, ours, other):
     times = list(range(1000, 61_000, 100))
     for server in (ours, other):
         fill_at(server, "s", times)
@@ -59,7 +58,7 @@ def test_what_differs_is_found_with_its_id(spark, ours, other, monkeypatch):
         client.execute_command("XADD", "s", "70001-0", "n", "other")
         client.execute_command("XADD", "only-here", "1-0", "n", 1)
     said: list[JobStep] = []
-    done = audit(spark, region_urls=urls(ours, other), progress=said.append, bucket_ms=5_000)
+    done = audit(spark, region_urls=urls(ours, other), progress=said.append)
     assert said[0].text == "3 streams in eu, us"
     assert shown(done) == {
         ("missing", "s", "20000-0", ("us",)),
@@ -71,15 +70,10 @@ def test_what_differs_is_found_with_its_id(spark, ours, other, monkeypatch):
     }
     assert not done.converged
     assert done.streams == 3
-    assert done.buckets_differing < done.buckets
-    here = audit(None, region_urls=urls(ours, other), bucket_ms=5_000)
-    assert (here.entries, here.buckets, shown(here)) == (done.entries, done.buckets, shown(done))
-    monkeypatch.setattr(audit_module, "ALONE_MAX", 10)
-    with pytest.raises(SessionNeeded):
-        audit(None, limited=True, region_urls=urls(ours, other))
-    few = audit(spark, region_urls=urls(ours, other), limit=1, bucket_ms=100)
-    assert len(few.findings) == 1
-    assert few.more
+    here = audit(None, region_urls=urls(ours, other))
+    assert (here.entries, shown(here)) == (done.entries, shown(done))
+    few = audit(None, region_urls=urls(ours, other), limit=1)
+    assert (len(few.findings), few.more) == (1, True)
 
 
 def test_entries_below_the_latest_trimming_are_not_compared(spark, ours, other):
@@ -142,7 +136,7 @@ def test_regions_that_write_delete_and_trim_all_the_while_have_not_diverged(spar
         each.start()
     try:
         for _ in range(3):
-            done = audit(spark, region_urls=urls(*regions.servers), bucket_ms=50, settle_s=20)
+            done = audit(spark, region_urls=urls(*regions.servers), settle_s=20)
             assert done.findings == ()
             assert min(done.entries) > 900
     finally:

@@ -226,7 +226,7 @@ def test_a_lake_gives_back_what_it_was_given(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
     from anabranch.spark.jobs.archive import archive
-    from anabranch.spark.jobs.replay import replay
+    from tests.spark.example_jobs import replay
 
     options = {"url": url(ours), "subscribe": "s,t", "maxEntriesPerTrigger": "700"}
     with ours.client() as client:

@@ -8,15 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.spark.options import OptionError
 from tests.spark import dying_step
 from tests.spark.lakes import seen_by_duckdb, seen_by_polars, table
 from tests.spark.processes import kill_session
@@ -72,10 +73,11 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
 ) -> None:
     from anabranch.spark.jobs.compact import compact
-    from anabranch.spark.jobs.replay import replay, table_of
     from anabranch.spark.jobs.signatures import JobStep
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake.table import Lake
+    from examples.spark.replay import table_of
+    from tests.spark.example_jobs import replay
 
     fill_both(ours)
     assert archived(spark, ours, tmp_path).entries == ROWS + 500
@@ -113,17 +115,17 @@ def test_merging_beside_a_running_archive_and_readers(
     from anabranch.spark import session
     from anabranch.spark.jobs.archive import archive
     from anabranch.spark.jobs.compact import compact
-    from anabranch.spark.jobs.replay import table_of
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake.table import Lake
+    from examples.spark.replay import table_of
 
     fill(ours, "s", 500)
     given = {"url": url(ours), "subscribe": "s", "maxEntriesPerTrigger": "100"}
+    stop = threading.Event()
 
     def follow() -> None:
         session()
-        # It starts its query again, if Spark gives one up because the machine is slow.
-        archive(spark, tmp_path, once=False, interval_s=0.1, options=given)
+        archive(spark, tmp_path, once=False, interval_s=0.1, stop=stop, options=given)
 
     with ThreadPoolExecutor(1) as threads:
         archiving = threads.submit(follow)
@@ -142,10 +144,7 @@ def test_merging_beside_a_running_archive_and_readers(
                 assert reader.count() >= rows
                 assert reader.dropDuplicates(["id"]).count() == reader.count()
         finally:
-            while not archiving.done():
-                for query in spark.streams.active:
-                    query.stop()
-                time.sleep(0.05)
+            stop.set()
     archived(spark, ours, tmp_path)
     assert verify(spark, tmp_path).findings == ()
     ids = [row.id for row in table_of(spark, tmp_path).orderBy("position").collect()]
@@ -172,40 +171,34 @@ def test_gaps_of_what_was_deleted_are_told(ours: AnabranchServer, tmp_path: Path
     assert (found.gaps, [each.kind for each in found.findings]) == ((gap,), ["gap"])
 
 
-@pytest.mark.long
 def test_speed_is_kept_and_a_second_run_waits_for_nothing(
-    spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
+    spark: SparkSession,
+    ours: AnabranchServer,
+    other: AnabranchServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from anabranch.spark.jobs.compact import compact
-    from anabranch.spark.jobs.replay import replay
+    from examples.spark.replay import ReplayError
+    from tests.spark.example_jobs import replay
 
     with ours.client() as client:
         for number in range(30):
             key = "st"[number % 2]
             client.call("XADD", key, f"{1_000_000 + 400 * number}-1", "n", str(number))
-    archived(spark, ours, tmp_path, maxEntriesPerTrigger="10")
-    replay(spark, tmp_path, url=url(other), keep_ids=False, speed=4)
-    came = sorted(
-        (int(entry_id.partition("-")[0]), int(words[1]))
-        for key in ("s", "t")
-        for entry_id, words in entries(other, key)
-    )
-    assert [number for _, number in came] == list(range(30))  # over both streams
-    times = [ms for ms, _ in came]
-    # 11.6 s went by when they were written, and 2.9 s are planned; the first may have been late.
-    assert times[-1] - times[0] > 2000
-    assert times[15] - times[0] > 750
-    # Runs that would take hours if they waited for what is there.
-    compact(spark, tmp_path, retain_hours=0)
-    for speed in (0.001, 0, None):
-        replay(spark, tmp_path, url=url(other), keep_ids=False, speed=speed)
-    assert (len(entries(other, "s")), len(entries(other, "t"))) == (15, 15)
-    for speed in (1000, 0.001):
-        replay(spark, tmp_path, url=url(other), prefix="old:", speed=speed)
-    assert entries(other, "old:s") == entries(ours, "s")
-    assert entries(other, "old:t") == entries(ours, "t")
-    with pytest.raises(OptionError, match="from 0 on"):
-        replay(spark, tmp_path, url=url(other), speed=-1)
+    archived(None, ours, tmp_path, maxEntriesPerTrigger="10")
+    waited: list[float] = []
+    clock = SimpleNamespace(sleep=waited.append, monotonic=lambda: sum(waited))
+    monkeypatch.setattr("examples.spark.replay.time", clock)
+    # The second run would take hours if it waited for what is there.
+    for speed in (4, 0.001):
+        replay(spark, tmp_path, url=url(other), speed=speed)
+    assert entries(other, "s") == entries(ours, "s")
+    assert entries(other, "t") == entries(ours, "t")
+    # Over both streams, 400 ms were between two entries.
+    assert waited == pytest.approx([0, *[0.1] * 29])
+    for wrong in ({"speed": -1}, {"speed": 2, "keep_ids": False}):
+        with pytest.raises(ReplayError, match="a speed is above 0"):
+            replay(spark, tmp_path, url=url(other), **wrong)
 
 
 @pytest.mark.parametrize("way", ["ledger", pytest.param("position", marks=pytest.mark.long)])
@@ -213,8 +206,8 @@ def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
     spark: SparkSession, other: AnabranchServer, tmp_path: Path, way: str
 ) -> None:
     from anabranch.spark.jobs.compact import compact
-    from anabranch.spark.jobs.replay import replay
     from anabranch.spark.lake.table import Lake
+    from tests.spark.example_jobs import replay
 
     lake = Lake(tmp_path / "lake")
     options = {"maxRowsInFlight": "7"} | ({} if way == "ledger" else {"idempotence": way})
@@ -240,8 +233,8 @@ def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
     grow(1, ("s", "us", range(61, 101, 2)), ("s", "ap", range(5, 10)))
     grow(2, ("s", "eu", range(100, 110)), ("t", "eu", range(30, 50)), ("u", "eu", range(3)))
     again(dry_run=True)
-    for speed in (None, 1000.0):
-        again(speed=speed)
+    for _ in range(2):
+        again()
         late = sorted([*range(61, 101, 2), *range(5, 10), *range(100, 110)])
         assert values(other, "s") == first + late
         assert (values(other, "t"), values(other, "u")) == (list(range(50)), [0, 1, 2])
@@ -268,7 +261,7 @@ def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
 def test_a_stream_that_was_made_anew_with_older_ids_is_replayed_behind_the_old_one(
     spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
 ) -> None:
-    from anabranch.spark.jobs.replay import replay
+    from tests.spark.example_jobs import replay
 
     with ours.client() as client:
         client.pipeline([("XADD", "s", f"{1000 + each}-0", "n", str(each)) for each in range(20)])
@@ -308,14 +301,28 @@ def command(*words: str, dying: str | None = None, place: Path) -> subprocess.Po
     )
 
 
+def program(name: str, *words: str, place: Path) -> subprocess.Popen[str]:
+    """A program of `examples/spark`, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(REPOSITORY / "examples" / "spark" / f"{name}.py"), *words],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        cwd=place,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.mark.long
 def test_jobs_that_are_killed_are_completed_by_the_next_run(
     spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
 ) -> None:
     from anabranch.spark.jobs.compact import compact
-    from anabranch.spark.jobs.replay import replay, table_of
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake.table import Lake
+    from examples.spark.replay import table_of
+    from tests.spark.example_jobs import replay
 
     fill_both(ours)
     lake = tmp_path / "lake"
@@ -345,8 +352,9 @@ def test_jobs_that_are_killed_are_completed_by_the_next_run(
     assert (len(Lake(lake).files()) < files, done.removed > 0, rows()) == (True, True, ROWS + 500)
 
     # A replay in the middle of its rows.
-    words = ("replay", str(lake), "-u", url(other), "-o", "maxRowsInFlight=5")
-    job = command(*words, "--new-ids", "--prefix", "new:", place=tmp_path)
+    words = (str(lake), "--url", url(other), "--new-ids", "--prefix", "new:")
+    words += ("-o", "maxRowsInFlight=5")
+    job = program("replay", *words, place=tmp_path)
     with other.client() as client:
         try:
             deadline = time.monotonic() + 300

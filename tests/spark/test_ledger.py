@@ -47,11 +47,7 @@ def options_connect(port: int, retries: int = 8, pause_ms: int = 50) -> ServerCl
 
 def rows_of(values: list[str], **columns: list[Any]) -> EncodedRows:
     batch = pa.record_batch({"v": values, **columns})
-    options = WriteOptions(
-        ServerOptions(),
-        idempotence_column="v" if "token" in columns else None,
-        preserve_ids="id" in columns,
-    )
+    options = WriteOptions(ServerOptions(), preserve_ids="id" in columns)
     return encode(batch, Layout.of(batch.schema.names, options))
 
 
@@ -295,12 +291,8 @@ def position(batch: int = 1) -> Marks:
     return Marks("position", "spark/q/0/0", batch)
 
 
-def content(batch: int = 1) -> Marks:
-    return Marks("content", "spark/q/0", batch)
-
-
-def add(client: ServerClient, marks: Any, *several: EncodedRows, **more: Any) -> Adder:
-    adder = Adder(client, marks, rows_max=500, **more)
+def add(client: ServerClient, marks: Any, *several: EncodedRows) -> Adder:
+    adder = Adder(client, marks, rows_max=500)
     for rows in several:
         adder.append(b"s", rows)
     adder.finish()
@@ -317,31 +309,10 @@ def test_25000_rows_by_position_are_recognised_after_half(client: ServerClient) 
     assert (told[b"idmp-maxsize"], told[b"idmp-duration"]) == (10_000, 86_400)
 
 
-def test_25000_rows_by_content_are_recognised_in_any_order(client: ServerClient) -> None:
-    words = [f"row-{each % 9_000}" for each in range(25_000)]  # each twice or three times
-    add(client, content(), rows_of(words[:13_000]))
-    client.command("DEL", "s")  # a new stream, so that the first attempt has all rows
-    add(client, content(), rows_of(words))
-    shuffled = words[:]
-    random.Random(1).shuffle(shuffled)
-    add(client, content(), rows_of(shuffled))
-    assert values(client) == words
-
-
-def test_the_next_batch_is_new_by_position_and_by_content(client: ServerClient) -> None:
-    for marks in (position, content):
-        client.command("DEL", "s")
-        for batch in (1, 2):
-            add(client, marks(batch), numbers(0, 10))
-        assert values(client) == names(0, 10) * 2
-
-
-def test_a_column_identifies_rows_over_all_batches(client: ServerClient) -> None:
-    for start in (0, 5):
-        batch = pa.record_batch({"v": names(start, start + 10)})
-        layout = Layout.of(["v"], WriteOptions(ServerOptions(), idempotence_column="v"))
-        add(client, Marks("column", "spark/q/0", 1), encode(batch, layout))
-    assert values(client) == names(0, 15)
+def test_the_next_batch_is_new_by_position(client: ServerClient) -> None:
+    for batch in (1, 2):
+        add(client, position(batch), numbers(0, 10))
+    assert values(client) == names(0, 10) * 2
 
 
 def test_without_marks_a_repetition_is_there_twice(client: ServerClient) -> None:
@@ -420,8 +391,7 @@ def test_a_window_in_use_is_never_changed(client: ServerClient) -> None:
         WriteFailed, match=r"give: XCFGSET s IDMP-DURATION 86400 IDMP-MAXSIZE 10000 "
     ):
         add(client, position(), numbers(0, 3))
-    add(client, position(), numbers(0, 3), check_window=False)
-    assert values(client) == ["x", *names(0, 3)]
+    assert values(client) == ["x"]
 
 
 def test_a_longer_window_is_left_as_it_is(client: ServerClient) -> None:

@@ -27,8 +27,6 @@ ROWS = 50
     [
         (DAY_S + 600, {"idempotence": "position"}, [f"remembered for {DAY_S} s"]),
         (DAY_S - 600, {"idempotence": "position"}, []),
-        # As the server has it unless told otherwise, which the option accepts.
-        (600, {"idempotence": "content", "idempotenceWindow": "ignore"}, ["remembered for 100 s"]),
         (DAY_S + 600, {"idempotence": "ledger"}, []),
     ],
 )

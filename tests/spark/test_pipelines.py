@@ -92,7 +92,8 @@ def delete(server: RegionServer) -> None:
         client.delete("s")
 
 
-@pytest.mark.long  # in one process: test_moved_readers.py
+@pytest.mark.long  # without kills: test_moved_readers.py
+@pytest.mark.parametrize("kills", ["under kills"], indirect=True)
 def test_a_reader_that_moves_to_a_region_that_lags_reads_nothing_twice(
     regions: RegionProcesses, tmp_path: Path, kills: int
 ) -> None:
@@ -112,7 +113,8 @@ def test_a_reader_that_moves_to_a_region_that_lags_reads_nothing_twice(
     assert numbers(query) == [*range(1_000), *range(5_000, 5_020)]
 
 
-@pytest.mark.long  # in one process: test_moved_readers.py
+@pytest.mark.long  # without kills: test_moved_readers.py
+@pytest.mark.parametrize("kills", ["under kills"], indirect=True)
 def test_a_deleted_stream_is_a_loss_of_what_was_not_read(
     regions: RegionProcesses, tmp_path: Path, kills: int
 ) -> None:

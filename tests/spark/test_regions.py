@@ -74,19 +74,6 @@ def test_entries_of_a_region_that_was_cut_off_are_read_once(spark, regions, tmp_
     assert by_region == {"1": 110, "2": 100}
 
 
-@pytest.mark.long  # in one process: test_moved_readers.py
-def test_a_query_goes_on_in_another_region(spark, regions, tmp_path):
-    eu, us = regions.servers
-    add(eu, 0, 40)
-    add(us, 100, 40)
-    wait_until(regions.converged, "all have applied the same", 300)
-    assert len(numbers(run(spark, eu, tmp_path))) == 80
-    add(us, 140, 20)
-    wait_until(regions.converged, "all have applied the same", 300)
-    table = run(spark, us, tmp_path)
-    assert numbers(table) == [*range(40), *range(100, 160)]
-
-
 def test_a_batch_read_finds_the_entries_of_all_regions(spark, regions):
     eu, us = regions.servers
     add(eu, 0, 300)
@@ -208,26 +195,17 @@ def test_a_group_is_a_start_only_where_it_has_skipped_nothing(regions):
 # --------------------------------------------------------------------- idempotent IDs in a region
 
 
-@pytest.mark.parametrize(
-    "marks",
-    [
-        lambda: Marks("position", "spark/q/0/0", 1),
-        lambda: Marks("content", "spark/q/0", 1),
-        lambda: Marks("column", "spark/q/0", 1),
-    ],
-    ids=["position", "content", "column"],
-)
-def test_a_new_stream_remembers_the_rows_of_a_batch(regions, marks):
+def test_a_new_stream_remembers_the_rows_of_a_batch(regions):
     (eu, _) = regions.servers
-    options = WriteOptions(ServerOptions(url=url(eu)), idempotence_column="v")
+    options = WriteOptions(ServerOptions(url=url(eu)))
     rows = encode(pa.record_batch({"v": ["a", "b", "c"]}), Layout.of(["v"], options))
     with connect(options.server) as client:
-        dying = Adder(client, marks())
+        dying = Adder(client, Marks("position", "spark/q/0/0", 1))
         dying.append(b"s", rows.slice(0, 2))
         assert [type(client.receive()) for _ in range(2)] == [bytes, bytes]
     for _ in range(2):
         with connect(options.server) as client:
-            again = Adder(client, marks())
+            again = Adder(client, Marks("position", "spark/q/0/0", 1))
             again.append(b"s", rows)
             again.finish()
             facts = facts_of(client.command("XINFO", "STREAM", "s"))

@@ -170,7 +170,7 @@ def test_without_idempotence_the_same_death_doubles_rows(
     assert len(values(ours, "t")) > ROWS + 1000
 
 
-def test_rows_in_another_order_are_refused_or_sorted_or_told_by_content(
+def test_rows_in_another_order_are_refused_or_sorted(
     spark: SparkSession, ours: AnabranchServer
 ) -> None:
     spark.dataSource.register(broken_source("shuffled", ours.port, 600))
@@ -181,13 +181,10 @@ def test_rows_in_another_order_are_refused_or_sorted_or_told_by_content(
     rows = values(ours, "trusted")
     assert len(rows) == len(set(rows)) >= 400
     # What has to see all rows first writes none before the accident: so a job is run twice.
-    for key, options in (
-        ("sorted", {"deterministicOrder": "sort"}),
-        ("content", {"idempotence": "content"}),
-    ):
-        for several in (table, table.orderBy("n", ascending=False).coalesce(1)):
-            save(several, ours, stream=key, producerId="job", batchId=1, **options)
-        assert sorted(values(ours, key)) == list(range(1000))
+    job = {"stream": "sorted", "producerId": "job", "batchId": 1, "deterministicOrder": "sort"}
+    for several in (table, table.orderBy("n", ascending=False).coalesce(1)):
+        save(several, ours, **job)
+    assert sorted(values(ours, "sorted")) == list(range(1000))
 
 
 @pytest.mark.parametrize("kind", [pytest.param("error", marks=pytest.mark.long), "kill"])
@@ -324,20 +321,16 @@ def test_a_job_with_a_name_can_be_run_again(spark: SparkSession, ours: Anabranch
     assert len(values(ours, "t")) == 300
 
 
-def test_a_job_with_a_name_needs_a_number_unless_a_column_or_a_query_has_it(
+def test_a_job_with_a_name_needs_a_number_unless_a_query_has_it(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
     table = spark.range(0, 10, 1, 1).selectExpr("id as n")
-    for way in ({}, {"idempotence": "position"}, {"idempotence": "content"}):
+    for way in ({}, {"idempotence": "position"}):
         with pytest.raises(Exception, match="names a job and not its run: give batchId as well"):
             save(table, ours, stream="t", producerId="nightly", **way)
     assert values(ours, "t") == []
-    column = {"idempotence": "column", "idempotenceColumn": "token"}
-    for last in (10, 20):
-        several = spark.range(0, last, 1, 1).selectExpr("id as n", "string(id) as token")
-        save(several, ours, stream="t", producerId="nightly", **column)
     save(table, ours, stream="t", producerId="nightly", idempotence="none")
-    assert values(ours, "t") == [*range(20), *range(10)]
+    assert values(ours, "t") == [*range(10)]
 
     def named(batch: DataFrame, _: int) -> None:
         save(batch, ours, stream="u", producerId="nightly")
@@ -356,8 +349,7 @@ def test_a_job_with_a_name_needs_a_number_unless_a_column_or_a_query_has_it(
     [
         ({}, "where to\\?"),
         ({"stream": "t", "idempotenec": "none"}, "did you mean idempotence"),
-        ({"stream": "t", "idempotence": "column"}, "belong together"),
-        ({"stream": "t", "idempotenceColumn": "x"}, "belong together"),
+        ({"stream": "t", "idempotence": "content"}, "ledger or position or none is needed"),
         ({"stream": "t", "preserveIds": "true"}, "column id"),
     ],
 )

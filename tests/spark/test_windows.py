@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAR_MS = 4_000_000_000_000  # behind all windows
+SLIDE_MS = 1_200_000
 MINUTE = Windowing(size="1 minute", value="n", kind="bigint", percentiles=(0.5,))
 
 
@@ -40,22 +41,15 @@ def told_by(server: AnabranchServer, key: str) -> list[dict[bytes, bytes]]:
     return [dict(zip(e[::2], e[1::2], strict=True)) for _, e in entries(server, key)]
 
 
-@pytest.mark.parametrize(
-    "slide_ms",
-    [
-        pytest.param(None, marks=pytest.mark.long, id="tumbling"),
-        pytest.param(1_200_000, id="sliding"),
-    ],
-)
 def test_windows_are_those_of_numpy(
-    spark: SparkSession, ours: AnabranchServer, tmp_path: Path, slide_ms: int | None
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
     shape = Shape(rows=4_000, seed=3, keys=20)
     pq.write_table(events(shape), tmp_path / "e.parquet")
     ingest(spark, [tmp_path / "e.parquet"], url=url(ours), stream="s")
     windowing = Windowing(
         size="1 hour",
-        slide=None if slide_ms is None else f"{slide_ms} milliseconds",
+        slide=f"{SLIDE_MS} milliseconds",
         delay=f"{LATENESS_MS} milliseconds",
         time="at",
         key="key",
@@ -69,7 +63,7 @@ def test_windows_are_those_of_numpy(
     )  # fmt: skip
     assert (said.entries, said.untimed, said.late) == (4_000, 0, 0)
     table = pq.read_table(tmp_path / "e.parquet")
-    wanted = windows_of(table, HOUR_MS, slide_ms)
+    wanted = windows_of(table, HOUR_MS, SLIDE_MS)
     latest = max(each.timestamp() for each in table["at"].to_pylist()) * 1000
     watermark_ms = round(latest) - LATENESS_MS
     assert said.watermark_ms == watermark_ms

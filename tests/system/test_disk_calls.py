@@ -137,7 +137,7 @@ def test_a_rewrite_that_is_killed_at_any_call_loses_nothing(start: Start, tmp_pa
         assert server.process is not None
         assert server.process.wait(60) == -signal.SIGKILL
         server.end_faults()
-        check = [sys.executable, "-m", "anabranch", "inspect", "log", str(tmp_path / "data")]
+        check = [sys.executable, "-m", "anabranch", "inspect", str(tmp_path / "data")]
         done = subprocess.run(check, capture_output=True, text=True, check=False)
         assert "damage" not in done.stdout, done.stdout
         server.start()

@@ -37,9 +37,9 @@ def written(server: ServerProcess) -> int:
     if isinstance(server, RedisServer):
         return sum(path.stat().st_size for path in server.directory.glob("**/*.aof"))
     (directory,) = server.directory.glob("**/appendonlydir")
-    command = [sys.executable, "-m", "anabranch", "inspect", "log", str(directory), "--dump"]
+    command = [sys.executable, "-m", "anabranch", "inspect", str(directory), "--dump"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return sum(" Synced position=" not in line for line in done.stdout.splitlines())
+    return sum('"kind": "Synced"' not in line for line in done.stdout.splitlines())
 
 
 def consumers(client: RespClient, key: str) -> dict[bytes, dict[bytes, int]]:

@@ -163,6 +163,24 @@ def forget_ends(harness: Harness, session: Session) -> None:
         keyspace.deferred_free.sweep(lambda: False)
 
 
+def make_streams(harness: Harness, session: Session) -> None:
+    for each in range(20_000):
+        harness.raw("XGROUP", "CREATE", f"stream:{each}", "g", "$", "MKSTREAM", session=session)
+
+
+def add_entries(harness: Harness, session: Session) -> None:
+    for each in range(5000):
+        harness.raw("XADD", f"s:{each}", "*", "f", "v", session=session)
+
+
+def follow(harness: Harness, session: Session) -> None:
+    harness.raw("AB.READ", "FROM", "$", "PATTERN", "s*", session=session)
+
+
+def forget_patterns(harness: Harness, _: Session) -> None:
+    harness.region.keyspace.databases[0].following.patterns.clear()
+
+
 IN_PROCESS: dict[str, list[tuple[Action, Action, Action]]] = {
     # before it is measured, what holds, what ends it
     "requests": [(nothing, queue, say("DISCARD"))],
@@ -192,6 +210,11 @@ IN_PROCESS: dict[str, list[tuple[Action, Action, Action]]] = {
             ),
             nothing,
         ),
+        (
+            add_entries,
+            say("AB.READ", "BLOCK", 0, "FROM", "$", "STREAMS", *[f"s:{n}" for n in range(5000)]),
+            nothing,
+        ),
     ],
     "users": [(nothing, add_users, remove_users)],
     "logs": [
@@ -213,6 +236,7 @@ IN_PROCESS: dict[str, list[tuple[Action, Action, Action]]] = {
     ],
     "tombstones": [(nothing, delete_streams, nothing)],
     "positions": [(nothing, end_streams, forget_ends)],
+    "followed": [(make_streams, follow, forget_patterns)],
 }
 
 _CASES = [

@@ -290,7 +290,7 @@ def test_a_log_that_was_cut_by_hand_begins_a_new_epoch(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
     folder = str(log.parent)
-    result = CliRunner().invoke(command, ["inspect", "log", folder, "--write", "--yes"])
+    result = CliRunner().invoke(command, ["inspect", folder, "--write", "--yes"])
     assert result.exit_code == 0, result.output
     assert not (log.parent / "lifetime").exists()
     assert epoch(server.start()) > 0

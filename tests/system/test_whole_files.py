@@ -332,10 +332,10 @@ def test_a_region_goes_on_without_what_is_missing_in_a_new_epoch(tmp_path: Path)
     path.unlink()
     server.log_path.unlink()
     assert path.name in refusal(server)
-    status, report = command_line("inspect", "log", str(kept(server)))
+    status, report = command_line("inspect", str(kept(server)))
     assert status == 1
     assert f"is refused because {path.name} is missing, and manifest names it" in report
-    status, report = command_line("inspect", "log", str(kept(server)), "--write", "--yes")
+    status, report = command_line("inspect", str(kept(server)), "--write", "--yes")
     assert f"kept is what is here, up to position {begin}" in report
     assert status == 0
     server.start()

@@ -1,7 +1,7 @@
 """The address of a server and the login: options of redis-cli, URLs, and a plain socket.
 
-A Redis client is built from an :class:`Address`; health checks and full synchronisations use the
-socket, which opens in a few milliseconds.
+A Redis client is built from an :class:`Address`; health checks use the socket, which opens in a few
+milliseconds.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
+import hiredis
 
 from anabranch.cli.options import FiniteRange, with_options
 
@@ -23,7 +24,7 @@ CONNECT_SECONDS_MAX = 10.0
 _SCHEMES = {"redis", "rediss", "unix"}
 _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 _PORT_DEFAULT = 6379
-_LINE_BYTES_MAX = 4096
+_PIECE_BYTES = 65536
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
@@ -158,19 +159,34 @@ class Address:
 
     def _authenticate(self, sock: socket.socket) -> None:
         assert self.password is not None
-        words = ["AUTH", self.user, self.password] if self.user else ["AUTH", self.password]
-        with sock.makefile("rb", buffering=0) as replies:
-            answer = ask(sock, replies, words)
-        # A server without a password can be used as well.
-        if answer.startswith("-") and "without any password" not in answer:
-            raise RefusedByServer(answer[1:])
+        words = [self.user, self.password] if self.user else [self.password]
+        try:
+            ask(sock, "AUTH", *words)
+        except RefusedByServer as problem:
+            if "without any password" not in str(problem):  # such a server can be used as well
+                raise
 
 
-def ask(sock: socket.socket, replies: socket.SocketIO, words: Sequence[str]) -> str:
-    """Send a command whose answer is one line, and read it; empty if the connection was closed."""
-    parts = list(map(os.fsencode, words))
-    sock.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts))
-    return replies.readline(_LINE_BYTES_MAX).decode("utf-8", "replace").strip()
+def ask(sock: socket.socket, *words: str) -> Any:
+    """The reply to one command, with texts; :class:`RefusedByServer` if it is an error or none."""
+    parts = tuple(map(os.fsencode, words))
+    sock.sendall(hiredis.pack_command(parts))  # type: ignore[arg-type]
+    reader = hiredis.Reader(encoding="utf-8", errors="replace")
+    heard = b""
+    try:
+        while (reply := reader.gets()) is False:
+            piece = sock.recv(_PIECE_BYTES)
+            if not piece:
+                raise RefusedByServer("the connection was closed")
+            heard = heard or piece
+            reader.feed(piece)
+    except hiredis.ProtocolError:
+        line = heard.partition(b"\r\n")[0].decode("utf-8", "replace")
+        text = f"what answers does not speak the Redis protocol: {line}"
+        raise RefusedByServer(text) from None
+    if isinstance(reply, hiredis.HiredisError):
+        raise RefusedByServer(str(reply))
+    return reply
 
 
 def is_url(text: str) -> bool:

@@ -9,17 +9,15 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from anabranch.cli.cluster_files import (
     HOW_TO_INSTALL,
-    ClusterFailed,
     ClusterFiles,
     Member,
     can_serve,
@@ -34,12 +32,14 @@ from anabranch.cli.cluster_servers import (
     start,
     wait_entered,
 )
-from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.cluster_view import lines_of, view_of
+from anabranch.cli.failures import Failed
 from anabranch.cli.group import NearestGroup
-from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
+from anabranch.cli.interrupts import end_as_ctrl_c
+from anabranch.cli.options import json_option
+from anabranch.cli.terminal import table
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 WATCH_S: Final = 0.2
 
@@ -63,32 +63,16 @@ def command() -> None:
     """The group itself has nothing to do."""
 
 
-def _in_directory(command: _Command) -> _Command:
-    return click.option(
-        "--dir",
-        "directory",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("data/cluster"),
-        show_default=True,
-        help="Where the cluster keeps its data.",
-    )(command)
-
-
-def _as_json(command: _Command) -> _Command:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn a failure of a server into one line on standard error and exit code 1."""
-    try:
-        yield
-    except ClusterFailed as problem:
-        print(f"anabranch: {problem}", file=sys.stderr)
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        print("anabranch: interrupted", file=sys.stderr)
-        raise SystemExit(INTERRUPTED) from None
+_DIRECTORY: Final[dict[str, Any]] = {
+    "type": click.Path(file_okay=False, path_type=Path),
+    "default": Path("data/cluster"),
+    "show_default": True,
+    "help": "Where the cluster keeps its data.",
+}
+_of_cluster: Final = click.option(
+    *("--dir", "files"), callback=lambda _ctx, _option, path: ClusterFiles.load(path), **_DIRECTORY
+)
+"""The cluster of the directory; :class:`Failed` if there is none."""
 
 
 # -- up -----------------------------------------------------------------------------------------
@@ -122,9 +106,9 @@ def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
     help="Serve the page of the first region there, and those of the others at the ports that "
     "follow; 0: no pages. [default: from 8080 on, if anabranch[web] is installed]",
 )
-@_in_directory
+@click.option("--dir", "directory", **_DIRECTORY)
 @click.option("--detach", is_flag=True, help="Leave them running and return.")
-@_as_json
+@json_option()
 def up(
     names: list[str] | None,
     port: int | None,
@@ -138,23 +122,22 @@ def up(
     A directory that was used before is taken up with its data.
     """
     end_as_ctrl_c()
-    with _failures():
-        files = _files(directory.resolve(), names, port)
-        files.members = with_pages(files.members, http_port)
-        started: Processes = {}
-        try:
-            _start(files, started)
-            _welcome(files, as_json=as_json)
-            if http_port is None and not can_serve():
-                print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
-            if detach:
-                return
-            with suppress(KeyboardInterrupt):
-                _watch(files, started, silent=as_json)
-            _end_all(files, started)
-        except BaseException:
-            _end_all(files, started)
-            raise
+    files = _files(directory.resolve(), names, port)
+    files.members = with_pages(files.members, http_port)
+    started: Processes = {}
+    try:
+        _start(files, started)
+        _welcome(files, as_json=as_json)
+        if http_port is None and not can_serve():
+            print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
+        if detach:
+            return
+        with suppress(KeyboardInterrupt):
+            _watch(files, started, silent=as_json)
+        _end_all(files, started)
+    except BaseException:
+        _end_all(files, started)
+        raise
 
 
 def _files(directory: Path, names: list[str] | None, port: int | None) -> ClusterFiles:
@@ -171,13 +154,13 @@ def _files(directory: Path, names: list[str] | None, port: int | None) -> Cluste
     files = ClusterFiles.load(directory)
     known = [each.name for each in files.members]
     if names is not None and names != known:
-        raise ClusterFailed(
+        raise Failed(
             f"{directory} holds the regions {','.join(known)}: leave --regions out, or name "
             "another directory with --dir"
         )
     running = files.running()
     if running:
-        raise ClusterFailed(
+        raise Failed(
             f"the cluster in {directory} is running ({', '.join(each.name for each in running)}): "
             "see 'anabranch cluster status'; 'anabranch cluster restart REGION' starts one "
             "region, 'anabranch cluster down' stops all"
@@ -254,30 +237,27 @@ def _report(killed: list[Member]) -> None:
 
 
 @command.command(name="status")
-@_in_directory
-@_as_json
-def status(directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def status(files: ClusterFiles, as_json: bool) -> None:
     """Say which regions run, how their links are, and how many effects are missing where."""
-    with _failures():
-        view = ClusterView.of(ClusterFiles.load(directory))
-    _answer(view.facts(), *view.lines(), as_json=as_json)
+    view = view_of(files)
+    _answer(view, *lines_of(view), as_json=as_json)
 
 
 @command.command(name="partition")
 @click.argument("one")
 @click.argument("other")
-@_in_directory
-@_as_json
-def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def partition(one: str, other: str, files: ClusterFiles, as_json: bool) -> None:
     """Cut the link between two regions. Other regions relay: 'isolate' cuts a region off."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        first, second = files.member(one), files.member(other)
-        if first == second:
-            raise ClusterFailed("a link has two ends: name two regions")
-        _require_running(files, [first, second])
-        cut(files, first, second)
-        others = [each.name for each in files.running() if each not in {first, second}]
+    first, second = files.member(one), files.member(other)
+    if first == second:
+        raise Failed("a link has two ends: name two regions")
+    _require_running(files, [first, second])
+    cut(files, first, second)
+    others = [each.name for each in files.running() if each not in {first, second}]
     lines = [f"cut: {one} - {other}"]
     if others:
         lines.append(
@@ -289,17 +269,15 @@ def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
 
 @command.command(name="isolate")
 @click.argument("region")
-@_in_directory
-@_as_json
-def isolate(region: str, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def isolate(region: str, files: ClusterFiles, as_json: bool) -> None:
     """Cut all links of a region, so that it is on its own."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        member = files.member(region)
-        _require_running(files, [member])
-        others = files.others(member)
-        for other in others:
-            cut(files, member, other)
+    member = files.member(region)
+    _require_running(files, [member])
+    others = files.others(member)
+    for other in others:
+        cut(files, member, other)
     links = [[region, other.name] for other in others]
     shown = ", ".join(" - ".join(link) for link in links)
     _answer(
@@ -311,14 +289,12 @@ def isolate(region: str, directory: Path, as_json: bool) -> None:
 
 
 @command.command(name="heal")
-@_in_directory
-@_as_json
-def heal(directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def heal(files: ClusterFiles, as_json: bool) -> None:
     """Restore all links, and end their delays."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        _require_running(files, files.running() or files.members)
-        healed = restore_links(files)
+    _require_running(files, files.running() or files.members)
+    healed = restore_links(files)
     shown = ", ".join(" - ".join(link) for link in healed)
     line = f"healed: {shown}" if healed else "no link was cut or slowed"
     _answer({"healed": healed}, line, as_json=as_json)
@@ -327,7 +303,7 @@ def heal(directory: Path, as_json: bool) -> None:
 def _require_running(files: ClusterFiles, members: list[Member]) -> None:
     for member in members:
         if files.pid(member) is None:
-            raise ClusterFailed(
+            raise Failed(
                 f"region {member.name} is not running: 'anabranch cluster restart {member.name}' "
                 "starts it"
             )
@@ -336,15 +312,13 @@ def _require_running(files: ClusterFiles, members: list[Member]) -> None:
 @command.command(name="kill")
 @click.argument("region")
 @click.option("--9", "at_once", is_flag=True, help="At once, as a crash would.")
-@_in_directory
-@_as_json
-def kill(region: str, at_once: bool, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def kill(region: str, at_once: bool, files: ClusterFiles, as_json: bool) -> None:
     """End the server of a region; in good order, unless --9 is given."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        member = files.member(region)
-        _require_running(files, [member])
-        forced = end(files, [member], at_once=at_once)
+    member = files.member(region)
+    _require_running(files, [member])
+    forced = end(files, [member], at_once=at_once)
     _report(forced)
     _answer(
         {"ended": region, "in_order": not (at_once or forced)},
@@ -355,19 +329,17 @@ def kill(region: str, at_once: bool, directory: Path, as_json: bool) -> None:
 
 @command.command(name="restart")
 @click.argument("region")
-@_in_directory
-@_as_json
-def restart(region: str, directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def restart(region: str, files: ClusterFiles, as_json: bool) -> None:
     """Start the server of a region again; one that runs is stopped before."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        member = files.member(region)
-        _report(end(files, [member]))
-        require_free_ports([member])
-        started: Processes = {}
-        start(files, member, started)
-        wait_entered(files, started, 1)
-        pid = files.pid(member)
+    member = files.member(region)
+    _report(end(files, [member]))
+    require_free_ports([member])
+    started: Processes = {}
+    start(files, member, started)
+    wait_entered(files, started, 1)
+    pid = files.pid(member)
     _answer(
         {"restarted": region, "pid": pid, "port": member.port},
         f"region {region} runs again on port {member.port} (pid {pid})",
@@ -376,21 +348,19 @@ def restart(region: str, directory: Path, as_json: bool) -> None:
 
 
 @command.command(name="down")
-@_in_directory
-@_as_json
-def down(directory: Path, as_json: bool) -> None:
+@_of_cluster
+@json_option()
+def down(files: ClusterFiles, as_json: bool) -> None:
     """Stop all regions; their data stays."""
-    with _failures():
-        files = ClusterFiles.load(directory)
-        running = files.running()
-        if not running:
-            raise ClusterFailed(f"the cluster in {directory} is not running")
-        forced = end(files, files.members)
+    running = files.running()
+    if not running:
+        raise Failed(f"the cluster in {files.directory} is not running")
+    forced = end(files, files.members)
     _report(forced)
     names = [each.name for each in running]
     _answer(
         {"stopped": names, "killed": [each.name for each in forced]},
-        f"stopped: {', '.join(names)}; the data stays in {directory}",
+        f"stopped: {', '.join(names)}; the data stays in {files.directory}",
         as_json=as_json,
     )
 

@@ -24,6 +24,7 @@ from typing import Annotated, Final, Self
 
 import msgspec
 
+from anabranch.cli.failures import Failed
 from anabranch.config.settings import Settings
 
 HOST: Final = "127.0.0.1"
@@ -31,10 +32,6 @@ _STATE: Final = "cluster.json"
 
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-
-
-class ClusterFailed(Exception):
-    """An error text for the operator, on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +62,19 @@ class ClusterFiles:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """The cluster of a directory; :class:`ClusterFailed` if there is none."""
+        """The cluster of a directory; :class:`Failed` if there is none."""
         path = directory / _STATE
         try:
             members = msgspec.convert(json.loads(path.read_text())["regions"], list[Member])
             if not members:
                 raise ValueError("it lists no region")
         except FileNotFoundError:
-            raise ClusterFailed(
+            raise Failed(
                 f"there is no cluster in {directory}: start one with 'anabranch cluster up', or "
                 "name its directory with --dir"
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise ClusterFailed(
+            raise Failed(
                 f"cannot read {path}: {problem}. It lists the regions and their ports; a cluster "
                 "that may be forgotten goes with its directory"
             ) from None
@@ -89,7 +86,7 @@ class ClusterFiles:
         return (directory / _STATE).exists()
 
     def save(self) -> None:
-        """Write the list of regions; raises :class:`ClusterFailed`."""
+        """Write the list of regions; raises :class:`Failed`."""
         path = self.directory / _STATE
         text = json.dumps({"regions": [asdict(each) for each in self.members]}, indent=2)
         try:
@@ -100,15 +97,15 @@ class ClusterFiles:
             new.write_text(text + "\n")
             os.replace(new, path)
         except OSError as problem:
-            raise ClusterFailed(f"cannot write {path}: {problem.strerror}") from None
+            raise Failed(f"cannot write {path}: {problem.strerror}") from None
 
     def member(self, name: str) -> Member:
-        """A region by its name; :class:`ClusterFailed` if there is none."""
+        """A region by its name; :class:`Failed` if there is none."""
         for each in self.members:
             if each.name == name:
                 return each
         known = ", ".join(each.name for each in self.members)
-        raise ClusterFailed(f"there is no region '{name}' in {self.directory}; there are {known}")
+        raise Failed(f"there is no region '{name}' in {self.directory}; there are {known}")
 
     def others(self, member: Member) -> list[Member]:
         """All regions but one."""
@@ -176,7 +173,7 @@ def with_pages(members: list[Member], first: int | None) -> list[Member]:
     ``first`` is the port of the first page, the others follow; 0: there are none. None: where the
     pages were before, or else the first free ports from 8080 on, if the extra is installed.
 
-    Raises :class:`ClusterFailed` if a page is asked for that cannot be served.
+    Raises :class:`Failed` if a page is asked for that cannot be served.
     """
     if first is None and not can_serve():
         first = 0
@@ -187,7 +184,7 @@ def with_pages(members: list[Member], first: int | None) -> list[Member]:
     if first is None:
         first = _free_ports(members)
     elif not can_serve():
-        raise ClusterFailed(f"--http-port needs an extra that is not installed: {HOW_TO_INSTALL}")
+        raise Failed(f"--http-port needs an extra that is not installed: {HOW_TO_INSTALL}")
     token = members[0].http_token or secrets.token_hex(16)
     return [
         replace(each, http_port=first + index, http_token=token)
@@ -203,7 +200,7 @@ def _free_ports(members: list[Member]) -> int:
         block = range(start, start + len(members))
         if taken.isdisjoint(block) and not any(map(why_taken, block)):
             return start
-    raise ClusterFailed(
+    raise Failed(
         f"no ports for pages are free between {starts[0]} and {starts[-1]}: choose with "
         "--http-port, 0 for none"
     )

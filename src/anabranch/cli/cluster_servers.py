@@ -10,7 +10,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member, why_taken
+from anabranch.cli.address import Address
+from anabranch.cli.cluster_files import HOST, ClusterFiles, Member, why_taken
+from anabranch.cli.failures import Failed
 from anabranch.cli.interrupts import undisturbed
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ POLL_S: Final = 0.05
 
 
 def require_free_ports(members: list[Member]) -> None:
-    """Raises :class:`ClusterFailed` if two servers need one port, or a port is in use."""
+    """Raises :class:`Failed` if two servers need one port, or a port is in use."""
     taken: dict[int, str] = {}
     for member in members:
         uses = {
@@ -35,13 +37,13 @@ def require_free_ports(members: list[Member]) -> None:
             if not port:
                 continue
             if port in taken:
-                raise ClusterFailed(
+                raise Failed(
                     f"port {port} would be for {use} of region {member.name} and for "
                     f"{taken[port]}: choose others with --port or --http-port"
                 )
             taken[port] = f"{use} of region {member.name}"
             if (problem := why_taken(port)) is not None:
-                raise ClusterFailed(
+                raise Failed(
                     f"port {port}, where region {member.name} is to listen for {use}, cannot "
                     f"be had: {problem}. Stop what listens there, or begin another "
                     "cluster with --port and a --dir of its own"
@@ -83,7 +85,7 @@ def start(files: ClusterFiles, member: Member, started: Processes) -> None:
 def wait_entered(files: ClusterFiles, started: Processes, count: int) -> None:
     """Wait until each of them answers and, of several, has the data of the others.
 
-    A new region accepts no writes before it has them. Raises :class:`ClusterFailed` if a server
+    A new region accepts no writes before it has them. Raises :class:`Failed` if a server
     ends, or if it takes too long.
     """
     deadline = time.monotonic() + START_S
@@ -95,7 +97,7 @@ def wait_entered(files: ClusterFiles, started: Processes, count: int) -> None:
             elif time.monotonic() > deadline:
                 why = f"is not ready after {START_S:.0f} s"
             if why:
-                raise ClusterFailed(
+                raise Failed(
                     f"the server of region {member.name} {why}. It wrote last: "
                     f"{files.log_tail(member) or 'nothing'} (more in {files.log(member)})"
                 )
@@ -105,20 +107,20 @@ def wait_entered(files: ClusterFiles, started: Processes, count: int) -> None:
 def _has_entered(member: Member, count: int) -> bool:
     try:
         facts = ask(member, "INFO", "replication")
-    except ClusterFailed:
+    except Failed:
         return False
     return count == 1 or (facts["members"] >= count and bool(facts["caught_up"]))
 
 
 def ask(member: Member, *words: str | int) -> Any:
-    """The answer of a server to one command; :class:`ClusterFailed` if there is none."""
+    """The answer of a server to one command; :class:`Failed` if there is none."""
     import redis  # noqa: PLC0415 - what only waits or ends does without it
 
     try:
         with connect(member, ASK_S, protocol=3) as client:
             return client.execute_command(*words)
     except redis.RedisError as problem:
-        raise ClusterFailed(f"region {member.name} (port {member.port}): {problem}") from None
+        raise Failed(f"region {member.name} (port {member.port}): {problem}") from None
 
 
 def cut(files: ClusterFiles, one: Member, other: Member) -> None:
@@ -143,13 +145,10 @@ def restore_links(files: ClusterFiles) -> list[list[str]]:
 
 def connect(member: Member, seconds: float, **form: Any) -> redis.Redis:
     """A client that reports a failure instead of trying again; ``form`` is that of its replies."""
-    import redis  # noqa: PLC0415
-    from redis.backoff import NoBackoff  # noqa: PLC0415
-    from redis.retry import Retry  # noqa: PLC0415
+    from anabranch.cli.transfer.client import connect as connected  # noqa: PLC0415 - needs redis-py
 
-    return redis.Redis(
-        host=HOST, port=member.port, socket_timeout=seconds, retry=Retry(NoBackoff(), 0), **form
-    )
+    client: redis.Redis = connected(Address(HOST, member.port, timeout=seconds), 0, **form)
+    return client
 
 
 def end(

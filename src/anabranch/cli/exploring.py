@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
+from anabranch.cli.progress import Progress
 from anabranch.simulator.exploration.reactions import describe
 from anabranch.simulator.exploration.script import SmallWorld
-from anabranch.simulator.exploration.search import Explored, Search, seldom_collected
+from anabranch.simulator.exploration.search import Search, seldom_collected
 from anabranch.simulator.exploration.transcript import TranscriptError, read_transcript, replay
 from anabranch.simulator.exploration.worlds import SMALL, WORLDS, world_named
-
-LINE_S: Final = 5.0
-"""Between two lines of progress."""
 
 
 def worlds_of(text: str) -> Sequence[SmallWorld]:
@@ -71,7 +68,8 @@ def _print_facts(facts: dict[str, Any]) -> None:
 
 def _search(world: SmallWorld) -> dict[str, Any]:
     began_s = time.process_time()
-    explored = Search(world, on_progress=_ExplorationProgress()).run()
+    with Progress(world.name, None, unit="states") as progress:
+        explored = Search(world, on_progress=lambda it: progress.update(it.situations)).run()
     facts: dict[str, Any] = {
         "world": world.name,
         "regions": world.regions,
@@ -98,27 +96,6 @@ def _line(facts: dict[str, Any]) -> str:
         f"{facts['depth']}, {facts['ends']:,} ends, {facts['region_states']:,} states of regions, "
         f"{facts['processor_s']:.1f} s of processor time, {rate:,.0f} states/s)"
     )
-
-
-class _ExplorationProgress:
-    """A line on standard error every few seconds."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + LINE_S
-        self._began_s = time.process_time()
-
-    def __call__(self, explored: Explored) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + LINE_S
-            took_s = time.process_time() - self._began_s
-            print(
-                f"{explored.world.name}: {explored.situations:,} states, {explored.moves:,} "
-                f"transitions, depth {explored.depth}, {took_s:.0f} s of processor time, "
-                f"{explored.situations / max(took_s, 0.1):,.0f} states/s",
-                file=sys.stderr,
-                flush=True,
-            )
 
 
 def run_transcript(path: Path) -> bool:

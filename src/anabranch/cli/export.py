@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from anabranch.cli.address import Address, is_url, server_options
+from anabranch.cli.failures import Failed
 from anabranch.cli.options import taken
 from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
 from anabranch.cli.transfer.client import require_databases
 from anabranch.cli.transfer.file_target import FileTarget
 from anabranch.cli.transfer.live_target import LiveTarget
-from anabranch.cli.transfer.record import TransferFailed, TransferOptions
+from anabranch.cli.transfer.record import TransferOptions
 from anabranch.cli.transfer.scan import ScanSource
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import RDB_VERSION
@@ -76,7 +77,7 @@ def command(ctx: click.Context, /, target: str, **options: Any) -> None:
                 for db, key, lost in source.losing(version):
                     summary.loses(db, key, lost, lossy=False)
                 if summary.would_lose:
-                    raise TransferFailed(file.incomplete)
+                    raise Failed(file.incomplete)
             with file:
                 carry(source, file, selection, summary, lossy=chosen.lossy)
             return

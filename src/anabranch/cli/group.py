@@ -5,45 +5,40 @@ A sub-command's module is imported only when it is called, so that the others do
 
 from __future__ import annotations
 
+import sys
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 import click
 
-from anabranch.cli.interrupts import ended_by_ctrl_c
+from anabranch.cli.failures import Failed
+from anabranch.cli.interrupts import INTERRUPTED, ended_by_ctrl_c
+from anabranch.errors import AnabranchError
 from anabranch.version import __version__
 
 _SUBCOMMANDS = {
-    "serve": "Run the server.",
-    "demo": "See several regions diverge and converge, with live traffic.",
-    "cluster": "Run several regions on this machine; cut, kill and heal them.",
-    "top": "Show regions and the busiest streams, live.",
-    "tail": "Follow entries of all regions; none are left out.",
-    "groups": "Show consumer groups: lag, pending entries, age of the oldest.",
-    "policies": "Show the policies of keys and patterns, and what they have done.",
-    "pending": "Show, release or move pending entries of a group.",
-    "load": "Make traffic of a given shape and measure it.",
-    "region": "Salvage the data that only a removed region had.",
-    "config": "Show the settings that a start would have, and their sources.",
-    "health": "Check that a server answers; exit with 0 or 1.",
-    "import": "Import keys from an RDB file or a running Redis into a server.",
-    "export": "Write the keys of a server to an RDB file or another server.",
-    "inspect": "Inspect the files of a log, also when the server is down; cut damaged ones.",
-    "restore": "Mark files that were put back from a backup, for a region to start from.",
-    "simulate": "Run clusters in virtual time with faults, and check invariants.",
-    "spark": "Pipelines on Apache Spark, and a check of the installation.",
-    "version": "Show versions.",
+    "serve": ("serve", "Run the server."),
+    "demo": ("demo", "See several regions diverge and converge, with live traffic."),
+    "cluster": ("cluster", "Run several regions on this machine; cut, kill and heal them."),
+    "top": ("live.top", "Show regions and the busiest streams, live."),
+    "tail": ("live.tail", "Follow entries of all regions; none are left out."),
+    "groups": ("live.groups", "Show consumer groups: lag, pending entries, age of the oldest."),
+    "policies": ("live.policies", "Show the policies of keys and patterns, and what they did."),
+    "pending": ("live.pending", "Show, release or move pending entries of a group."),
+    "load": ("live.load", "Make traffic of a given shape and measure it."),
+    "region": ("region", "Salvage the data that only a removed region had."),
+    "config": ("config", "Show the settings that a start would have, and their sources."),
+    "health": ("health", "Check that a server answers; exit with 0 or 1."),
+    "import": ("import_", "Import keys from an RDB file or a running Redis into a server."),
+    "export": ("export", "Write the keys of a server to an RDB file or another server."),
+    "inspect": ("inspect", "Inspect the files of a log, running or not; cut damaged ones."),
+    "restore": ("restore", "Mark files put back from a backup, for a region to start from."),
+    "simulate": ("simulate", "Run clusters in virtual time with faults, and check invariants."),
+    "spark": ("spark", "Pipelines on Apache Spark, and a check of the installation."),
+    "version": ("version", "Show versions."),
 }
-_MODULES = {
-    "import": "import_",
-    "top": "live.top",
-    "tail": "live.tail",
-    "groups": "live.groups",
-    "policies": "live.policies",
-    "pending": "live.pending",
-    "load": "live.load",
-}
-"""Modules whose name differs from that of their sub-command."""
+"""Module and summary of each."""
 
 
 class NearestGroup(click.Group):
@@ -73,14 +68,24 @@ class _Lazy(NearestGroup):
         if name not in _SUBCOMMANDS:
             return None
         with ended_by_ctrl_c():
-            module = import_module(f"anabranch.cli.{_MODULES.get(name, name)}")
+            module = import_module(f"anabranch.cli.{_SUBCOMMANDS[name][0]}")
         command: click.Command = module.command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a sub-command; a failure is one line and exit code 1, Ctrl-C is exit code 130."""
+        try:
+            return super().invoke(ctx)
+        except AnabranchError as problem:
+            raise Failed(str(problem).removeprefix("ERR ")) from None
+        except KeyboardInterrupt:
+            print("anabranch: interrupted", file=sys.stderr)
+            raise SystemExit(INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list above, without imports."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(_SUBCOMMANDS.items()))
+            formatter.write_dl([(name, about) for name, (_, about) in _SUBCOMMANDS.items()])
 
 
 @click.group(

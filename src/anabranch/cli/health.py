@@ -6,6 +6,7 @@ Uses nothing but a socket, so it answers in a few milliseconds. Options are thos
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sys
 import time
@@ -14,7 +15,8 @@ from typing import Any
 import click
 
 from anabranch.cli.address import Address, RefusedByServer, ask, server_options
-from anabranch.cli.remedies import message
+from anabranch.cli.failures import message
+from anabranch.cli.options import json_option
 
 
 @click.command(
@@ -30,7 +32,7 @@ also from the variables that configure a server here (ANABRANCH_PORT, ANABRANCH_
 ANABRANCH_TLS_PORT, ANABRANCH_REQUIREPASS).""",
 )
 @server_options(timeout=2.0)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Try once."""
@@ -51,36 +53,25 @@ def command(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
 
 def _ping(address: Address) -> str:
     """PING; raises what the server objects to, or what it waits for."""
-    with address.open() as sock, sock.makefile("rb", buffering=0) as replies:
-        answer = ask(sock, replies, ["PING"])
-        if answer.startswith("-LOADING"):
-            done = _field(sock, replies, "persistence", "loading_loaded_perc")
-            raise RefusedByServer(f"{_meaning(answer)}{f' ({done} %)' if done else ''}")
-        if answer != "+PONG":
-            raise RefusedByServer(_meaning(answer))
-        awaited = _field(sock, replies, "replication", "newcomer_waits_for")
+    with address.open() as sock:
+        try:
+            reply = ask(sock, "PING")
+        except RefusedByServer as problem:
+            if not str(problem).startswith("LOADING"):
+                raise
+            done = _field(sock, "persistence", "loading_loaded_perc")
+            raise RefusedByServer(f"{problem}{f' ({done} %)' if done else ''}") from None
+        awaited = _field(sock, "replication", "newcomer_waits_for")
     if awaited:
         raise RefusedByServer(f"this region is new to its cluster and waits for {awaited}")
-    return "PONG"
+    return str(reply)
 
 
-def _meaning(answer: str) -> str:
-    if answer and answer[0] not in "-+":
-        return f"what answers does not speak the Redis protocol: {answer}"
-    return answer.lstrip("-") or "the connection was closed"
-
-
-def _field(sock: socket.socket, replies: socket.SocketIO, section: str, field: str) -> str:
+def _field(sock: socket.socket, section: str, field: str) -> str:
     """A field of INFO; empty if there is none, and where INFO is not allowed."""
-    answer = ask(sock, replies, ["INFO", section])
-    if not answer.startswith("$"):
+    try:
+        text = str(ask(sock, "INFO", section))
+    except RefusedByServer:
         return ""
-    left = int(answer[1:]) + 2
-    text = b""
-    while left > len(text) and (piece := replies.read(left - len(text))):
-        text += piece
-    for line in text.decode("utf-8", "replace").splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return value
-    return ""
+    found = re.search(rf"^{field}:(.*)$", text, re.MULTILINE)
+    return found[1].strip() if found else ""

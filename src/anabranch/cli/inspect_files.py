@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import fcntl
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
+from anabranch.cli.failures import Failed
 from anabranch.config.settings import ROWS
-from anabranch.errors import AnabranchError
+from anabranch.errors import ConfigError
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import position_of
-from anabranch.server.disk import Directory
-
-
-class Failed(AnabranchError):
-    """The command cannot continue; the text says why, and what to do."""
+from anabranch.server.disk import Directory, lock_directory
 
 
 def locate(path: Path) -> tuple[Directory, str | None]:
@@ -56,26 +50,31 @@ def in_use(directory: Directory) -> bool:
 
 
 @contextmanager
-def lines_of_failure(ctx: click.Context) -> Iterator[None]:
-    """Turn failures into one line and exit code 1."""
+def lines_of_failure() -> Iterator[None]:
+    """Say what to do when a file of a server cannot be read or written."""
     try:
         yield
-    except AnabranchError as problem:
-        print(f"anabranch: {problem}", file=sys.stderr)
-        ctx.exit(1)
     except FileNotFoundError as problem:
-        print(
-            f"anabranch: {problem.filename} has gone. A running server deletes what it does not "
-            "need any more: try again",
-            file=sys.stderr,
-        )
-        ctx.exit(1)
+        raise Failed(
+            f"{problem.filename} has gone. A running server deletes what it does not need any "
+            "more: try again"
+        ) from None
     except BrokenPipeError:
         raise  # click ends quietly
     except OSError as problem:
-        print(
-            f"anabranch: {problem.filename or 'a file'}: {problem.strerror}. Try it as the user "
-            "the server runs as, or on another disk",
-            file=sys.stderr,
-        )
-        ctx.exit(1)
+        raise Failed(
+            f"{problem.filename or 'a file'}: {problem.strerror}. Try it as the user the server "
+            "runs as, or on another disk"
+        ) from None
+
+
+@contextmanager
+def locked(directory: Directory, hint: str = "") -> Iterator[None]:
+    """Lock the directory meanwhile; raises :class:`Failed` if a server uses it."""
+    try:
+        lock = lock_directory(directory.path)
+    except ConfigError as problem:
+        reason = str(problem).partition(". ")[0]
+        raise Failed(f"{reason}. Stop that server first{hint}") from None
+    with lock:
+        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,21 +13,34 @@ from anabranch.server.disk import Directory
 Facts = SegmentFacts | SnapshotFacts
 
 
-# -- for people -------------------------------------------------------------------------------
-
-
 def report_lines(survey: Survey, directory: Directory, *, running: bool) -> Iterator[str]:
-    """The whole report; ``running`` is whether a server uses the directory."""
+    """The whole report for people; ``running`` is whether a server uses the directory."""
     for facts in survey.read:
-        yield facts.shown
-        rows = _segment_rows(facts) if isinstance(facts, SegmentFacts) else _snapshot_rows(facts)
-        for label, text in (*rows, ("result", _result(facts, survey, running=running))):
-            yield f"  {label:<9} {text}"
+        yield from _rows(file_object(facts), _result(facts, survey, running=running))
         yield ""
     if survey.only is None:
-        yield str(directory.path)
-        for label, text in _directory_rows(survey, running=running):
-            yield f"  {label:<9} {text}"
+        start = "; ".join(_start(survey, running=running))
+        yield from _rows(directory_object(survey, directory, running=running), start)
+
+
+def _rows(found: dict[str, Any], result: str) -> Iterator[str]:
+    """The figures of an object line by line, without those that say nothing."""
+    name, *rows = found.items()
+    yield str(name[1])
+    for label, value in rows:
+        if (value and label != "problem") or label.endswith("position"):
+            yield f"  {label:<15} {_text(value)}"
+    yield f"  {'result':<15} {result}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def complaints(survey: Survey, *, running: bool) -> Iterator[str]:
@@ -39,55 +51,6 @@ def complaints(survey: Survey, *, running: bool) -> Iterator[str]:
     absence = survey.absence
     if absence is not None:
         yield f"{survey.storage.shown(absence.name)}: {absence.what}. A start is refused"
-
-
-def _segment_rows(facts: SegmentFacts) -> Iterator[tuple[str, str]]:
-    yield "file", f"log, format {facts.version}, {facts.size:,} bytes"
-    yield "positions", f"{facts.first} to {facts.end}"
-    yield "turns", f"{facts.turns:,} in {facts.batches:,} batches"
-    numbered = facts.effects - facts.local
-    numbers = ""
-    if numbered and facts.first_number is not None and facts.next_number is not None:
-        numbers = f" ({facts.first_number} to {facts.next_number - 1})"
-    yield "effects", f"{facts.effects:,}: {numbered:,} numbered{numbers}, {facts.local:,} local"
-    yield "kinds", _counted(facts.kinds)
-    if facts.earliest_ms is not None:
-        yield "times", f"{when(facts.earliest_ms)} to {when(facts.latest_ms)}"
-    yield "keys", f"{len(facts.keys):,}"
-
-
-def _snapshot_rows(facts: SnapshotFacts) -> Iterator[tuple[str, str]]:
-    yield "file", f"snapshot, format {facts.version}, {facts.size:,} bytes"
-    yield "position", f"{facts.position}, next effect {facts.next_number}"
-    if facts.wall_ms is not None:
-        yield "taken", f"{when(facts.wall_ms)}"
-    databases = len(facts.databases)
-    yield (
-        "keys",
-        (
-            f"{facts.keys:,} in {databases:,} database{'' if databases == 1 else 's'}, "
-            f"{facts.deadlines:,} with a deadline"
-        ),
-    )
-    yield "kinds", _counted(facts.kinds)
-    yield (
-        "streams",
-        (
-            f"{facts.entries:,} entries, {facts.groups:,} groups, {facts.consumers:,} consumers, "
-            f"{facts.pending:,} pending, {facts.idempotent_ids:,} idempotent IDs"
-        ),
-    )
-    yield "users", f"{facts.users:,}"
-    if facts.libraries:
-        yield "function libraries", f"{facts.libraries:,}"
-    if facts.policies:
-        yield "policies", f"{facts.policies:,}"
-    if facts.scheduled:
-        yield "scheduled entries", f"{facts.scheduled:,}"
-
-
-def _counted(names: Counter[str]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in names.most_common()) or "none"
 
 
 def _result(facts: Facts, survey: Survey, *, running: bool) -> str:
@@ -131,33 +94,23 @@ def _cure(survey: Survey) -> str:
     return f"With --write the log ends at position {repair.position}: what comes later is put aside"
 
 
-def _directory_rows(survey: Survey, *, running: bool) -> Iterator[tuple[str, str]]:
-    base = survey.base
+def _start(survey: Survey, *, running: bool) -> Iterator[str]:
+    """What a start would do with the whole, and what to do about it."""
     if running:
-        yield "server", "a server is using this directory: what it writes now may be missing here"
-    if not survey.read:
-        yield "holds", "no log and no snapshot"
-    else:
-        yield "holds", f"{len(survey.snapshots):,} snapshots, {len(survey.segments):,} log files"
+        yield "a server is using this directory: what it writes now may be missing here"
     absence = survey.absence
     if survey.refused is not None:
-        yield "start", f"is refused because of {survey.refused.name}"
+        yield f"a start is refused because of {survey.refused.name}"
     elif absence is not None:
-        yield "start", f"is refused because {absence.name} {absence.what}"
-        yield "way out", f"{_cure(survey)}. For a copy or an older state: anabranch restore"
+        yield f"a start is refused because {absence.name} {absence.what}"
+        yield f"{_cure(survey)}. For a copy or an older state: anabranch restore"
     elif survey.read:
-        begin = f"reads {base.name}, then" if base is not None else "reads"
+        base = survey.base
+        begin = f"{base.name}, then " if base is not None else ""
         cut = f", and cuts {survey.torn.name}" if survey.torn is not None and not running else ""
-        yield "start", f"{begin} the log up to position {survey.end}{cut}"
-    if survey.superseded:
-        yield "unneeded", ", ".join(survey.superseded)
-    if survey.unfinished:
-        yield "removed", f"by a start: {', '.join(survey.unfinished)} (never finished)"
-    if survey.strangers:
-        yield "others", ", ".join(survey.strangers)
-
-
-# -- for programs -----------------------------------------------------------------------------
+        yield f"a start reads {begin}the log up to position {survey.end}{cut}"
+    else:
+        yield "there is no log and no snapshot"
 
 
 _OF_SEGMENT: Final = "turns batches effects local first_number next_number region epoch".split()

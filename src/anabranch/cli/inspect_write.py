@@ -1,22 +1,20 @@
-"""``anabranch inspect log --write``: make a damaged log usable, and keep what is cut off."""
+"""``anabranch inspect --write``: make a damaged log usable, and keep what is cut off."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO
 
 import click
 
-from anabranch.cli.inspect_files import Failed
+from anabranch.cli.failures import Failed
+from anabranch.cli.inspect_files import locked
 from anabranch.cli.inspect_values import as_json, when
 from anabranch.cli.progress import Progress
-from anabranch.errors import ConfigError
 from anabranch.node.cluster_notes import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.repair import RepairPlan, carry_out, plan_repair
-from anabranch.server.disk import Directory, lock_directory
+from anabranch.server.disk import Directory
 
 
 def write_log(
@@ -109,15 +107,3 @@ def _intention(directory: Directory, repair: RepairPlan) -> Iterator[str]:
         f"Kept is everything before position {repair.position}"
         f"{f', up to {when(last)}' if last is not None else ''}."
     )
-
-
-@contextmanager
-def locked(directory: Directory, hint: str = "") -> Iterator[None]:
-    """Lock the directory meanwhile; raises :class:`Failed` if a server uses it."""
-    try:
-        lock: IO[bytes] = lock_directory(directory.path)
-    except ConfigError as problem:
-        reason = str(problem).partition(". ")[0]
-        raise Failed(f"{reason}. Stop that server first{hint}") from None
-    with lock:
-        yield

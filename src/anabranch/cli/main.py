@@ -1,7 +1,7 @@
 """The two programs: they run a command, and turn failures into exit codes.
 
-0 is success, 1 failure, 2 wrong usage. ``-h`` is the host, as in redis-cli; as the last word it
-asks for help, as there.
+0 is success, 1 failure, 2 wrong usage, 130 Ctrl-C. ``-h`` is the host, as in redis-cli; as the last
+word it asks for help, as there.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 _Options = TypeVar("_Options")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class FiniteRange(click.FloatRange):
@@ -29,6 +30,11 @@ class FiniteRange(click.FloatRange):
 def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Options of click as one decorator, in the order of the help."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def json_option(about: str = "Print one JSON object.") -> Callable[[_Command], _Command]:
+    """``--json``, as the parameter ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help=about)
 
 
 def taken(kind: type[_Options], options: dict[str, Any]) -> _Options:

@@ -11,11 +11,11 @@ import click
 import redis
 
 from anabranch.cli.address import Address
+from anabranch.cli.failures import Failed, message
 from anabranch.cli.group import NearestGroup
-from anabranch.cli.inspect_files import Failed, lines_of_failure
-from anabranch.cli.remedies import message
+from anabranch.cli.inspect_files import lines_of_failure, locate
+from anabranch.cli.options import json_option
 from anabranch.cli.salvage import Lost, RemainingRegions, bring_back, lost_in, noted, remember_done
-from anabranch.errors import AnabranchError
 
 
 @click.group(
@@ -52,19 +52,16 @@ Examples:
     "--dir",
     "directory",
     required=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The directory of the removed region.",
 )
 @click.option("--to", "url", help="A member: redis://[user:password@]host[:port] or rediss://.")
 @click.option("--cacert", help="Certificates to trust for rediss:// (PEM).")
 @click.option("--dry-run", is_flag=True, help="Only report what would be added.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for the member.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @click.argument("directives", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
 def salvage(
-    ctx: click.Context,
-    /,
     directory: Path,
     dry_run: bool,
     as_json: bool,
@@ -75,22 +72,21 @@ def salvage(
     address = _member_at(**member)
     if address is None and not dry_run:
         raise click.UsageError("name a member with --to, or give --dry-run")
-    with lines_of_failure(ctx):
+    with lines_of_failure():
+        files, _ = locate(directory)
+        salvaged = noted(files)
+        if salvaged is not None:
+            _show({"salvaged": salvaged, "added": 0}, as_json=as_json)
+            return
         try:
-            salvaged = noted(directory)
-            if salvaged is not None:
-                _show({"salvaged": salvaged, "added": 0}, as_json=as_json)
-                return
             cluster = None if address is None else RemainingRegions(address)
-            lost = lost_in(directory, cluster)
+            lost = lost_in(files, cluster)
             report = _found(lost)
             if cluster is not None and not dry_run:
                 report["added"] = bring_back(lost, cluster, directives, member["timeout"])
-                remember_done(directory)
+                remember_done(files)
         except redis.RedisError as problem:
             raise Failed(f"{member['url']}: {message(problem)}") from None
-        except AnabranchError as problem:
-            raise Failed(str(problem).removeprefix("ERR ")) from None
     _show(report, as_json=as_json)
 
 

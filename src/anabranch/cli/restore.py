@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from anabranch.cli.inspect_files import Failed, lines_of_failure, locate
-from anabranch.cli.inspect_write import locked
+from anabranch.cli.failures import Failed
+from anabranch.cli.inspect_files import lines_of_failure, locate, locked
+from anabranch.cli.options import json_option
 from anabranch.node.cluster_notes import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import ManifestFile
@@ -16,9 +17,8 @@ from anabranch.oplog.manifest import ManifestFile
 
 @click.command(epilog="\b\nExample:\n  anabranch restore /var/lib/anabranch/appendonlydir")
 @click.argument("path", metavar="DIR", type=click.Path(exists=True, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_context
-def command(ctx: click.Context, path: Path, as_json: bool) -> None:
+@json_option()
+def command(path: Path, as_json: bool) -> None:
     """Mark DIR as set back: to a backup, or to an older state of its volume or machine.
 
     Run it before a server starts from such files. The next start then accepts the files as they
@@ -26,7 +26,7 @@ def command(ctx: click.Context, path: Path, as_json: bool) -> None:
     were copied, and other regions may have it: so it opens a new epoch, in which it numbers its
     effects from 1 again, and gets back what the others have.
     """
-    with lines_of_failure(ctx):
+    with lines_of_failure():
         directory, only = locate(path)
         survey = Survey(directory)
         if only is not None or not (survey.segments or survey.snapshots):

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from anabranch.cli.address import Address
-from anabranch.cli.inspect_files import Failed, in_use, locate
+from anabranch.cli.failures import Failed
+from anabranch.cli.inspect_files import in_use
 from anabranch.cli.progress import Progress
-from anabranch.cli.transfer.client import connect
+from anabranch.cli.transfer.client import connect, fields_of
 from anabranch.config.load import load
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
@@ -76,10 +77,10 @@ class RemainingRegions:
 
     def __init__(self, address: Address) -> None:
         self._client = connect(address, 0)
-        answer = _pairs(self._client.execute_command("AB.INFO"))
+        answer = fields_of(self._client.execute_command("AB.INFO"))
         self.vector = {replica_id_of(region, epoch): n for region, epoch, n in answer[b"vector"]}
         self.databases = int(self._client.config_get("databases").get("databases", 16))
-        rows = [_pairs(row) for row in self._client.execute_command("AB.REGION", "LIST")]
+        rows = [fields_of(row) for row in self._client.execute_command("AB.REGION", "LIST")]
         self._states = {row[b"region"]: row[b"state"].decode() for row in rows}
         self.region = next((n for n, state in self._states.items() if state == "myself"), 0)
         self.address = next(
@@ -96,32 +97,22 @@ class RemainingRegions:
         self._client.execute_command("AB.REGION", "REMOVE", region)
 
 
-def _pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
-    """A map in the form of RESP2."""
-    return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
 # -- what there is ------------------------------------------------------------------------------
 
 
-def noted(path: Path) -> str | None:
+def noted(directory: Directory) -> str | None:
     """When the directory was salvaged, or None."""
-    directory, _ = locate(path)
     note = directory.path / _NOTE
     return note.read_text(errors="replace").strip() if note.exists() else None
 
 
-def remember_done(path: Path) -> None:
+def remember_done(directory: Directory) -> None:
     """Record in the directory that nothing is left to do."""
-    directory, _ = locate(path)
     (directory.path / _NOTE).write_text(time.strftime("%Y-%m-%d %H:%M:%S UTC\n", time.gmtime()))
 
 
-def lost_in(path: Path, cluster: RemainingRegions | None) -> Lost:
+def lost_in(directory: Directory, cluster: RemainingRegions | None) -> Lost:
     """Effects that the directory has and the cluster lacks; without one, unconfirmed effects."""
-    directory, name = locate(path)
-    if name is not None:
-        raise Failed(f"{path} is no directory")
     if in_use(directory):
         raise Failed(f"a server uses {directory.path}: stop it first")
     identity = identity_in(directory)

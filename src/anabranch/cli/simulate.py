@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from anabranch.cli import exploring
 from anabranch.cli.options import FiniteRange
+from anabranch.cli.progress import Progress
 from anabranch.simulator.cases import CASES, meaning
 from anabranch.simulator.faults import FAULTS, simulate, smallest
 from anabranch.simulator.simulation import Outcome, Simulation
-
-BAR_S: Final = 0.2
-LINE_S: Final = 3.0
-"""Between two lines of progress, on a terminal and elsewhere."""
 
 
 def _faults(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -107,12 +102,8 @@ def command(
     reached: Counter[str] = Counter()
     outcomes: list[Outcome] = []
     failed: Outcome | None = None
-    progress = _RunProgress(minutes)
     for each in seeds if seeds is not None else [seed or 0]:
-        outcome = simulate(
-            each, regions=regions, minutes=minutes, faults=faults, on_progress=progress
-        )
-        progress.end()
+        outcome = _run(each, regions, minutes, faults)
         reached += outcome.reached
         outcomes.append(outcome)
         if not as_json:
@@ -133,6 +124,16 @@ def command(
         _print_counts(counts)
     if failed is not None:
         raise SystemExit(1)
+
+
+def _run(seed: int, regions: int, minutes: float, faults: tuple[str, ...]) -> Outcome:
+    total_ms = round(minutes * 60_000)
+    with Progress(f"seed {seed}", total_ms) as progress:
+
+        def show(run: Simulation) -> None:
+            progress.update(min(int(run.timeline.now_ms), total_ms))
+
+        return simulate(seed, regions=regions, minutes=minutes, faults=faults, on_progress=show)
 
 
 def _refuse(*names: str, only_for: str) -> None:
@@ -215,35 +216,3 @@ def _facts(
             "events": failed.lines,
         }
     return facts
-
-
-class _RunProgress:
-    """The progress of a run: one line on a terminal, elsewhere a line every few seconds."""
-
-    def __init__(self, minutes: float) -> None:
-        self._minutes = minutes
-        self._on_terminal = sys.stderr.isatty()
-        self._next = time.monotonic() + (BAR_S if self._on_terminal else LINE_S)
-        self._shown = 0
-
-    def __call__(self, run: Simulation) -> None:
-        """Show it, if the last line was shown long ago."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + (BAR_S if self._on_terminal else LINE_S)
-        line = (
-            f"seed {run.seed}: {run.timeline.now_ms / 60_000:.1f} of {self._minutes:g} virtual "
-            f"minutes, {run.commands:,} commands"
-        )
-        if self._on_terminal:
-            print(f"\r{line.ljust(self._shown)}", end="", file=sys.stderr, flush=True)
-            self._shown = len(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Remove the line of progress from the terminal."""
-        if self._shown:
-            print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
-            self._shown = 0

@@ -63,6 +63,31 @@ def cells(text: str) -> int:
     )
 
 
+def age(ms: float | None) -> str:
+    """``0.4 s``, ``12 s``, ``3 min``, ``5 h``; a dash if it is not known."""
+    if ms is None:
+        return "-"
+    seconds = ms / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def shown(text: str | bytes) -> str:
+    """Text of others, without what controls a terminal or breaks a line."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "backslashreplace")
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with aligned columns."""
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    return [line for row in rows for line, _ in _folded(row, widths)]
+
+
 def wrapped(text: str, indent: int = 0) -> str:
     """Prose in lines that fit into the terminal; in one line elsewhere."""
     margin = " " * indent

@@ -8,12 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from anabranch.cli.options import json_option
 from anabranch.server.process import is_compiled
 from anabranch.version import REDIS_VERSION, __version__
 
 
 @click.command(help="Show versions: the package, the Redis it follows, Python, the event loop.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 def command(as_json: bool) -> None:
     """Print the versions of the server, of Redis and of what it runs on."""
     try:

@@ -72,7 +72,7 @@ def append_entry(
 
 def tell_observers(keyspace: Keyspace, database: Database, key: bytes, stream: Stream) -> None:
     """Entries were added: the key exists now, and clients may wait for the entries."""
-    if key not in database.values:
+    if database.values.get(key) is not stream:
         bind_by_state(keyspace, database.index, key, stream)
     else:
         database.grown(key)
@@ -264,7 +264,7 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
         keyspace.replica.knows,
     )
     database = keyspace.databases[effect.db]
-    if effect.key not in database.values:
+    if database.values.get(effect.key) is not stream:
         bind_by_state(keyspace, effect.db, effect.key, stream)
     elif stream.is_sealed:
         database.grown(effect.key)  # readers need not wait any more

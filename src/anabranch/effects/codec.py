@@ -288,7 +288,7 @@ def effect_of(array: list[Any], ids_max: int = IDS_MAX) -> kinds.Effect:
                     array[index] = join_ids(array[index], ids_max)
                 else:
                     array[index] = join(array[index])
-        return msgspec.convert(array, kind)
+        return msgspec.convert(array, kind, builtin_types=(bytes,))  # text is not bytes
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
         raise EffectFormatError(f"not an effect: {problem}") from None
 

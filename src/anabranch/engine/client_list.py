@@ -34,7 +34,7 @@ def client_type_argument(raw: bytes) -> str:
 
 def client_type(session: Session) -> str:
     """The type of a connection for CLIENT LIST TYPE and CLIENT KILL TYPE."""
-    return "pubsub" if session.subscriptions or session.shard_channels else "normal"
+    return "pubsub" if session.listens else "normal"
 
 
 def describe(sessions: Iterable[Session], asking: Session, command: str, now_ms: int) -> bytes:
@@ -165,7 +165,7 @@ def _flags(session: Session) -> str:
     flags = ""
     if session.monitoring:
         flags += "O"
-    if session.channels or session.patterns or session.shard_channels:
+    if session.listens:
         flags += "P"
     if session.transaction is not None:
         flags += "x"

@@ -274,6 +274,8 @@ class Context:
         """Run long work in slices, while others are served; the command returns what this returns.
 
         The generator yields after each short step and returns the reply. Its own connection waits.
+        If it returns no piece, it has prepared something: the command runs again, or goes on now if
+        this returns an empty reply.
         See :mod:`anabranch.region.slicing`.
         """
         if self.in_exec or self.waiter is not None:

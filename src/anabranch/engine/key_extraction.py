@@ -68,19 +68,23 @@ OPTION_WIDTH: Final = {
     b"BLOCK": 2,
     b"CLAIM": 2,
     b"GROUP": 3,
+    b"FROM": 2,
+    b"CREDIT": 2,
+    b"WHERE": 4,
 }
 """The count of words of each option, its name included; one if it is not listed."""
 
 
-def streams_at(args: Sequence[bytes]) -> int:
+def streams_at(args: Sequence[bytes], words: tuple[bytes, ...] = (b"STREAMS",)) -> int:
     """The index of the first key, by the syntax of the options; 0 without STREAMS.
 
-    A group or a consumer may be called STREAMS, so options are stepped over, not searched.
+    ``words`` are those behind which names begin. A group or a consumer may be called STREAMS, so
+    options are stepped over, not searched.
     """
     index = 1
     while index < len(args):
         word = args[index].upper()
-        if word == b"STREAMS":
+        if word in words:
             return index + 1 if index + 1 < len(args) else 0
         index += OPTION_WIDTH.get(word, 1)
     return 0

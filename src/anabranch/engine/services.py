@@ -32,6 +32,12 @@ class Blocked(Protocol):
     def end_wait(self, waiter: Waiter, reply: bytes) -> None:
         """End a wait with a reply, which may be an error."""
 
+    def unsubscribe(self, session: Session) -> None:
+        """End the subscription of a connection to entries, if it has one."""
+
+    def look_again(self, waiter: Waiter) -> None:
+        """Run a waiting command again in a later turn."""
+
     def unpause(self) -> None:
         """End a CLIENT PAUSE: run what it held back."""
 

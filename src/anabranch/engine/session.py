@@ -55,6 +55,7 @@ class Session(Author):
         self.outbox: list[bytes] = []
         self.backlog: deque[list[bytes]] = deque()  # requests that wait behind a blocked one
         self.waiter: Waiter | None = None
+        self.subscribed: Waiter | None = None  # to entries, by AB.SUBSCRIBE
         self.sliced: Resumable | None = None  # of the first request of the backlog, in progress
         # transactions
         self.transaction: list[tuple[ServedCommand, list[bytes]]] | None = None
@@ -126,6 +127,11 @@ class Session(Author):
         self.hold("names", len(name) + len(library_name) + len(library_version) - before)
 
     @property
+    def listens(self) -> bool:
+        """Whether it waits for what is pushed: messages or entries."""
+        return bool(self.subscriptions or self.shard_channels) or self.subscribed is not None
+
+    @property
     def subscriptions(self) -> int:
         """Channels and patterns, as the subscribe replies count them."""
         return len(self.channels) + len(self.patterns)
@@ -141,4 +147,5 @@ class Session(Author):
             and not self.reply_skip
             and not self.monitoring
             and not self.is_long
+            and self.subscribed is None
         )

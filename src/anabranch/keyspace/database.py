@@ -12,6 +12,7 @@ from typing import Protocol
 
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.expiry import Deadlines
+from anabranch.keyspace.following import Following
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.last_positions import LastPositions, ends_of
 from anabranch.keyspace.policies import Policies
@@ -53,6 +54,7 @@ class Database:
         self.order = KeyOrder(self.values)
         self.policies = Policies()
         self.timetables = Timetables()
+        self.following = Following()  # patterns that readers follow
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, KeyQueue] = {}
         # Keys with waiters of which something was removed or set back since they were last served:
@@ -112,6 +114,8 @@ class Database:
         self.values[key] = value
         self.account.bind(key, value)
         self.deadlines.pop(key, None)
+        if self.following.patterns and type(value) is Stream:
+            self.following.added(key)
         self.changed(key)
 
     def discard(self, key: bytes) -> Value | None:

@@ -20,7 +20,6 @@ from anabranch.keyspace.waiter import Waiters
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.shared import Dot, Tombstone
-from anabranch.stream.stream import Stream
 
 _MARK_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 
@@ -38,6 +37,8 @@ class Keyspace:
         self.deferred_free = DeferredFree()
         self.databases = [self._database(index) for index in range(count)]
         self.waiters = Waiters([(each.waiters, each.reviewed) for each in self.databases])
+        for each in self.databases:
+            each.following.wait = self.waiters.extend
         # The prepared result of the effect that will be applied next
         self.prepared: Value | None = None
         # ACL users that were set by command, and their lines as ACL LIST writes them; they are here
@@ -102,8 +103,8 @@ class Keyspace:
     def tombstones_of(self, db: int, key: bytes) -> Mapping[Dot, Tombstone]:
         """The tombstones of a key, existing or only remembered, unless they are packed."""
         database = self.databases[db]
-        stream = database.values.get(key) or database.remembered.objects.get(key)
-        return stream.shared.tombstones if type(stream) is Stream else {}
+        value = database.values.get(key) or database.remembered.objects.get(key)
+        return {} if value is None else value.shared.tombstones
 
     @property
     def marked_keys(self) -> int:
@@ -143,6 +144,7 @@ class Keyspace:
         for database, key in watched:
             database.touch(key)
         for database in (one, two):
+            database.following.renew(database.order)
             for key in database.waiters:
                 if key in one.values or key in two.values:
                     database.review(key)

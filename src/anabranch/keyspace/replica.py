@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from anabranch.errors import CommandError
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
 from anabranch.keyspace.unstable_tombstones import UnstableTombstones
@@ -108,10 +109,26 @@ class Replica:
         # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable
         self.unstable_tombstones = UnstableTombstones()
         self.watermark: dict[int, int] = {}  # what every member has on its disk
-        self.hybrid_ms = 0  # the greatest stamp of a setting seen
+        self.hybrid_ms = 0  # the greatest stamp of a setting or a string seen
+        self.holds_strings = False  # whether some key may have a string that regions share
+        # Keys with a stream that hides a string: both were made at once in different regions
+        self.hidden_strings: dict[tuple[int, bytes], None] = {}
+        self.feature_levels: Callable[[], Mapping[int, int]] = dict
+        """The feature levels of all members, as far as they are known."""
         self.conflicts = Conflicts()
         self.apply_stats = ApplyStats()
         self.last_effects = LastEffects()
+
+    def require_level(self, level: int, what: str) -> None:
+        """Refuse what a member does not understand, or may not: its level may be unknown yet."""
+        behind = [number for number, each in self.feature_levels().items() if each < level]
+        if behind:
+            names = [self.members[each].name for each in behind if each in self.members]
+            raise CommandError(
+                f"ERR region {', '.join(names) or behind[0]} does not know {what}, or has not been "
+                "heard of since this one started: update it, connect it or remove it, then try "
+                "again"
+            )
 
     @classmethod
     def alone(cls) -> Replica:
@@ -234,6 +251,7 @@ class Replica:
 # -- tokens: version vectors as short printable words ---------------------------------------------
 
 TOKEN_PREFIX: Final = b"v1:"
+PLACED_PREFIX: Final = b"n1:"
 _NOTHING: Final = b"0"
 _NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
 
@@ -251,15 +269,48 @@ def write_token(vector: Mapping[int, int]) -> bytes:
     return TOKEN_PREFIX + urlsafe_b64encode(data).rstrip(b"=")
 
 
+def write_placed_token(vector: Mapping[int, int], places: Mapping[int, int]) -> bytes:
+    """A token with how many positions of each log of one key its reader has come past.
+
+    It is ``n1:`` and a list as in :func:`write_token`, with the place behind each number.
+    """
+    rows = sorted(
+        (region_of(each), epoch_of(each), vector.get(each, 0), places.get(each, 0))
+        for each in vector.keys() | places.keys()
+    )
+    data = msgspec.msgpack.encode([each for row in rows for each in row])
+    return PLACED_PREFIX + urlsafe_b64encode(data).rstrip(b"=")
+
+
+def read_placed_token(raw: bytes) -> tuple[dict[int, int], dict[int, int]]:
+    """Vector and places of such a token. Raises :class:`ValueError` for anything that is none."""
+    flat = _numbers(raw.removeprefix(PLACED_PREFIX))
+    vector: dict[int, int] = {}
+    places: dict[int, int] = {}
+    for region, epoch, number, place in zip(
+        flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=False
+    ):
+        vector[replica_id_of(region, epoch)] = number
+        places[replica_id_of(region, epoch)] = place
+    if min(flat, default=0) < 0 or write_placed_token(vector, places) != raw:
+        raise ValueError("not as a token is written")
+    return vector, places
+
+
+def _numbers(coded: bytes) -> list[int]:
+    try:
+        return _NUMBERS.decode(urlsafe_b64decode(coded + b"=" * (-len(coded) % 4)))
+    except msgspec.MsgspecError as problem:
+        raise ValueError("not a list of numbers") from problem
+
+
 def read_token(raw: bytes) -> dict[int, int]:
     """The vector of a token. Raises :class:`ValueError` for anything that is none."""
     if raw == _NOTHING:
         return {}
-    coded = raw.removeprefix(TOKEN_PREFIX)
-    try:
-        flat = _NUMBERS.decode(urlsafe_b64decode(coded + b"=" * (-len(coded) % 4)))
-    except msgspec.MsgspecError as problem:
-        raise ValueError("not a list of numbers") from problem
+    if raw.startswith(PLACED_PREFIX):
+        return read_placed_token(raw)[0]
+    flat = _numbers(raw.removeprefix(TOKEN_PREFIX))
     vector = {
         replica_id_of(region, epoch): number
         for region, epoch, number in zip(flat[::3], flat[1::3], flat[2::3], strict=False)

@@ -27,7 +27,10 @@ class Waiter:
     ``wants``; if that is None, until one is a stream whose last ID is greater than the one that
     ``behind`` has for it. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms`` (0: never) the
     command runs again although no key was signalled (a pending entry comes of age). ``request`` is
-    what a reading command has parsed, and does not parse again. ``fails_without_key`` is set for
+    what a reading command has parsed, and does not parse again. ``late_reply`` makes the reply of
+    a time-out in place of ``timeout_reply``. ``is_lasting``: it is a subscription, and stays in its
+    queues while its connection goes on; ``is_behind`` and ``is_due`` then say that it must look at
+    all of its keys, and that it will run again soon. ``fails_without_key`` is set for
     XREADGROUP, which fails when its key is removed. ``changed`` is set when the command runs again:
     the keys that may differ from what it saw last (None: all), among others. ``number`` and
     ``held_bytes`` are given by :class:`anabranch.keyspace.waiter.Waiters`.
@@ -48,6 +51,10 @@ class Waiter:
         self.keys = keys
         self.deadline_ms = deadline_ms
         self.timeout_reply = timeout_reply
+        self.late_reply: Callable[[], bytes] | None = None
+        self.is_lasting = False
+        self.is_behind = False
+        self.is_due = False
         self.wants: Condition | None = None
         self.behind: list[int] = []
         self.fails_without_key = False
@@ -121,6 +128,11 @@ class KeyQueue:
             self._lanes[wants] = {waiter.number: waiter}
         else:
             lane[waiter.number] = waiter
+
+    def sort(self) -> None:
+        """Restore the order of the lanes after a command has joined that began to wait earlier."""
+        for wants, lane in self._lanes.items():
+            self._lanes[wants] = dict(sorted(lane.items()))
 
     def remove(self, waiter: Waiter, behind: int) -> bool:
         """Remove a command; returns whether the queue, which is not lone, is empty then."""
@@ -242,6 +254,7 @@ class Waiters:
         self.active: dict[int, Waiter] = {}
         """By their numbers, in the order in which they began to wait."""
         self._number = 0
+        self._lasting = 0
         # A heap of times and numbers; stale ones are skipped.
         self._timers: list[tuple[int, int]] = []
 
@@ -250,13 +263,27 @@ class Waiters:
         self._number += 1
         waiter.number = self._number
         self.active[waiter.number] = waiter
+        self._lasting += waiter.is_lasting
+        self.hold(waiter, WAITER_BYTES + bytes_of(waiter.args) + self._join(waiter, 0))
+        self._arm(waiter.deadline_ms, waiter)
+        self._arm(waiter.recheck_ms, waiter)
+
+    def extend(self, waiter: Waiter, key: bytes) -> None:
+        """Let a command wait for one more key, unless it does; what it wants is a condition."""
+        if key not in waiter.keys:
+            waiter.keys.append(key)
+            self.hold(waiter, self._join(waiter, len(waiter.keys) - 1))
+            self._queues[waiter.db][0][key].sort()
+
+    def _join(self, waiter: Waiter, first: int) -> int:
+        """Join the queues of its keys, from this place on; returns the bytes that it holds."""
         new = 0
-        held = WAITER_BYTES + bytes_of(waiter.args) + _KEY_BYTES * len(waiter.keys)
+        held = _KEY_BYTES * (len(waiter.keys) - first)
         lone: KeyQueue | None = None
         lone_behind = 0
         queues, _ = self._queues[waiter.db]
-        for at, key in enumerate(waiter.keys):
-            behind = waiter.behind_at(at)
+        for at in range(first, len(waiter.keys)):
+            key, behind = waiter.keys[at], waiter.behind_at(at)
             queue = queues.get(key)
             if queue is None:
                 if lone is None or behind != lone_behind:
@@ -267,12 +294,23 @@ class Waiters:
                 new -= 0 if queue.is_lone else queue.used_bytes
                 queue = queues[key] = queue.joined_by(waiter, behind)
                 new += queue.used_bytes
-        session = waiter.session
-        waiter.held_bytes = held
-        session.hold("waiting", waiter.held_bytes)
-        session.holdings.change("waiting", new)
-        self._arm(waiter.deadline_ms, waiter)
-        self._arm(waiter.recheck_ms, waiter)
+        waiter.session.holdings.change("waiting", new)
+        return held
+
+    def hold(self, waiter: Waiter, size: int) -> None:
+        """Count so many bytes more of a command that waits."""
+        waiter.held_bytes += size
+        waiter.session.hold("waiting", size)
+
+    @property
+    def blocked(self) -> int:
+        """How many connections cannot go on."""
+        return len(self.active) - self._lasting
+
+    def requeue(self, waiter: Waiter) -> None:
+        """Let a command wait behind all others that wait for its keys."""
+        self.remove(waiter)
+        self.enqueue(waiter)
 
     def recheck_at(self, waiter: Waiter, at_ms: int) -> None:
         """Run the waiter's command again at a time of day."""
@@ -295,6 +333,7 @@ class Waiters:
         """Take a command out of every queue."""
         if self.active.pop(waiter.number, None) is None:
             return
+        self._lasting -= waiter.is_lasting
         gone = 0
         if waiter.conditions is not None:
             waiter.conditions.pop(waiter, None)
@@ -313,6 +352,7 @@ class Waiters:
             reviewed.difference_update([key for key in waiter.keys if key not in queues])
         session = waiter.session
         session.hold("waiting", -waiter.held_bytes)
+        waiter.held_bytes = 0
         session.holdings.change("waiting", -gone)
 
     def due(self, now_ms: int) -> Iterable[Waiter]:

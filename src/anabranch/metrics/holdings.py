@@ -30,7 +30,7 @@ CLIENT_HOLDERS: Final = (
 HOLDERS: Final = (
     *CLIENT_HOLDERS,
     *("handshakes", "users", "logs", "scripts", "lua", "settings", "deadlines", "scheduled"),
-    *("tombstones", "positions", "unwritten", "recent", "causal", "full-sync"),
+    *("tombstones", "positions", "followed", "unwritten", "recent", "causal", "full-sync"),
 )
 """All of them, in the order of the table in the docs."""
 

@@ -50,16 +50,16 @@ TEMPORARY_SUFFIX = ".tmp"
 """The end of the name of an unfinished snapshot."""
 
 _LOG_ADVICE = (
-    "Nothing was changed. 'anabranch inspect log {name}' shows what is sound; with --write it puts "
+    "Nothing was changed. 'anabranch inspect {name}' shows what is sound; with --write it puts "
     "aside everything from there on. A copy of the directory first is a good idea"
 )
 _SNAPSHOT_ADVICE = (
-    "Nothing was changed. 'anabranch inspect snapshot {name}' says what can be done without it"
+    "Nothing was changed. 'anabranch inspect {name}' says what can be done without it"
 )
 _ABSENCE_ADVICE = (
     "Nothing was changed. Put the file back, or a whole backup of the directory. If these files "
     "are a copy or an older state, 'anabranch restore DIR' accepts them; to go on without what is "
-    "missing, 'anabranch inspect log DIR --write' does"
+    "missing, 'anabranch inspect DIR --write' does"
 )
 
 

@@ -17,6 +17,7 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, Replica, region_of
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Timetables
+from anabranch.keyspace.values import StringValue
 from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX, check_fields
@@ -26,8 +27,9 @@ from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.register import read_counts
 from anabranch.stream.rows import check_fragments
-from anabranch.stream.shared import Limits, Tag
+from anabranch.stream.shared import Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
@@ -61,7 +63,10 @@ _SHARED: Final[dict[str, Any]] = {
     "limits": dict[_Dot, Limits],
     "tags": dict[bytes, dict[bytes, dict[_Dot, Tag]]],
     "accepted": dict[bytes, dict[_Dot, Accepted]],
+    "writes": dict[_Dot, tuple[_Place, bytes, dict[_Dot, _Number | None]]],
+    "counts": bytes,
 }
+_COUNT: Final = tuple[_ReplicaId, _Number, _Number, _Number | None, _Number]
 _LOG: Final[dict[str, Any]] = {
     **dict.fromkeys(("next_position", "trimmed", "base"), _Place),
     **dict.fromkeys(("floor", "newest_number", "deleted_number"), _Number),
@@ -87,6 +92,9 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
         for database in theirs.databases:
             for key, value in chain(database.values.items(), database.remembered.items()):
                 assert type(key) is bytes
+                if type(value) is StringValue:
+                    _check_shared(value.shared, replica)
+                    continue
                 assert type(value) is Stream
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
@@ -100,16 +108,16 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
 def _check_scheduled(timetables: Timetables) -> Iterator[None]:
     """Check what is scheduled."""
     for entry in timetables.entries.values():
-        msgspec.convert(entry.identity, tuple[_Place, _ReplicaId])
-        msgspec.convert(entry.ended, _Dot)
+        _require(entry.identity, tuple[_Place, _ReplicaId])
+        _require(entry.ended, _Dot)
         assert 0 <= entry.at_ms <= GONE_MS, "a time out of range"
         if entry.at_ms != GONE_MS:
             check_fields(entry.fields)
         assert entry.recurrence is None or 0 <= entry.recurrence.missed < len(MISSED)
         yield
     for occurrence, addition in timetables.additions.items():
-        msgspec.convert(occurrence[2:], tuple[_Place, _ReplicaId, _Place])
-        msgspec.convert(addition.dot, _Dot)
+        _require(occurrence[2:], tuple[_Place, _ReplicaId, _Place])
+        _require(addition.dot, _Dot)
         yield
 
 
@@ -165,26 +173,31 @@ def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:
 
 def _check(part: object, types: dict[str, Any]) -> None:
     for name, kind in types.items():
-        msgspec.convert(_plain(getattr(part, name)), kind)
+        _require(_plain(getattr(part, name)), kind)
+
+
+def _require(value: object, kind: Any) -> None:
+    """Assert that a value has this type; without ``builtin_types`` text counts as bytes."""
+    msgspec.convert(value, kind, builtin_types=(bytes,))
 
 
 def _plain(value: Any) -> Any:
     """A value as plain tuples: :func:`msgspec.convert` trusts values of the right type."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
-    return tuple(value) if isinstance(value, tuple) else value
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
     conflicts = replica.conflicts
-    msgspec.convert(conflicts.stable, dict[_ReplicaId, tuple[_Number, _Number]])
-    msgspec.convert(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
+    _require(conflicts.stable, dict[_ReplicaId, tuple[_Number, _Number]])
+    _require(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
     displaced = [tuple(row) for row in conflicts.displaced.written()]
-    msgspec.convert(displaced, list[tuple[int, bytes, bytes, list[_Span]]])
+    _require(displaced, list[tuple[int, bytes, bytes, list[_Span]]])
     for replica_id, held in conflicts.held.items():
         newest = 0
         for tag in held:
-            msgspec.convert(_plain(tag), HeldTag)
+            _require(_plain(tag), HeldTag)
             assert tag.replica_id == replica_id
             assert 0 <= tag.db < databases
             assert newest < tag.number <= NUMBER_MAX
@@ -198,7 +211,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     _check(stream, _STREAM)
     _check(stream.producers, _PRODUCERS)
     assert all(map(region_of, stream.logs)), "entries of no region"
-    _check(stream.shared, _SHARED)
+    _check_shared(stream.shared, replica)
     ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
     ids += stream.shared.deleted_ids.values()
     assert all(0 <= each <= MAX_ID for each in ids)
@@ -214,7 +227,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert type(name) is bytes
         shared = group.shared
         assert shared.creations
-        msgspec.convert(_plain(shared.creations), dict[_Dot, _Creation])
+        _require(_plain(shared.creations), dict[_Dot, _Creation])
         for by_replica_id in (shared.delivered, shared.hidden, *shared.acknowledged.values()):
             for ranges in by_replica_id.values():
                 _check_ranges(ranges)
@@ -222,9 +235,20 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         yield
 
 
+def _check_shared(shared: Shared, replica: Replica) -> None:
+    """Check what regions share of a key; what was written and added must have been applied."""
+    _check(shared, _SHARED)
+    counts = read_counts(shared.counts)
+    for replica_id, row in counts.items():
+        msgspec.convert([replica_id, *row[:2], *row[3:5]], _COUNT)
+        assert 0 < row.since <= row.number, "increments out of order"
+    for dot in [*shared.writes, *((each, row.number) for each, row in counts.items())]:
+        assert dot[1] <= replica.vector.get(dot[0], 0), "effects that were not applied"
+
+
 def _check_ranges(ranges: Ranges) -> None:
-    msgspec.convert(ranges.lows, list[_Number])
-    msgspec.convert(ranges.highs, list[_Number])
+    _require(ranges.lows, list[_Number])
+    _require(ranges.highs, list[_Number])
     assert len(ranges.lows) == len(ranges.highs)
 
 
@@ -241,7 +265,7 @@ def _check_log(log: RegionLog) -> Iterator[None]:
 
 def _check_block(block: Block) -> None:
     _check(block, _BLOCK)
-    msgspec.convert(list(block.dead), list[_Number])
+    _require(list(block.dead), list[_Number])
     block.check()
     ids = list(block.ids)
     assert 0 <= ids[0] <= ids[-1] <= MAX_ID

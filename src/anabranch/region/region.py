@@ -369,6 +369,7 @@ class Region(RegionState):
         """Replace all keys by those of another keyspace; clients and waiters stay."""
         for database, other in zip(self.keyspace.databases, keyspace.databases, strict=True):
             database.exchange(other)
+            database.following.renew(database.order)
             for key in database.waiters:
                 database.review(key)
                 database.signal(key)

@@ -6,6 +6,9 @@ work is left, the request stays first in the connection's backlog, so the client
 wait, and the generator continues in the queue of the scheduler. The work is not cut inside a
 transaction, for a command that was blocked, and where the scheduler has no driver (some tests).
 
+A generator that returns no piece at all has only prepared what the command needs: the request then
+runs again from its beginning.
+
 The command function must make its work atomic. Commands that read take a frozen view in their first
 step. Commands that write prepare outside the keyspace and change it in their last step.
 """
@@ -123,7 +126,11 @@ class SlicedRequest(LongRequest):
         if parts is None:
             return True
         self._steps.close()
-        self._finish(*parts)
+        if parts:
+            self._finish(*parts)
+        else:
+            session.sliced = None
+            region.channels.pending[session] = None  # the request is the first of the backlog
         return False
 
     def resume(self) -> None:

@@ -102,6 +102,7 @@ class RegionState:
             "deadlines": lambda: sum([each.deadlines.used_bytes for each in keyspace.databases]),
             "scheduled": lambda: sum([each.timetables.used_bytes for each in keyspace.databases]),
             "tombstones": lambda: keyspace.tombstone_bytes,
+            "followed": lambda: sum([each.following.used_bytes for each in keyspace.databases]),
             "positions": lambda: keyspace.last_positions_bytes,
         }
 
@@ -126,8 +127,11 @@ class RegionState:
     def say(self, session: Session, entry: ServedCommand | None, *parts: bytes) -> None:
         """Reply to a connection, unless it has switched replies off.
 
-        CLIENT REPLY SKIP suppresses its own reply and that of the next request.
+        CLIENT REPLY SKIP suppresses its own reply and that of the next request. Whatever was asked
+        may have given credit back to a subscription.
         """
+        if session.subscribed is not None:
+            self.services.blocked.look_again(session.subscribed)
         if session.reply_skip:
             if entry is None or entry.command.full_name != "client|reply":
                 session.reply_skip = False

@@ -139,8 +139,16 @@ class Waking:
         if session.waiter is not None:
             self._region.keyspace.waiters.remove(session.waiter)
             session.waiter = None
+        self.unsubscribe(session)
         self._after.pop(session, None)
         self._after_next.pop(session, None)
+
+    def unsubscribe(self, session: Session) -> None:
+        """End the subscription of a connection to entries, if it has one."""
+        if session.subscribed is not None:
+            self._region.keyspace.waiters.remove(session.subscribed)
+            session.subscribed = None
+            session.refresh()
 
     def _retry(self, waiter: Waiter, now_ms: int, changed: Collection[bytes] | None = None) -> None:
         """Run a blocked command again: it answers, fails, or keeps its place.
@@ -160,7 +168,9 @@ class Waking:
         assert entry.function is not None
         if region.dispatcher.pause_until_ms and entry.command.is_write:
             self._paused[waiter] = None
+            waiter.is_behind = True
             return
+        waiter.is_due = False
         reply: bytes | None
         started = region.clock.ticks_ns()
         try:
@@ -182,7 +192,7 @@ class Waking:
 
     def time_out(self, waiter: Waiter) -> None:
         """End a wait with the reply for no result, unless that reply is withheld."""
-        reply = waiter.timeout_reply
+        reply = waiter.timeout_reply if waiter.late_reply is None else waiter.late_reply()
         dispatcher = self._region.dispatcher
         entry = dispatcher.find(waiter.args)
         if dispatcher.withheld is not None and entry is not None:
@@ -195,10 +205,21 @@ class Waking:
     def end_wait(self, waiter: Waiter, reply: bytes) -> None:
         """End a wait with a reply; the client's later requests run in a later turn."""
         session: Session = waiter.session
+        if waiter.is_lasting:  # the reply is an error, and belongs to no request
+            self.unsubscribe(session)
+            self._region.channels.send([session], [b"ab.unsubscribed", reply[1:].strip()])
+            return
         self._region.keyspace.waiters.remove(waiter)
         session.waiter = None
         self._region.say(session, None, reply)
         self._region.channels.pending[session] = None
+
+    def look_again(self, waiter: Waiter) -> None:
+        """Run a waiting command again in a later turn."""
+        if not waiter.is_due:
+            waiter.is_due = True
+            self._again.append(waiter)
+            self._region.scheduler.schedule(self._go_on, first=True)
 
     def unpause(self) -> None:
         """End a CLIENT PAUSE. What waited and would have written looks again at the next tick."""

@@ -109,8 +109,6 @@ class _Question(Struct):
     session: PeerSession
     message: Digests | KeysGet
     passed: int
-    ready: int = 0
-    """Named keys that were prepared."""
 
 
 class DigestComparison(Struct):

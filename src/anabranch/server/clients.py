@@ -79,8 +79,7 @@ def idle(connections: Iterable[Connection], now_ms: int, timeout_s: int) -> list
         for each in connections
         if now_ms - each.session.last_ms > timeout_s * 1000
         and not each.session.blocked
-        and not each.session.subscriptions
-        and not each.session.shard_channels
+        and not each.session.listens
         and not each.session.monitoring
     ]
 
@@ -121,8 +120,7 @@ class OutputLimitWatch:
     def exceeded(self, connection: Connection, now_ms: int) -> bool:
         """Whether this client must be closed; a soft limit must have been passed for a while."""
         session = connection.session
-        listens = session.subscriptions or session.shard_channels
-        kind = "pubsub" if listens and not session.monitoring else "normal"
+        kind = "pubsub" if session.listens and not session.monitoring else "normal"
         hard, soft, seconds = self._settings.client_output_buffer_limit[kind]
         size = connection.transport.get_write_buffer_size()
         if hard and size >= hard:

@@ -15,7 +15,7 @@ installed. Importing this package imports neither Spark nor Arrow.
 `writing/`     rows to commands (`layout`, `encode`), and these to a stream once each (`ledger`,
                `adding`); `sink` has the writers that Spark calls
 `runtime/`     Java, sessions, queries that are watched and started again
-`lake/`        streams as a Delta `table` of Parquet `files`, which `sinks` write
+`lake/`        streams as a Delta `table` of Parquet `files`
 `jobs/`        what ``anabranch spark ...`` runs; `signatures` has the parameters of all
 =============  ====================================================================================
 

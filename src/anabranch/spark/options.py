@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final, Self
 
@@ -72,16 +71,6 @@ def _duration_ms(value: str) -> int:
     if found is None:
         raise OptionError(f"a duration such as 500ms, 30s or 15m is needed, not {value!r}")
     return found
-
-
-def _factor(value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number < math.inf:
-        raise OptionError(f"a number from 0 on is needed, not {value!r}")
-    return number
 
 
 def _size(value: str) -> int:
@@ -264,16 +253,11 @@ class WriteOptions:
 
     server: ServerOptions
     stream: str | None = _option(None, str, "stream", "topic")
-    idempotence: str | None = _option(
-        None, _one_of("ledger", "position", "content", "column", "none")
-    )
-    idempotence_column: str | None = _option()
-    idempotence_window: str = _option("require", _one_of("require", "ignore"))
+    idempotence: str | None = _option(None, _one_of("ledger", "position", "none"))
     producer_id: str | None = _option()
     batch_id: int | None = _option(None, _whole(0))
     sink_id: str = _option("0")
     lane_column: str | None = _option()
-    speed: float = _option(0.0, _factor)
     allow_producer_change: bool = _option(False, _boolean)
     result_file: str | None = _option()
     deterministic_order: str = _option("trust", _one_of("trust", "sort"))
@@ -305,10 +289,10 @@ def _shown(option: Field[Any]) -> str:
     return option.metadata["name"] or first + "".join(map(str.capitalize, words))
 
 
-def _known(*sides: type) -> dict[str, tuple[str, str, Callable[[str], Any]]]:
+def _known(side: type) -> dict[str, tuple[str, str, Callable[[str], Any]]]:
     """By each name in lower case: the name to show, the field and what parses the text."""
     found = {}
-    for each in (each for side in (ServerOptions, *sides) for each in fields(side)):
+    for each in (*fields(ServerOptions), *fields(side)):
         if each.metadata:
             name = _shown(each)
             for every in (name, *each.metadata["aliases"]):
@@ -338,19 +322,11 @@ def _split(options: Mapping[str, str], side: type) -> tuple[ServerOptions, dict[
     return ServerOptions(**{name: values.pop(name) for name in of_server}), values
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Raise `OptionError` for the name of no option, whether of a read or of a write."""
-    sides = (ReadOptions, WriteOptions)
-    for name in names:
-        if name.lower() not in _known(*sides):
-            raise OptionError(_unknown(name, *sides))
-
-
-def _unknown(name: str, *sides: type) -> str:
+def _unknown(name: str, side: type) -> str:
     if name.lower() == "path":
-        wanted = "subscribe" if sides == (ReadOptions,) else "stream"
+        wanted = "subscribe" if side is ReadOptions else "stream"
         return f"a stream has no path: name it with option {wanted}, and call the method bare"
-    here = {each: shown for each, (shown, *_) in _known(*sides).items()}
+    here = {each: shown for each, (shown, *_) in _known(side).items()}
     near = difflib.get_close_matches(name.lower(), here, n=1, cutoff=0.6)
     if near:
         return f"unknown option {name!r}: did you mean {here[near[0]]}?"

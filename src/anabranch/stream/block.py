@@ -42,6 +42,7 @@ from anabranch.stream.columnar import Columns
 from anabranch.stream.compression import BlockCache, expanded, opened
 from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds, index_of
+from anabranch.stream.selecting import Where
 
 _NONE: Final[frozenset[int]] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_IDS: Final[list[int]] = []  # of a block that is not open
@@ -221,6 +222,22 @@ class Block(BlockNumbers):
         if low == 0 and high == len(ends):
             return data  # machine code would copy it to make a slice
         return data[ends[low - 1] if low else 0 : ends[high - 1]]
+
+    def selected(self, where: Where, low: int, high: int) -> list[int]:
+        """The indexes in ``[low, high)`` of entries for which a condition holds, dead or live.
+
+        A block that is shut is opened for this alone: the cache stays as it is.
+        """
+        if self.parts is not None:
+            return where.among_parts(self.parts, low, high)
+        data, ends, columns = self._data, self._ends, self._columns
+        if self.packed is not None and self._ids is None:
+            _, columns, ends, data = opened(frame_of(self.packed))
+        if columns is not None:
+            return columns.selected(where, low, high)
+        assert data is not None
+        assert ends is not None
+        return where.among(data, ends, low, high)
 
     def sizes(self, low: int, high: int) -> list[int]:
         """The size in bytes of each of the entries ``[low, high)``."""

@@ -24,6 +24,7 @@ from librt.strings import BytesWriter, read_i64_le
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.packed_ids import WORD_BYTES, WORD_SEQ_BITS, PackedIds
 from anabranch.stream.scanning import CR, LF, ScanError, behind, number_at
+from anabranch.stream.selecting import Where
 
 if TYPE_CHECKING:
     from mypy_extensions import i64, u8  # an int in a register of the processor, once compiled
@@ -213,8 +214,15 @@ class _Column:
     """The values of one field. They are read one after the other from where :meth:`seek` begins."""
 
     def __init__(
-        self, before: bytes, lines: list[bytes], data: bytes, width: i64, sizes_at: i64
+        self,
+        name: bytes,
+        before: bytes,
+        lines: list[bytes],
+        data: bytes,
+        width: i64,
+        sizes_at: i64,
     ) -> None:
+        self.name = name
         self._data = data
         self._lines = lines
         self._width: i64 = width
@@ -280,6 +288,25 @@ class _Column:
         _copy(writer, self._data, self._at, end)
         self._at = end
 
+    def select(self, where: Where, low: i64, high: i64, found: set[int]) -> None:
+        """Add the indexes in ``[low, high)`` of the values that a condition allows."""
+        self.seek(low)
+        data = self._data
+        wanted = where.value
+        least: i64 = len(wanted)
+        index = low
+        while index < high:
+            size = self._next_size() if self._width else self._size
+            at = self._at
+            self._at = at + size
+            if (
+                size >= least
+                and (size == least or where.is_prefix)
+                and data[at : at + least] == wanted
+            ):
+                found.add(index)
+            index += 1
+
 
 def _short_at(data: bytes, at: i64) -> i64:
     low: i64 = data[at]
@@ -288,8 +315,8 @@ def _short_at(data: bytes, at: i64) -> i64:
 
 
 @lru_cache(_SCHEMAS_MAX)  # most blocks have the schema of one that was opened before
-def _fields_of(schema: bytes) -> list[tuple[bytes, list[bytes], int]]:
-    """Of each field, what stands before the sizes of its values, and its width.
+def _fields_of(schema: bytes) -> list[tuple[bytes, bytes, list[bytes], int]]:
+    """Of each field its name, what stands before the sizes of its values, and its width.
 
     In between the same with the size, by size, as far as it was made before.
     """
@@ -303,8 +330,8 @@ def _fields_of(schema: bytes) -> list[tuple[bytes, list[bytes], int]]:
         widths.append(schema[at])
         at += 1
     return [
-        (before, [b""] * _SIZES_END, width)
-        for before, width in zip(_texts_before(names), widths, strict=True)
+        (name, before, [b""] * _SIZES_END, width)
+        for name, before, width in zip(names, _texts_before(names), widths, strict=True)
     ]
 
 
@@ -322,8 +349,8 @@ class Columns:
         schema_at = begin + 2
         at = schema_at + _short_at(data, begin)
         fields: list[_Column] = []
-        for before, lines, width in _fields_of(data[schema_at:at]):
-            field = _Column(before, lines, data, width, at)
+        for name, before, lines, width in _fields_of(data[schema_at:at]):
+            field = _Column(name, before, lines, data, width, at)
             at = field.sizes_end(count)
             fields.append(field)
         for field in fields:
@@ -348,6 +375,14 @@ class Columns:
         writer = BytesWriter()
         self._write(low, high, writer, None)
         return writer.getvalue()
+
+    def selected(self, where: Where, low: int, high: int) -> list[int]:
+        """The indexes in ``[low, high)`` of entries for which a condition holds."""
+        found: set[int] = set()
+        for field in self._fields:
+            if field.name == where.field:
+                field.select(where, low, high, found)
+        return sorted(found)
 
     def _write(self, low: i64, high: i64, writer: BytesWriter, ends: BytesWriter | None) -> None:
         fields = self._fields

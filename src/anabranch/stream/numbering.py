@@ -42,37 +42,73 @@ def spans_behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[tuple[int,
     return merge_labelled(sources)
 
 
-class Gaps:
-    """Entries of a server on its own that were removed before a reader reached them.
+def has_behind(stream: Stream, seen: Mapping[int, int]) -> bool:
+    """Whether an entry was ever added that a vector does not cover; it may be removed by now."""
+    for replica_id, log in stream.logs.items():
+        newest = log.newest_number
+        if newest and stream.incarnation + newest > seen.get(replica_id, 0):
+            return True
+    return False
 
-    There each number is that of an entry, so none is missing or too many.
+
+class Gaps:
+    """Entries that were removed before a reader reached them, by their positions.
+
+    A position is that of one entry, so none is missing or too many. What the reader has come to is
+    counted from the incarnation, as numbers are on a server of its own: 1 is the first entry ever.
     """
 
     __slots__ = ("_reached", "_stream", "found")
 
-    def __init__(self, stream: Stream, seen: Mapping[int, int]) -> None:
-        """``seen`` is the vector of the reader; one that begins cares for this stream alone."""
-        log = stream.local
-        number = seen.get(stream.own, 0)
-        begin = stream.incarnation + (log.known_from if number else log.base)
+    def __init__(self, stream: Stream, seen: Mapping[int, int], places: Mapping[int, int]) -> None:
+        """``seen`` is the vector of the reader, empty if it begins: that cares for this stream.
+
+        ``places`` are what it had come to.
+        """
         self._stream = stream
-        self._reached = max(number, begin)
-        self.found: list[tuple[int, int]] = []
-        """The first and the last number of each gap."""
+        self._reached = dict(places)
+        for replica_id, log in stream.logs.items():
+            begin = stream.incarnation + (log.known_from if seen else log.base)
+            self._reached[replica_id] = max(places.get(replica_id, 0), begin)
+        self.found: list[tuple[int, int, int]] = []
+        """Replica ID, the first and the last entry of each gap."""
 
-    def reach(self, block: Block, low: int, high: int) -> None:
-        """The reader is given these live entries next."""
-        incarnation = self._stream.incarnation
-        for number in block.numbers_of(low, high):
-            self._come_to(incarnation + number)
+    @property
+    def reached(self) -> Mapping[int, int]:
+        """What the reader has come to in each log."""
+        return self._reached
 
-    def _come_to(self, number: int) -> None:
-        if number > self._reached + 1:
-            self.found.append((self._reached + 1, number - 1))
-        self._reached = number
+    def reach(self, replica_id: int, block: Block, low: int, high: int) -> None:
+        """The reader comes to these live entries next."""
+        begin = self._stream.incarnation + 1
+        if block.positions is None:
+            self._come_to(replica_id, begin + block.position(low))
+            self._reached[replica_id] = begin + block.position(high - 1)
+            return
+        for index in range(low, high):
+            self._come_to(replica_id, begin + block.position(index))
+
+    def _come_to(self, replica_id: int, entry: int) -> None:
+        reached = self._reached[replica_id]
+        if entry > reached + 1:
+            self.found.append((replica_id, reached + 1, entry - 1))
+        self._reached[replica_id] = entry
 
     def end(self) -> None:
         """There is no further live entry."""
-        newest = newest_position_number(self._stream)
-        if newest > self._reached:
-            self._come_to(newest + 1)
+        for replica_id, log in self._stream.logs.items():
+            newest = self._stream.incarnation + log.next_position
+            if newest > self._reached[replica_id]:
+                self._come_to(replica_id, newest + 1)
+                self._reached[replica_id] = newest
+
+
+def places_of(stream: Stream, seen: Mapping[int, int]) -> dict[int, int]:
+    """What a reader has come to in each log, if only its vector is known.
+
+    It is the oldest entry that is left for it: what was removed before may have been read.
+    """
+    return {
+        replica_id: stream.incarnation + by_number.position_above(log, seen.get(replica_id, 0))
+        for replica_id, log in stream.logs.items()
+    }

@@ -44,16 +44,9 @@ def _value(ask: Ask, key: bytes) -> Any:
             _text(entry_id): _fields(fields) for entry_id, fields in ask("XRANGE", key, "-", "+")
         },
         "groups": {
-            _text(group[b"name"]): _group(ask, key, group)
-            for group in map(_map, ask("XINFO", "GROUPS", key))
+            _text(group[b"name"]): _group(ask, key, group) for group in ask("XINFO", "GROUPS", key)
         },
     }
-
-
-def _map(reply: Any) -> dict[bytes, Any]:
-    if isinstance(reply, dict):
-        return reply
-    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _fields(flat: list[bytes]) -> Any:

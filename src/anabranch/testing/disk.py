@@ -5,11 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from anabranch.server.disk import Directory
 
 
 class Disk:
@@ -33,9 +28,3 @@ class Disk:
         """Raise what the system raises when the disk is full."""
         if self._is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def open_directory(self, path: Path) -> Directory:
-        """The directory of a server, on this disk."""
-        from anabranch.testing.limited_directory import LimitedDirectory  # noqa: PLC0415 - with the server
-
-        return LimitedDirectory(path, self.require_space)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from anabranch.config.settings import GOSSIP_PORT_ABOVE
 from anabranch.engine.leases import LeasePlace
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
+from anabranch.oplog.storage import LogFile
 from anabranch.scripting import new_machine
 from anabranch.server.app import Server as LiveServer
 from anabranch.server.app import Surroundings
@@ -35,6 +37,36 @@ if TYPE_CHECKING:
     from anabranch.testing.disk import Disk
 
 
+class LimitedDirectory(Directory):
+    """Every write asks first whether there is space; ``require_space`` raises if there is none."""
+
+    def __init__(self, path: Path, require_space: Callable[[], None]) -> None:
+        super().__init__(path)
+        self._require_space = require_space
+
+    def create(self, name: str) -> LogFile:
+        """A file that can be full."""
+        return _LimitedFile(super().create(name), self._require_space)
+
+    def append(self, name: str) -> LogFile:
+        """The same of a file that is there."""
+        return _LimitedFile(super().append(name), self._require_space)
+
+
+class _LimitedFile:
+    def __init__(self, file: LogFile, require_space: Callable[[], None]) -> None:
+        self._file = file
+        self._require_space = require_space
+        self.sync = file.sync
+        self.truncate = file.truncate
+        self.is_there = file.is_there
+        self.close = file.close
+
+    def write(self, data: bytes) -> None:
+        self._require_space()
+        self._file.write(data)
+
+
 def new_live(words: list[str], loop_name: str, clock: Clock, seed: int, disk: Disk) -> LiveServer:
     """A server that is not started yet; ``words`` are directives as on the command line."""
     loaded = load(words)
@@ -47,7 +79,7 @@ def new_live(words: list[str], loop_name: str, clock: Clock, seed: int, disk: Di
         surroundings=Surroundings(
             clock=clock,
             chance=random.Random(seed),  # noqa: S311 - a test wants to be repeated
-            place=DataDirectory(settings, disk.open_directory),
+            place=DataDirectory(settings, lambda path: LimitedDirectory(path, disk.require_space)),
         ),
     )
 

@@ -9,7 +9,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 _Result = TypeVar("_Result")
@@ -62,16 +61,11 @@ class LoopThread:
         self._require_thread()
         if threading.current_thread() is self._thread:
             return function(*arguments)
-        done: Future[_Result] = Future()
 
-        def call() -> None:
-            try:
-                done.set_result(function(*arguments))
-            except BaseException as problem:
-                done.set_exception(problem)
+        async def call() -> _Result:
+            return function(*arguments)
 
-        self._loop.call_soon_threadsafe(call)
-        return done.result(_PATIENCE_S)
+        return self.run(call())
 
     def close(self) -> None:
         """End the loop and the thread, if it is in this process."""

@@ -86,7 +86,7 @@ class Metrics:
         return {
             "uptime_in_seconds": max(region.clock.now_us() // 1000 - stats.started_ms, 0) / 1000,
             "connected_clients": len(region.sessions),
-            "blocked_clients": len(region.keyspace.waiters.active),
+            "blocked_clients": region.keyspace.waiters.blocked,
             "connections_received_total": stats.connections_received,
             "rejected_connections_total": stats.rejected_connections,
             "commands_processed_total": stats.commands_processed,

@@ -43,7 +43,7 @@ def status(node: Node, why_not_ready: str | None) -> dict[str, Any]:
         "refuses_writes": region.dispatcher.write_refusal,
         "links_can_be_cut": settings.enable_debug_command != "no",
         "clients": len(region.sessions),
-        "blocked": len(region.keyspace.waiters.active),
+        "blocked": region.keyspace.waiters.blocked,
         "commands": stats.commands_processed,
         "error_replies": stats.error_replies,
         "per_second": {

@@ -159,7 +159,6 @@ def test_an_unknown_command_is_answered_with_the_nearest(typed: str, nearest: st
     assert "The help lists all" in run("xyzzy").stderr
     for words, nearest_one in (
         (("cluster", "restat"), "restart"),
-        (("inspect", "logs"), "log"),
         (("region", "salvag"), "salvage"),
         (("spark", "arkive"), "archive"),
     ):

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
 import types
 import typing
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from anabranch.cli.inspect_values import as_json, as_text, effect_fields, in_pieces, when
+from anabranch.cli.inspect_values import as_json, effect_fields, record_fields, when
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
-
-TEXTS = {
-    b"plain": '"plain"',
-    b'"\\\n\r\t\a\b\x00\xff': r'"\"\\\n\r\t\a\b\x00\xff"',
-    "ä".encode(): r'"\xc3\xa4"',
-    b"x" * 64: '"' + "x" * 64 + '"',
-    b"x" * 65: '"' + "x" * 64 + '"...(65 bytes)',
-}
-
-
-@pytest.mark.parametrize("value", TEXTS)
-def test_bytes_look_as_in_redis_cli(value: bytes) -> None:
-    assert as_text(value, full=False) == TEXTS[value]
-    assert "..." not in as_text(value, full=True)
-
-
-def test_lists_are_shortened_unless_in_full() -> None:
-    assert as_text([1, b"a", None, True], full=False) == '[1 "a" none yes]'
-    assert as_text(list(range(9)), full=False) == "[0 1 2 3 4 5 6 7 ...(9 in all)]"
-    assert as_text(list(range(9)), full=True) == "[0 1 2 3 4 5 6 7 8]"
-    assert in_pieces({"a": {"b": [b"c"]}, "d": 1}, full=False) == 'a={b=["c"]} d=1'
+from anabranch.oplog import snapshot as records
+from anabranch.oplog.inspection import SeenRecord
+from tests.support.servers import REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -98,8 +81,8 @@ def test_every_kind_can_be_shown(kind: type[kinds.Effect]) -> None:
     for name, fields in effect_fields(kind(**values)):
         assert name == ("Add" if kind is kinds.AddRun else kind.__name__)
         assert kind is kinds.AddRun or len(fields) == len(values)
-        assert json.loads(as_json(fields))
-        text = in_pieces(fields, full=True)
+        text = as_json(fields)
+        assert json.loads(text)
         assert str(ENTRY_ID) not in text
         assert ("7777-0" in text) == ("entry ID" in repr(hints))
 
@@ -118,7 +101,32 @@ def test_a_run_is_shown_as_its_additions() -> None:
         [0, 2],
     )
     assert [name for name, _ in effect_fields(run)] == ["Add"] * 3
-    assert [in_pieces(fields, full=False) for _, fields in effect_fields(run)] == [
-        f'db=2 key="s" entry_id={number}-0 fields=["f" "v"] weight={number + 6} opens={opens}'
-        for number, opens in ((1, "yes"), (2, "no"), (3, "yes"))
+    assert [fields for _, fields in effect_fields(run)] == [
+        {
+            "db": 2,
+            "key": b"s",
+            "entry_id": f"{number}-0",
+            "fields": [b"f", b"v"],
+            "weight": number + 6,
+            "opens": number != 2,
+        }
+        for number in (1, 2, 3)
     ]
+
+
+def test_records_have_the_names_and_fields_of_the_page() -> None:
+    page = (REPOSITORY / "docs/formats.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| `([A-Z_]+)` \| [^|]+ \|$", page, re.MULTILINE)
+    names = {int(number): name for number, name in rows if name in vars(records)}
+    assert sorted(names) == list(range(max(names) + 1))
+    for number, name in names.items():
+        assert vars(records)[name] == number
+        if number != records.BLOCKS:
+            seen = SeenRecord(0, 9, [number, 1, {b"k": b"\xff"}], 3, b"key", [])
+            shown, fields = record_fields(seen)
+            assert shown == name
+            assert json.loads(as_json(fields)) == {
+                "db": 3,
+                "key": "key",
+                "values": [1, {"k": r"\xff"}],
+            }

@@ -9,8 +9,9 @@ import pytest
 import redis
 
 from anabranch.cli.address import Address
+from anabranch.cli.failures import Failed
 from anabranch.cli.transfer import scan
-from anabranch.cli.transfer.record import KeyRecord, Selection, TransferFailed
+from anabranch.cli.transfer.record import KeyRecord, Selection
 from tests.support.payloads import encode_payload
 
 ALL = Selection(frozenset(), None, None)
@@ -170,8 +171,8 @@ def test_a_server_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
     server = Server([[b"k"]])
     monkeypatch.setattr(server, "scan", fail)
-    with pytest.raises(TransferFailed, match=r":6379: it broke"):
+    with pytest.raises(Failed, match=r":6379: it broke"):
         records(monkeypatch, server)
     monkeypatch.setattr(server, "info", fail)
-    with pytest.raises(TransferFailed, match=r":6379: it broke"):
+    with pytest.raises(Failed, match=r":6379: it broke"):
         records(monkeypatch, server)

@@ -13,12 +13,13 @@ import redis
 from click.testing import CliRunner
 
 from anabranch.cli.address import Address
+from anabranch.cli.failures import Failed, message
 from anabranch.cli.group import command
-from anabranch.cli.remedies import message
+from anabranch.cli.terminal import shown
 from anabranch.cli.transfer.carry import carry, select
 from anabranch.cli.transfer.client import rdb_version_of
-from anabranch.cli.transfer.record import Counts, Item, KeyRecord, Selection, TransferFailed
-from anabranch.cli.transfer.summary import Summary, safe, shown
+from anabranch.cli.transfer.record import Item, KeyRecord, Selection
+from anabranch.cli.transfer.summary import Summary, shown_key
 from anabranch.rdb.payload import decode_body, encode_body
 from anabranch.stream.image import ConsumerImage, GroupImage, NodeImage, PendingImage, StreamImage
 
@@ -64,6 +65,10 @@ class Target:
         self.complete = complete
 
 
+def counts(entries: int, groups: int, pending: int) -> dict[str, int]:
+    return {"keys": 1, "entries": entries, "groups": groups, "pending": pending}
+
+
 def summary() -> Summary:
     return Summary("imported", "here", "there", dry_run=False)
 
@@ -104,8 +109,8 @@ def test_bodies_that_the_target_knows_go_as_they_are() -> None:
     one = record(value=stream(nacked=True), expire_at_ms=FUTURE)
     target, _ = carried(one, record(b"s", b"text", db=3))
     assert target.items == [
-        Item(0, b"k", "stream", FUTURE, one.body or b"", Counts(1, 2, 1, 1)),
-        Item(3, b"s", "string", None, b"\x00\x04text", Counts(1)),
+        Item(0, b"k", "stream", FUTURE, one.body or b"", counts(2, 1, 1)),
+        Item(3, b"s", "string", None, b"\x00\x04text", {"keys": 1}),
     ]
 
 
@@ -204,17 +209,17 @@ def test_another_server_is_named_as_the_reason() -> None:
 
 
 def test_names_cannot_disturb_a_terminal() -> None:
-    assert safe("plain ü") == "plain ü"
-    assert safe("a\x1b[31m\r\n\x00") == r"a\x1b[31m\r\n\x00"
-    assert shown(7, b"\xff\x1b") == r"db7 \xff\x1b"
-    assert len(shown(0, b"x" * 500)) == 64
+    assert shown("plain ü") == "plain ü"
+    assert shown("a\x1b[31m\r\n\x00") == r"a\x1b[31m\r\n\x00"
+    assert shown_key(7, b"\xff\x1b") == r"db7 \xff\x1b"
+    assert len(shown_key(0, b"x" * 500)) == 64
 
 
 def test_the_table() -> None:
     told = summary()
-    told.arrived(Item(0, b"s", "stream", None, b"", Counts(1, 1234, 2, 3)))
-    told.arrived(Item(0, b"t", "stream", None, b"", Counts(1, 1, 0, 0)))
-    told.arrived(Item(0, b"l", "list", None, b"", Counts(1)))
+    told.arrived(Item(0, b"s", "stream", None, b"", counts(1234, 2, 3)))
+    told.arrived(Item(0, b"t", "stream", None, b"", counts(1, 0, 0)))
+    told.arrived(Item(0, b"l", "list", None, b"", {"keys": 1}))
     for number in range(4):
         told.unsupported("hash", 0, b"h%d" % number)
     told.refused("because", 1, b"r")
@@ -298,7 +303,7 @@ def test_what_versions_of_redis_read(release: str, version: int) -> None:
 
 @pytest.mark.parametrize("release", ["6.2.14", "5.0.0", "unknown"])
 def test_servers_that_are_too_old(release: str) -> None:
-    with pytest.raises(TransferFailed, match="or newer is needed"):
+    with pytest.raises(Failed, match="or newer is needed"):
         rdb_version_of(Informed(release), Address())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.effects import kinds
 from anabranch.engine.session import Session
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.digest import keyspace_digest
@@ -219,6 +220,47 @@ def test_a_restored_key_appears_at_the_end(region: Driven) -> None:
     assert region.end(session) == b"OK"
     assert region.in_one_go("DUMP", "t") == payload
     region.check()
+
+
+def test_who_waits_for_a_key_is_served_when_its_restore_ends(region: Driven) -> None:
+    payload = region.in_one_go("DUMP", "s")
+    reader = region.connect()
+    assert region.raw("XREAD", "BLOCK", 0, "STREAMS", "t", "2999-1", session=reader) == b""
+    session = region.begin("RESTORE", "t", 0, payload)
+    assert region.end(session) == b"OK"
+    for _ in range(3):
+        region.region.scheduler.run_turn()
+    ((((key, entries),),),) = [decode_all(region.received(reader))]
+    assert (key, entries) == (b"t", [[b"3000-1", [b"n", b"3000"]]])
+
+
+def test_the_log_gets_a_long_script_when_it_is_over(region: Driven) -> None:
+    recorded: list[kinds.Effect] = []
+    region.region.effects.record = recorded.append
+    session = region.connect()
+    calls = "redis.call('SET', 'a', 1) for i = 1, 1e5 do i = i + 1 end redis.call('SET', 'b', 2)"
+    assert region.raw("EVAL", calls, 0, session=session) == b""
+    assert region.region.scheduler.is_exclusive
+    assert region.region.keyspace.databases[0].values.keys() >= {b"a"}
+    assert recorded == []
+    region.turns(session)
+    assert [each.key for each in recorded if isinstance(each, kinds.SetString)] == [b"a", b"b"]
+
+
+def test_who_wakes_nobody_is_not_held_back_by_who_does(region: Driven) -> None:
+    readers = [region.connect() for _ in range(6)]
+    for reader in readers:
+        region.raw("XREAD", "BLOCK", 0, "STREAMS", "t", "u", "$", "$", session=reader)
+    writer, second = region.connect(), region.connect()
+    region.raw("XADD", "t", "*", "f", "v", session=writer)
+    assert region.region.waking.is_under_way
+    region.raw("XADD", "u", "*", "f", "v", session=second)
+    assert region.region.waking.is_under_way
+    assert second.delayed
+    region.clock.tick_ns = 1
+    region.region.execute(region.other, [[b"PING"], [b"PING"]])
+    assert not region.other.delayed
+    assert region.received(region.other) == b"+PONG\r\n" * 2
 
 
 def test_a_key_made_during_a_restore_stays(region: Driven) -> None:

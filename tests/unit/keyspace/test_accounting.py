@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import random
 
 import pytest
 
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.memory import _block_bytes, key_bytes, value_bytes
+from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness
 
@@ -120,3 +123,19 @@ def test_a_long_entry_is_counted_although_it_opens_no_node() -> None:
     harness.do("XADD", "s", "*", "field", "v" * 1_000_000)
     harness.region.tick()
     assert harness.region.dispatcher.used_memory() > 1_000_000
+
+
+def test_what_is_measured_while_it_is_loaded_is_measured_again() -> None:
+    source = Harness()
+    for number in range(2000):
+        source.do("XADD", "s", "*", "f", random.Random(number).randbytes(100))
+    source.do("XGROUP", "CREATE", "s", "g", "0")
+    source.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    state = Snapshot(source.region.keyspace, Contents(1)).whole()
+    often, once = Keyspace(), Keyspace()
+    for _ in load_snapshot(io.BytesIO(state), "state", often):
+        often.account.measure_changed(ENOUGH, source.clock.ticks_ns, 10**12)
+    for _ in load_snapshot(io.BytesIO(state), "state", once):
+        pass
+    once.account.measure_changed(ENOUGH, source.clock.ticks_ns, 10**12)
+    assert often.account.used_bytes == once.account.used_bytes > 200_000

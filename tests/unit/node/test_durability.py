@@ -497,6 +497,7 @@ async def test_after_a_failed_sync_who_waits_is_cut_off_and_writes_are_refused(
         assert isinstance(await late.do(line), hiredis.ReplyError), line
     assert b"aof_last_write_status:err" in await late.do("INFO persistence")
     assert len(world.disk.synced) == synced, "a failed sync is never believed the second time"
+    assert world.events().count("oplog.sync_failed") == 1
     assert "server.internal_error" not in world.events()
 
 

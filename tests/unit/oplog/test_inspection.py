@@ -313,7 +313,7 @@ def test_a_snapshot_is_counted() -> None:
     life.snapshot()
     (facts,) = survey_of(restored(files_of(life))).snapshots
     assert facts.fate is Fate.SOUND
-    assert (facts.version, facts.position, facts.wall_ms) == (5, life.log.end, 1)
+    assert (facts.version, facts.position, facts.wall_ms) == (6, life.log.end, 1)
     assert facts.next_number == life.turn.next_number
     assert facts.kinds == {"stream": 1, "string": 1, "set": 1, "list": 1}
     assert (facts.keys, facts.databases, facts.deadlines, facts.users) == (4, {0}, 1, 1)
@@ -341,6 +341,24 @@ def test_what_is_lost_behind_a_damage_is_counted() -> None:
     assert repair is not None
     assert (repair.position, repair.lost_turns, repair.lost_effects) == (ends[1], 3, 6)
     assert repair.lost_bytes == ends[-1] - ends[1]
+
+
+def test_what_lies_in_later_files_is_lost_as_well() -> None:
+    life = LoggedServer(segment_bytes=200)
+    ends = []
+    for number in range(9):
+        life.run(f"SET k {number}", f"SET l {number}")
+        ends.append(life.log.end)
+    files = files_of(life)
+    first, *later = sorted(files)
+    assert len(later) >= 2
+    at = SEGMENT_HEADER_BYTES + ends[1] - 1
+    files[first] = files[first][:at] + b"!" + files[first][at + 1 :]
+    repair = plan_repair(survey_of(restored(files)))
+    assert repair is not None
+    assert repair.cut is not None
+    assert [facts.name for facts in repair.aside] == later
+    assert (repair.position, repair.lost_turns, repair.lost_effects) == (ends[0], 7, 14)
 
 
 def test_batches_are_told_with_their_places() -> None:
@@ -494,6 +512,17 @@ def test_a_damaged_snapshot_is_not_cut_and_the_way_out_is_true() -> None:
     assert report.end == life.log.end
 
 
+def test_a_damaged_snapshot_of_the_end_of_the_log_is_not_needed() -> None:
+    life = a_life(1)
+    life.snapshot()
+    files = files_of(life)
+    name = max(files)
+    survey = survey_of(restored({**files, name: files[name][:-1]}))
+    assert survey.base is not None
+    assert survey.base.position == life.log.end
+    assert "the log holds all" in way_out(survey)
+
+
 def test_a_damaged_snapshot_without_the_log_before_it_needs_a_backup() -> None:
     life = a_life(1, snapshot_after=6, retire=True)
     files = files_of(life)
@@ -509,3 +538,15 @@ def test_a_log_without_its_beginning_is_not_put_aside() -> None:
     del files[segment_name(0)]
     with pytest.raises(RepairImpossible, match="Put the missing files back"):
         plan_repair(survey_of(restored(files)))
+
+
+def test_a_file_that_grows_meanwhile_has_the_size_that_was_read() -> None:
+    life = LoggedServer()
+    life.run("XADD s 1-0 f v")
+    survey = Survey(life.storage)
+    (segment,) = survey.segments
+    before = segment.size
+    life.run("XADD s 2-0 f v")
+    seen = list(survey.walk())
+    assert len(seen) == 2
+    assert segment.size == len(life.files()[segment.name]) > before

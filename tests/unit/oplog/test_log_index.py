@@ -10,7 +10,7 @@ from anabranch.effects import kinds
 from anabranch.oplog import segment
 from anabranch.oplog.batch import CONTINUES, UNIT_CONTINUES, decode_batch, fingerprint, wire_form
 from anabranch.oplog.log import OpLog
-from anabranch.oplog.log_index import LogIndex
+from anabranch.oplog.log_index import NOTED_EVERY_BYTES, LogIndex
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
 from anabranch.simulator.disk import MemoryStorage
 from tests.support.batches import encode_batch
@@ -33,8 +33,8 @@ class Written:
         self.index = LogIndex(self.storage, recent_bytes=recent_bytes)
         self.size = 0
 
-    def write(self, region: int, number: int, count: int = 1) -> None:
-        effects = [kinds.SetString(0, b"k", b"%03d" % number)] * count
+    def write(self, region: int, number: int, count: int = 1, value: int = 3) -> None:
+        effects = [kinds.SetString(0, b"k", b"%0*d" % (value, number))] * count
         data = encode_batch(effects, region=region, epoch=0, first=number, wall_ms=1, flags=0)
         self.index.record(data, self.log.end)
         self.log.append(data)
@@ -79,6 +79,19 @@ def test_a_read_begins_with_the_batch_that_has_the_next_number(batches: int) -> 
         spans.append((first, first + each % 3))
     for after in range(spans[-1][1] + 1):
         assert written.numbers(1, after) == [first for first, last in spans if last > after]
+
+
+def test_the_log_is_needed_from_the_first_batch_that_some_member_lacks() -> None:
+    written = Written()
+    begins = []
+    for number in range(1, 6):
+        begins.append(written.log.end)
+        written.write(1, number, value=NOTED_EVERY_BYTES)
+    needed = [written.index.needed_from(written.log, {1: number}) for number in range(6)]
+    assert needed == [*begins, written.log.end]
+    assert written.index.needed_from(written.log, {}) == begins[0]
+    written.write(2, 1)
+    assert written.index.needed_from(written.log, {1: 5}) < written.log.end
 
 
 def test_what_was_given_back_leaves_room_for_more() -> None:

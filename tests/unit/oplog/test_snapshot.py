@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 
+import msgspec
 import pytest
 from xxhash import xxh3_64_intdigest
 
@@ -15,8 +16,11 @@ from anabranch.oplog import snapshot
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.file_kind import HEADER_BYTES, FileKind
 from anabranch.oplog.snapshot import (
+    DELETED,
     FORMAT_VERSION,
+    LAST_EFFECTS,
     PENDING,
+    STREAM,
     Contents,
     Snapshot,
     framed,
@@ -28,6 +32,7 @@ from anabranch.oplog.snapshot import (
 from anabranch.stream.stream import Stream
 from tests.support.compressing import compress_all, whatever_it_gains
 from tests.support.mesh import Mesh
+from tests.support.packing import packing_at_once
 from tests.support.random_lines import random_lines
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 from tests.support.region_harness import Harness
@@ -116,6 +121,26 @@ def test_an_abandoned_snapshot_leaves_no_trace(seed: int) -> None:
     snapshot.release()
     assert no_block_is_shared(keyspace)
     recorder.server.check()
+
+
+def test_a_released_snapshot_keeps_nothing_in_memory() -> None:
+    with packing_at_once():
+        mesh = Mesh(3)
+        one, two, _ = mesh.nodes.values()
+        mesh.away.add(3)
+        for number in range(20):
+            one.do("XADD", f"k{number}", "*", "f", "v")
+        for number in range(5):
+            one.do("DEL", f"k{number}")
+        mesh.settle()
+        two.replica.last_effects.absorb()
+    snapshot = Snapshot(two.region.keyspace, Contents(1))
+    kinds = {msgspec.msgpack.decode(body)[0] for body in snapshot.bodies() if body}
+    assert {STREAM, DELETED, LAST_EFFECTS} <= kinds
+    snapshot = Snapshot(two.region.keyspace, Contents(1))
+    snapshot.release()
+    rest = [body for body in snapshot.bodies() if body]
+    assert len(rest) == 2, "who wrote it, and its end"
 
 
 def filled() -> bytes:

@@ -353,7 +353,7 @@ def test_a_refusal_says_what_to_do() -> None:
     name = min(made.files)
     data = bytearray(made.files[name])
     data[-1] ^= 1
-    with pytest.raises(LogError, match="anabranch inspect log") as refusal:
+    with pytest.raises(LogError, match="anabranch inspect ") as refusal:
         recovered(made.changed(name, bytes(data)))
     assert f"disk/{name}" in str(refusal.value)
     assert "Nothing was changed" in str(refusal.value)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.errors import CorruptLogError
-from anabranch.region.full_sync_checks import check_order
+from anabranch.region.full_sync_checks import check_full_sync, check_order
 from anabranch.scheduling import in_one_go
 from anabranch.stream.stream import Stream
 
@@ -55,3 +58,48 @@ def test_states_that_go_on_are_taken(ours: Keyspace, theirs: Keyspace) -> None:
 def test_states_that_do_not_go_on_are_refused(ours: Keyspace, theirs: Keyspace) -> None:
     with pytest.raises(CorruptLogError, match="not above ours"):
         in_one_go(check_order(ours, theirs, "state"))
+
+
+TAG = HeldTag(THEIRS, 1, 0, b"k", b"p", b"i", 1, (THEIRS, 1), 5, True, {OURS: 3})
+
+
+def tagged(tag: HeldTag) -> Keyspace:
+    """A keyspace that holds one tag."""
+    keyspace = state((1, 1))
+    keyspace.replica.conflicts.hold(tag)
+    return keyspace
+
+
+def test_a_held_tag_is_taken() -> None:
+    in_one_go(check_full_sync(tagged(TAG), "state"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": "text"},
+        {"pid": None},
+        {"iid": 5},
+        {"yields": "yes"},
+        {"entry": (THEIRS,)},
+        {"context": {OURS: None}},
+        {"db": 1},
+        {"number": 1 << 63},
+        {"entry_id": -1},
+        {"at_ms": -1},
+    ],
+    ids=str,
+)
+def test_a_held_tag_with_a_wrong_field_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(CorruptLogError):
+        in_one_go(check_full_sync(tagged(TAG._replace(**wrong)), "state"))
+
+
+@pytest.mark.parametrize("wrong", [{OURS: ("x", 1)}, {OURS: (1, -1)}, {"x": (1, 1)}, {-1: (1, 1)}])
+def test_counts_of_conflicts_that_are_none_are_refused(wrong: dict[Any, Any]) -> None:
+    keyspace = state((1, 1))
+    keyspace.replica.conflicts.stable = {OURS: (2, 1)}
+    in_one_go(check_full_sync(keyspace, "state"))
+    keyspace.replica.conflicts.stable = wrong
+    with pytest.raises(CorruptLogError):
+        in_one_go(check_full_sync(keyspace, "state"))

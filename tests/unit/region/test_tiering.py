@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
 
 import pytest
 
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.stream.offloading import Offloaded
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness
@@ -122,6 +125,21 @@ def test_writes_are_refused_if_there_is_nothing_to_move_or_no_room() -> None:
     assert all(harness.offloaded()[:-1])
     harness.percent = 50
     assert len(harness.do("XRANGE", "s", "-", "+")) == 1000
+
+
+def test_a_full_sync_that_is_loaded_gives_its_nodes_away() -> None:
+    source = Harness()
+    for number in range(4000):
+        source.raw("XADD", "s", "*", "f", random.Random(number).randbytes(300))
+    state = Snapshot(source.region.keyspace, Contents(1)).whole()
+    harness = Tiered()
+    theirs = Keyspace()
+    for _ in load_snapshot(io.BytesIO(state), "state", theirs):
+        harness.region.tiering.relieve(theirs)
+    assert harness.shelf.held > MAXMEMORY / 2
+    stream = theirs.databases[0].values[b"s"]
+    assert isinstance(stream, Stream)
+    stream.check()
 
 
 def test_a_deleted_stream_keeps_no_room() -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from anabranch.keyspace.replica import epoch_of
 from anabranch.replication.former_epochs import ANSWER_MS
+from anabranch.replication.framing import FrameType
+from anabranch.replication.status_table import ALIVE_MS
 from tests.support.replication_world import Node, World
 
 
@@ -77,6 +79,24 @@ def test_a_member_that_only_others_reach_is_waited_for(
     world.run(ANSWER_MS)
     assert not three.replicator.former_epochs_at
     assert one.local.vector[3] == three.local.vector[3] == 5
+
+
+def test_a_member_that_only_others_reach_counts_as_long_as_they_hear_from_it(
+    unequal: tuple[World, Node, Node, Node],
+) -> None:
+    world, one, two, three = unequal
+    world.cut(1, 3)
+    world.on_frame = lambda source, _target, frame: (
+        None if source == 1 and frame[4] == FrameType.BATCH else frame
+    )
+    two.start()
+    begin_anew(three, two)
+    world.run_until(lambda: three.replicator.caught_up, 5000)
+    world.run(2 * ANSWER_MS)
+    assert three.local.vector[3] == 2
+    assert three.replicator.former_epochs_at == [1]
+    one.crash(clean=True)
+    world.run_until(lambda: not three.replicator.former_epochs_at, 2 * ALIVE_MS)
 
 
 def test_a_region_that_never_lived_waits_for_nobody_who_is_down() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX, EffectFormatError
-from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_pieces
+from anabranch.oplog.batch import COMPRESSED, LOCAL, NUMBER_MAX, Batch, batch_pieces
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason, StatusRow
 from anabranch.replication.framing import FrameType, framed
@@ -265,6 +265,14 @@ def test_what_cannot_be_applied_ends_the_link_that_brought_it_and_is_not_tried_a
     assert facts["last_refusal"] == f"region 2: {text} (refused by us)"
     peer = next(each for each in node.replicator.peers(world.now_ms) if each.region == 2)
     assert peer.refusal == facts["last_refusal"]
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_batch_that_ends_beyond_all_numbers_is_refused(beyond: int) -> None:
+    world, node, link = linked()
+    receive(node, link, framed(FrameType.BATCH, batch_bytes(2, NUMBER_MAX - 1 + beyond, 2)))
+    assert (link in node.wire.ends) == (not beyond)
+    assert node.replicator.facts(world.now_ms)["held_batches"] == 1 - beyond
 
 
 def test_what_waited_and_cannot_be_applied_ends_the_link_as_well() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from anabranch.replication.framing import framed
+from anabranch.replication.framing import FrameType, framed
 from tests.support.replication_world import World
 
 
@@ -431,3 +431,59 @@ def test_numbers_beyond_32_bits_are_numbers_like_others() -> None:
         one.write()
     world.run(500)
     assert two.local.vector[1] == start + 6
+
+
+def test_nobody_is_asked_for_what_he_lacks_himself() -> None:
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(500)
+    world.on_frame = lambda source, _target, frame: (
+        None if source == 1 and frame[4] == FrameType.BATCH else frame
+    )
+    one.write()
+    world.run(5000)
+    assert two.local.vector.get(1, 0) == three.local.vector.get(1, 0) == 0
+    rows = two.replicator.links.rows.rows
+    assert (rows[1].applied[1], rows[3].applied.get(1, 0)) == (1, 0)
+    assert world.frames[2, 3, "FETCH"] == world.frames[3, 2, "FETCH"] == 0
+
+
+def test_links_that_end_soon_are_dialled_later_each_time() -> None:
+    world = World()
+    one, two = world.cluster(2)
+    world.run(20_000)
+
+    def are_linked() -> bool:
+        return all(node.replicator.facts(world.now_ms)["peers_connected"] for node in (one, two))
+
+    waits = []
+    for _ in range(12):
+        world.network.end_links(1, 2)
+        waits.append(world.run_until(are_linked))
+    assert waits[0] < 400
+    assert max(waits) > 1000
+    world.run(10_000)
+    world.network.end_links(1, 2)
+    assert world.run_until(are_linked) < 400, "a link that was up for long begins anew"
+
+
+def test_a_region_counts_its_links() -> None:
+    world = World()
+    nodes = world.cluster(3)
+    world.run(500)
+    assert [node.replicator.facts(world.now_ms)["peers_connected"] for node in nodes] == [2, 2, 2]
+    world.cut(1, 2)
+    world.run(500)
+    assert [node.replicator.facts(world.now_ms)["peers_connected"] for node in nodes] == [1, 1, 2]
+
+
+def test_of_two_dials_at_the_same_time_one_link_stays() -> None:
+    world = World()
+    nodes = world.cluster(2)
+    world.run(3000)
+    dialled = [each.dialled is not None for node in nodes for each in node.replicator.links.up()]
+    assert sorted(dialled) == [False, True], "one link, which one of them has dialled"
+    for node in nodes:
+        assert len(node.local.noted("reachable")) == 1
+        assert node.local.noted("unreachable") == []
+    assert world.frames[1, 2, "HELLO"] == world.frames[2, 1, "HELLO"] == 1, "both have dialled"

@@ -213,6 +213,20 @@ def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
     assert one.local.watermark == one.local.vector
 
 
+def test_a_region_that_learns_of_its_removal_says_so_and_ends_its_links() -> None:
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(500)
+    three.local.replica.removed[3] = 0  # before the others know
+    del three.local.replica.members[3]
+    world.run(100)
+    assert not list(three.replicator.links.up())
+    for node in (one, two):
+        told = node.local.noted("unreachable")[-1]
+        assert (told["region"], told["why"]) == (3, "region 3 was removed from the cluster")
+    assert three.local.noted("removed")
+
+
 def test_a_removed_region_admits_nobody() -> None:
     world = World()
     one, two, three = world.cluster(3)

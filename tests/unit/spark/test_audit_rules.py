@@ -8,52 +8,56 @@ from typing import Any
 import pytest
 
 from anabranch.spark.jobs.audit import _EntryComparison, _horizon, _plan
-from anabranch.spark.reading.digests import Id
+from anabranch.spark.reading.comparison import Entries, Piece
 from anabranch.spark.reading.offsets import LogBounds, LogCursor
 
 BOTH = [[True, True], [True, True]]
 PARTED = [[True, False], [False, True]]
-A, B = b"a" * 16, b"b" * 16
+A = b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\nn\r\n$1\r\na\r\n"
+B = A.replace(b"\na", b"\nb")
+OTHER = A.replace(b"5-1", b"6-1")
 
 
 def judged(
-    first: list[dict[Id, bytes]],
-    second: list[dict[Id, bytes]],
+    first: Entries,
+    second: Entries,
     heard: list[list[bool]] = BOTH,
     replica_id: str = "1",
 ) -> tuple[set[tuple[str, str, tuple[str, ...]]], int]:
     """Findings and how many are undecided, of two regions with numbers 1 and 2."""
     some = [SimpleNamespace(number=number) for number in (1, 2)]
     replicas: Any = SimpleNamespace(all=some, names=("eu", "us"))
-    comparison = _EntryComparison(replicas, ["s"], 1.0, 10)
-    comparison._judge((0, replica_id), first, second, heard)
+    comparison = _EntryComparison(replicas, 1.0, 10)
+    comparison._judge(("s", replica_id, (7, 7)), first, second, heard)
     found = {(each.kind, each.what, each.regions) for each in comparison.findings}
     return found, comparison.undecided
 
 
 def test_missing_is_what_stays_missing_when_all_is_heard() -> None:
-    here = {(5, 1): A}
-    assert judged([here, {}], [here, {}]) == ({("missing", "5-1", ("us",))}, 0)
-    assert judged([here, {}], [here, {}], replica_id="2") == ({("extra", "5-1", ("eu",))}, 0)
-    assert judged([here, {}], [{}, {}]) == (set(), 0), "a deletion was under way"
-    assert judged([here, {}], [here, here]) == (set(), 0), "it came late"
-    assert judged([here, here], [here, {}]) == (set(), 0), "it was deleted just now"
-    assert judged([here, {}], [here, {}], PARTED) == (set(), 1)
-    assert judged([here, {}], [{}, {}]) == (set(), 0), "it was trimmed"
+    assert judged((A, None), (A, None)) == ({("missing", "5-1", ("us",))}, 0)
+    assert judged((A, None), (A, None), replica_id="2") == ({("extra", "5-1", ("eu",))}, 0)
+    assert judged((A, None), (None, None)) == (set(), 0), "a deletion was under way, or a trim"
+    assert judged((A, None), (A, A)) == (set(), 0), "it came late"
+    assert judged((A, A), (A, None)) == (set(), 0), "it was deleted just now"
+    assert judged((A, None), (A, None), PARTED) == (set(), 1)
+
+
+def test_another_id_at_a_position_is_another_entry() -> None:
+    found, undecided = judged((A, OTHER), (A, OTHER))
+    assert found == {("missing", "5-1", ("us",)), ("extra", "6-1", ("us",))}
+    assert undecided == 0
 
 
 def test_only_who_has_it_must_have_heard() -> None:
-    here = {(5, 1): A}
     knows = [[True, True], [False, True]]  # eu has heard of us, and not the other way round
-    assert judged([here, {}], [here, {}], knows)[0] == {("missing", "5-1", ("us",))}
-    assert judged([{}, here], [{}, here], knows) == (set(), 1)
+    assert judged((A, None), (A, None), knows)[0] == {("missing", "5-1", ("us",))}
+    assert judged((None, A), (None, A), knows) == (set(), 1)
 
 
 def test_content_is_compared_with_that_of_who_wrote_it() -> None:
-    one, two = {(5, 1): A}, {(5, 1): B}
-    assert judged([one, two], [one, two])[0] == {("content", "5-1", ("us",))}
-    assert judged([one, two], [one, two], replica_id="2")[0] == {("content", "5-1", ("eu",))}
-    assert judged([one, two], [one, two], PARTED) == (set(), 1)
+    assert judged((A, B), (A, B))[0] == {("content", "5-1", ("us",))}
+    assert judged((A, B), (A, B), replica_id="2")[0] == {("content", "5-1", ("eu",))}
+    assert judged((A, B), (A, B), PARTED) == (set(), 1)
 
 
 def log(first: int, stop: int, trimmed: int = 0, incarnation: int = 0) -> LogBounds:
@@ -84,29 +88,18 @@ def test_where_all_trimmed_alike_everything_counts() -> None:
 def test_the_cut_is_what_everybody_has_heard_of(heard: list[list[bool]], cut: int) -> None:
     before = [[{"1": log(0, 9)}, {}], [{"1": log(0, 5)}, {}]]
     now = [[{"1": log(0, 12)}, {}], [{"1": log(2, 9, 2)}, {"2": log(0, 3)}]]
-    pieces = _plan(["s", "new"], before, now, heard, None)
-    assert [
-        (each.replica, each.key, each.replica_id, each.first, each.stop) for each in pieces
-    ] == [
-        (0, "s", "1", 2, cut),  # from where us has entries
-        (1, "s", "1", 2, cut),
-    ]
-    assert len({each.width for each in pieces}) == 1
+    pieces, positions = _plan(["s", "new"], before, now, heard)
+    assert pieces == [Piece("s", "1", 2, cut, (0, 0))]  # from where us has entries
+    assert positions == 2 * (cut - 2)
 
 
 def test_a_stream_that_was_made_anew_meanwhile_is_not_compared() -> None:
     before = [[{"1": log(0, 900)}], [{"1": log(0, 900)}]]
     anew = log(1000, 1003, 1000, incarnation=1000)
     for now in ([[{"1": anew}], [{"1": log(0, 900)}]], [[{"1": anew}], [{"1": anew}]]):
-        assert _plan(["s"], before, now, BOTH, None) == []
+        assert _plan(["s"], before, now, BOTH) == ([], 0)
 
 
 def test_servers_without_regions_have_positions_of_their_own() -> None:
     logs = [[{"": log(0, 9)}], [{"": log(100, 109, 100, incarnation=100)}]]
-    pieces = _plan(["s"], logs, logs, BOTH, None)
-    assert [(each.replica, each.first, each.stop) for each in pieces] == [(0, 0, 9), (1, 100, 109)]
-
-
-def test_a_bucket_is_no_wider_than_the_times_of_ids() -> None:
-    logs = [[{"1": LogBounds(1, 1, 3, f"{2**64 - 1}-0", until=LogCursor(1, 2, "1-0"))}]] * 2
-    assert {each.width for each in _plan(["s"], logs, logs, BOTH, None)} == {2**64 - 1}
+    assert _plan(["s"], logs, logs, BOTH) == ([Piece("s", "", 0, 9, (0, 100))], 18)

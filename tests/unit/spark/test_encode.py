@@ -240,7 +240,6 @@ def test_what_has_no_text_form_is_refused() -> None:
     [
         (["stream"], {}, "no column to write"),
         (["fields", "a"], {}, "drop the one or the other"),
-        (["a"], {"idempotence_column": "b"}, "idempotenceColumn names 'b'; the columns are a"),
         (["a"], {"lane_column": "b"}, "laneColumn names 'b'; the columns are a"),
         (["a"], {"preserve_ids": True}, "column id"),
         (["a"], {"field_mapping": {"b": "c"}}, "fieldMapping names b"),
@@ -286,12 +285,10 @@ def test_a_row_without_a_stream_is_refused() -> None:
         list(runs_by_stream(rows, None))
 
 
-def test_tokens_and_ids_must_be_there() -> None:
+def test_ids_and_lanes_must_be_there() -> None:
     columns = {"id": pa.array(["1-1", None]), "v": pa.array([1, 2])}
     with pytest.raises(EncodeError, match="preserveIds needs a value"):
         encoded(columns, preserve_ids=True)
-    with pytest.raises(EncodeError, match="idempotenceColumn needs a value"):
-        encoded(columns, idempotence_column="id")
     with pytest.raises(EncodeError, match="column id is NULL in a row; laneColumn needs a value"):
         encoded(columns, lane_column="id")
     assert encoded({"id": pa.array([""])}, lane_column="id").lanes == pa.array([b""])

@@ -86,10 +86,6 @@ def test_writing_knows_its_own_options_only():
         WriteOptions.parse({"path": "a"})
     with pytest.raises(OptionError, match="maxLen and minId"):
         WriteOptions.parse({"stream": "a", "maxLen": "1", "minId": "5"})
-    for speed in ("x", "-1", "inf", "nan"):
-        with pytest.raises(OptionError, match="speed: a number from 0 on"):
-            WriteOptions.parse({"stream": "a", "speed": speed})
-    assert WriteOptions.parse({"stream": "a", "speed": "0.5"}).speed == 0.5
     assert WriteOptions.parse({"topic": "a", "checkpointLocation": "/x"}).stream == "a"
 
 

@@ -19,7 +19,6 @@ from anabranch.spark.jobs.signatures import (
     ArchiveJob,
     CompactJob,
     JobSignature,
-    SessionNeeded,
     taking,
 )
 from anabranch.spark.jobs.verify import Finding, Verified
@@ -43,7 +42,7 @@ def test_a_command_has_the_parameters_and_defaults_of_its_job(
             assert each.default is MISSING
             continue
         assert option.help == each.metadata["help"] != ""
-    assert set(options) <= {"master", "as_json", "report"}
+    assert set(options) <= {"master", "as_json"}
     words = [each.human_readable_name for each in made.params if isinstance(each, click.Argument)]
     parsed = made.make_context(name, [*words]).params
     given = {name: value for name, value in parsed.items() if name not in options}
@@ -75,12 +74,6 @@ def test_an_option_of_the_data_source_wins_over_a_parameter() -> None:
         list(ArchiveJob("lake", pattern="a*", streams=["a"]).check())
 
 
-def test_only_a_limited_job_asks_for_a_session() -> None:
-    CompactJob("lake").require_session(needed=True)
-    with pytest.raises(SessionNeeded):
-        CompactJob("lake", limited=True).require_session(needed=True)
-
-
 def test_all_results_have_one_form() -> None:
     gap = Gap("s", "1", 4, 9)
     wrong = Finding("gap", "s 1", "no entry has positions 5 to 8")
@@ -103,7 +96,6 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_option(tmp_path: Path) ->
     for words, text in (
         (["compact", "lake", "--target-mib", "0"], "--target-mib"),
         (["audit", "--settle", "nan"], "--settle"),
-        (["replay", "lake", "--speed", "-1"], "--speed"),
         (["verify"], "LAKE"),
     ):
         done = CliRunner().invoke(command, words)

@@ -80,6 +80,20 @@ def test_columns_become_the_fragments_again(
     assert contents == [ends, data]
 
 
+def test_columns_need_memory_for_each_field_and_for_data_that_nobody_else_holds() -> None:
+    sizes = []
+    for names in ([b"a"], [b"a", b"b"], [b"a", b"b", b"c"]):
+        ids = [(MS, number) for number in range(20)]
+        rows = [[(name, b"value") for name in names] for _ in ids]
+        ends, data = joined([fragment(*each, row) for each, row in zip(ids, rows, strict=True)])
+        written = to_columns(packed(ids), ends, data)
+        assert written is not None
+        columns = Columns(packed(ids), written)
+        sizes.append(columns.nbytes_beside(written))
+        assert columns.nbytes_beside(None) == sizes[-1] + len(written)
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 100
+
+
 @given(alike(), st.data())
 def test_any_entries_can_be_made_of_columns(
     given_: tuple[list[tuple[int, int]], list[list[tuple[bytes, bytes]]]], data: st.DataObject

@@ -48,6 +48,18 @@ def test_what_is_expanded_is_what_was_compressed(steps: list[int], size: int, ex
         assert found_data == data
 
 
+@pytest.mark.parametrize("size", [65_535, 65_536, 70_000, 131_071, 131_072])
+def test_offsets_are_as_wide_as_the_last_one_needs(size: int) -> None:
+    ids = PackedIds.pack([make(MS, 0), make(MS, 1)])
+    assert ids is not None
+    ends = array("H" if size < 1 << 16 else "Q", [10, size])
+    packed = compressed(ids, ends, bytes(size), COMPRESSOR, lightly=True)
+    assert packed is not None
+    _, found_ends, found_data = expanded(packed)
+    assert (found_ends, found_ends.typecode) == (ends, ends.typecode)
+    assert found_data == bytes(size)
+
+
 UNEVEN = (b"f", b"g")
 
 
@@ -211,3 +223,19 @@ def test_only_short_values_are_written_as_columns(
     packed = BlockCache().compress(PackedIds.run(MS, 0, 20), ends, b"".join(fragments))
     assert packed is not None
     assert (opened(packed)[1] is not None) is are_columns
+
+
+def test_what_counts_as_smaller_is_the_whole_block_with_its_ids_and_offsets() -> None:
+    block = block_of(100)
+    ids, ends, data = PackedIds.pack(block.ids), array("H"), bytearray()
+    assert ids is not None
+    for piece in block.fragments(0, 100):
+        data += piece
+        ends.append(len(data))
+    packed = compressed(ids, ends, bytes(data), COMPRESSOR, lightly=True)
+    assert packed is not None
+    whole = len(data) + 100 * (8 + 2)
+    for gain, is_smaller in ((whole - 1, True), (whole, False), (whole + 1, False)):
+        gain_min = gain / len(packed)
+        found = compressed(ids, ends, bytes(data), COMPRESSOR, gain_min=gain_min, lightly=True)
+        assert (found is not None) == is_smaller

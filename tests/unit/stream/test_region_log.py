@@ -10,6 +10,7 @@ from anabranch.stream import block as block_module
 from anabranch.stream import by_position
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.entry_id import MAX_ID, make
+from anabranch.stream.frozen_log import FrozenLog
 from anabranch.stream.region_log import RegionLog
 from tests.support.compressing import compress_blocks, whatever_it_gains
 from tests.support.engine_model import (
@@ -205,6 +206,20 @@ def test_positions_are_never_used_twice() -> None:
     assert found is not None
     assert found[0].position(found[1]) == 4
     subject.check()
+
+
+def test_a_frozen_log_stays_as_it_was_although_its_last_block_is_open_again() -> None:
+    subject = _log(6, 2)
+    frozen = FrozenLog(subject.log)
+    subject.remove(make(6, 0))
+    subject.remove(make(5, 0))
+    subject.append(make(9, 0))
+    subject.check()
+    assert subject.between(0, MAX_ID) == [make(ms, 0) for ms in (1, 2, 3, 4, 9)]
+    held = [each for block, low, high in frozen.spans() for each in block.ids[low:high]]
+    assert held == [make(ms, 0) for ms in range(1, 7)]
+    frozen.release()
+    assert not any(block.shared for block in subject.log.blocks)
 
 
 def test_an_id_that_died_may_be_used_again_after_the_last_id_was_lowered() -> None:

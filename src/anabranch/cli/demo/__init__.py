@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import click
 
-from anabranch.cli.cluster_files import HOW_TO_INSTALL, ClusterFailed, can_serve
+from anabranch.cli.cluster_files import HOW_TO_INSTALL, can_serve
 from anabranch.cli.demo.cluster import NAMES, DemoCluster
 from anabranch.cli.demo.steps import steps
 from anabranch.cli.demo.story import Story
 from anabranch.cli.demo.traffic import Traffic
-from anabranch.cli.interrupts import INTERRUPTED, end_as_ctrl_c
+from anabranch.cli.interrupts import end_as_ctrl_c
 from anabranch.cli.options import FiniteRange
 from anabranch.cli.terminal import is_terminal, say, styled
 
@@ -90,12 +90,8 @@ def command(
     if page and not can_serve():
         raise click.UsageError(f"--page needs the extra 'web': {HOW_TO_INSTALL}")
     end_as_ctrl_c()
-    try:
-        with_page = can_serve() if page is None else page
-        cluster = DemoCluster(count, latency, with_page=with_page, port=port)
-    except (ClusterFailed, OSError) as problem:
-        print(f"anabranch: {problem}", file=sys.stderr)
-        raise SystemExit(1) from None
+    with_page = can_serve() if page is None else page
+    cluster = DemoCluster(count, latency, with_page=with_page, port=port)
     traffic = Traffic(cluster, rate)
     story = Story(_waiting(interactive=way["interactive"], pace=way["pace"]))
     began = time.monotonic()
@@ -109,12 +105,9 @@ def command(
             _go_on(cluster, traffic)
         elif story.held:
             say(HOW_TO_KEEP)
-    except ClusterFailed as problem:
-        print(f"anabranch: {problem}", file=sys.stderr)
-        raise SystemExit(1) from None
     except KeyboardInterrupt:
-        say("\ninterrupted: stopping all regions")
-        raise SystemExit(INTERRUPTED) from None
+        say("\nstopping all regions")
+        raise
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # starting takes a moment, and must be complete

@@ -8,10 +8,13 @@ from __future__ import annotations
 import socket
 from typing import Any, Final
 
+from hiredis import pack_command
+
 from anabranch.cli.cluster_files import HOST, Member
 from anabranch.cli.demo.cluster import STREAM, DemoCluster
 from anabranch.cli.demo.story import DemoClaim, Scene, StoryStep
 from anabranch.cli.demo.traffic import Traffic
+from anabranch.stream.entry_id import parse
 
 PRODUCER: Final = "shop-roaming"
 MESSAGES: Final = 3
@@ -51,7 +54,7 @@ class FailOver:
         )
         for number in _NUMBERS:
             with socket.create_connection((HOST, alone.port)) as sock:
-                sock.sendall(_packed(self._words(number)))
+                sock.sendall(pack_command(tuple(self._words(number))))  # type: ignore[arg-type]
         self._cluster.until(
             lambda: len(self.copies(alone)) == MESSAGES, f"{alone.name} has taken the orders"
         )
@@ -157,12 +160,5 @@ class LateEntry:
         )
 
 
-def _packed(words: list[str]) -> bytes:
-    """A request as bytes."""
-    parts = [word.encode() for word in words]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
-
-
-def _number(entry_id: str) -> tuple[int, int]:
-    ms, _, seq = entry_id.partition("-")
-    return int(ms), int(seq)
+def _number(entry_id: str) -> int:
+    return parse(entry_id.encode())

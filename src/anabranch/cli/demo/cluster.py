@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
 import redis
 
-from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member, with_pages
+from anabranch.cli.cluster_files import ClusterFiles, Member, with_pages
 from anabranch.cli.cluster_servers import (
     ask,
     connect,
@@ -27,7 +24,9 @@ from anabranch.cli.cluster_servers import (
     start,
     wait_entered,
 )
+from anabranch.cli.cluster_view import view_of
 from anabranch.cli.demo.story import Late
+from anabranch.cli.failures import Failed
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 NAMES: Final = ("eu", "us", "ap", "sa", "af")
@@ -54,7 +53,7 @@ class DemoCluster:
         """``delay_ms`` is added to the links, in each direction.
 
         ``port``: that of the first region, the others follow; None: free ones are looked for.
-        Raises :class:`ClusterFailed` if there are none.
+        Raises :class:`Failed` if there are none.
         """
         members = _members(count, port, with_page=with_page)
         self.directory = Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
@@ -80,12 +79,7 @@ class DemoCluster:
         """End and remove everything at once: nothing needs an orderly stop."""
         for client in self._clients.values():
             client.close()
-        for process in self._processes.values():
-            process.kill()
-        for process in self._processes.values():
-            process.wait()
-        # A region that was started again from another terminal is not in this list.
-        end(self.files, self.files.running(), at_once=True)
+        end(self.files, self.members, self._processes, at_once=True)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # -- links and processes ------------------------------------------------------------------
@@ -118,12 +112,7 @@ class DemoCluster:
         """End the process of a region as ``kill -9`` does."""
         if (client := self._clients.pop(member, None)) is not None:
             client.close()
-        process = self._processes[member]
-        pid = self.files.pid(member)
-        with suppress(ProcessLookupError):
-            os.kill(process.pid if pid is None else pid, signal.SIGKILL)
-        process.wait()
-        self.until(lambda: self.files.pid(member) is None, f"region {member.name} has ended")
+        end(self.files, [member], self._processes, at_once=True)
 
     def restart(self, member: Member) -> float:
         """Start a region that was killed; returns the seconds until it answered."""
@@ -155,12 +144,6 @@ class DemoCluster:
                 return found
             begin = f"({rows[-1][0]}"
 
-    def vector(self, member: Member) -> dict[tuple[int, int], int]:
-        """The effects that a region has applied."""
-        facts = self.do(member, "AB.INFO")
-        rows = dict(zip(facts[::2], facts[1::2], strict=True))["vector"]
-        return {(region, epoch): number for region, epoch, number in rows}
-
     # -- waiting ------------------------------------------------------------------------------
 
     def until(self, is_so: Callable[[], object], what: str, seconds: float = SETTLE_S) -> None:
@@ -188,15 +171,16 @@ class DemoCluster:
         """Wait until all regions have applied the same effects; no client may write meanwhile."""
 
         def agree() -> bool:
-            vectors = [self.vector(member) for member in self.members]
-            return all(vector == vectors[0] for vector in vectors)
+            missing = view_of(self.files)["missing"]
+            is_whole = len(missing) == len(self.members)
+            return is_whole and not any(any(row.values()) for row in missing.values())
 
         self.until(agree, "all regions have applied the same effects")
 
 
 def _members(count: int, port: int | None, *, with_page: bool) -> list[Member]:
     """Regions on free ports; the lowest free ones, so that they are easy to guess."""
-    problem: ClusterFailed | None = None
+    problem: Failed | None = None
     for attempt in range(PORT_TRIES if port is None else 1):
         first = (port or FIRST_PORT) + 100 * attempt
         members = [
@@ -205,7 +189,7 @@ def _members(count: int, port: int | None, *, with_page: bool) -> list[Member]:
         ]
         try:
             require_free_ports(members)
-        except ClusterFailed as taken:
+        except Failed as taken:
             problem = taken
         else:
             return with_pages(members, None if with_page else 0)

@@ -7,15 +7,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Final, NamedTuple
+from typing import Final
 
 from anabranch.cli.cluster_files import HOST, Member
-from anabranch.cli.cluster_view import ClusterView, table
+from anabranch.cli.cluster_view import view_of
 from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.cluster import STREAM, DemoCluster, names
 from anabranch.cli.demo.story import DemoClaim, Late, Scene, Skipped, StoryStep
 from anabranch.cli.demo.traffic import Order, Traffic, order_of, some
 from anabranch.cli.demo.workers import dying_worker
+from anabranch.cli.terminal import table
 
 ENTRIES_MIN: Final = 10
 """A step waits until there are so many entries to show."""
@@ -90,11 +91,10 @@ def _cut_off(cluster: DemoCluster, alone: Member) -> StoryStep:
         f"All links of {alone.name} are cut, as if its network had failed. No region can relay.",
     )
     cluster.isolate(alone)
-    view = ClusterView.of(cluster.files)
+    view = view_of(cluster.files)
     yield f"redis-cli -p {alone.port} AB.PEERS"
     yield f"anabranch cluster status --dir {cluster.directory}"
-    states = {frozenset((each.one, each.other)): each.state for each in view.links()}
-    mine = [state for pair, state in states.items() if alone.name in pair]
+    mine = [each["state"] for each in view["links"] if alone.name in each["between"]]
     yield DemoClaim(
         f"the first status after it shows every link of {alone.name} as cut",
         mine == ["cut"] * (len(cluster.members) - 1),
@@ -102,30 +102,19 @@ def _cut_off(cluster: DemoCluster, alone: Member) -> StoryStep:
     )
 
 
-class _Lacking(NamedTuple):
-    """How many entries of each region are missing in each other one."""
+def _lacking(cluster: DemoCluster) -> dict[Member, dict[Member, int]]:
+    """How many entries of each region are missing in each other one now."""
+    ids = {member: set(cluster.entries(member)) for member in cluster.members}
+    return {
+        holder: {other: len(ids[other] - ids[holder]) for other in ids if other is not holder}
+        for holder in ids
+    }
 
-    alone: Member
-    rows: dict[Member, dict[Member, int]]
 
-    @classmethod
-    def at(cls, cluster: DemoCluster, alone: Member) -> _Lacking:
-        """Look into all regions now."""
-        ids = {member: set(cluster.entries(member)) for member in cluster.members}
-        rows = {
-            holder: {other: len(ids[other] - ids[holder]) for other in ids if other is not holder}
-            for holder in ids
-        }
-        return cls(alone, rows)
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether both sides lack entries of the other one."""
-        mine = self.rows[self.alone]
-        return all(
-            mine[each] >= ENTRIES_MIN and self.rows[each][self.alone] >= ENTRIES_MIN
-            for each in mine
-        )
+def _differ(lacking: dict[Member, dict[Member, int]], alone: Member) -> bool:
+    """Whether both sides lack enough entries of the other one."""
+    mine = lacking[alone]
+    return all(min(mine[each], lacking[each][alone]) >= ENTRIES_MIN for each in mine)
 
 
 def _diverge(cluster: DemoCluster, traffic: Traffic, alone: Member) -> StoryStep:
@@ -137,28 +126,27 @@ def _diverge(cluster: DemoCluster, traffic: Traffic, alone: Member) -> StoryStep
     )
     before = sum(each.sent_again for each in traffic.producers)
     cluster.until(
-        lambda: _Lacking.at(cluster, alone).is_enough,
+        lambda: _differ(_lacking(cluster), alone),
         "both sides have entries that the other one lacks",
     )
     members = cluster.members
     yield from (f"redis-cli -p {each.port} XLEN {STREAM}" for each in members[:2])
-    missing = _Lacking.at(cluster, alone)
+    missing = _lacking(cluster)
     head = ["entries missing", *(f"that {each.name} has" for each in members)]
     yield table(
         [
             head,
             *(
                 [f"at {holder.name}", *(str(row.get(each, "-")) for each in members)]
-                for holder, row in missing.rows.items()
+                for holder, row in missing.items()
             ),
         ]
     )
     first = next(each for each in members if each is not alone)
     yield DemoClaim(
         f"{alone.name} and the other regions lack entries of each other",
-        missing.is_enough,
-        f"{missing.rows[alone][first]} missing at {alone.name}, "
-        f"{missing.rows[first][alone]} at {first.name}",
+        _differ(missing, alone),
+        f"{missing[alone][first]} missing at {alone.name}, {missing[first][alone]} at {first.name}",
     )
     again = sum(each.sent_again for each in traffic.producers) - before
     yield DemoClaim("every region took every order of its shop", again == 0, f"{again} refused")

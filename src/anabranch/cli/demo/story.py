@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import redis
 
-from anabranch.cli.cluster_files import ClusterFailed
+from anabranch.cli.failures import Failed
 from anabranch.cli.terminal import say, styled, wrapped
 
 _MARKS: Final = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("skipped", "yellow")}
@@ -86,7 +86,7 @@ class Story:
                             say(f"  {line}")
             except Skipped as why:
                 self._judge(title, DemoClaim(title, None, str(why)))
-            except (Late, ClusterFailed, redis.RedisError, OSError) as problem:
+            except (Late, Failed, redis.RedisError, OSError) as problem:
                 found = " ".join(str(problem).split()) or type(problem).__name__
                 sentence = f"the step '{title}' can be carried out"
                 self._judge(title, DemoClaim(sentence, False, found))

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Final
 
@@ -30,49 +31,42 @@ Order = tuple[str, int]
 """Shop and number."""
 
 
-class _TrafficThread(threading.Thread, ABC):
-    """Repeats a piece of work, except in pauses."""
+class _TrafficWorker(ABC):
+    """Repeats a piece of work in a thread, until it rests or all ends."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self._works = threading.Event()
+    def __init__(self, ends: threading.Event) -> None:
+        self._ends = ends
         self._rests = threading.Event()
-        self._ends = threading.Event()
+        self._running: Future[None] | None = None
 
-    def run(self) -> None:
-        """Until :meth:`end`."""
-        while not self._ends.is_set():
-            if self._works.is_set():
-                self.work()
-            else:
-                self._rests.set()
-                self._works.wait(PAUSE_S)
+    def go_on(self, pool: ThreadPoolExecutor) -> None:
+        """Work."""
+        self._rests.clear()
+        if self._running is None or self._running.done():
+            self._running = pool.submit(self._repeat)
+
+    def rest(self) -> None:
+        """Wait until the last piece is done; raises what the work has raised."""
+        self._rests.set()
+        if self._running is not None:
+            self._running.result(STOP_S)
+
+    def _repeat(self) -> None:
+        while not (self._rests.is_set() or self._ends.is_set()):
+            self.work()
 
     @abstractmethod
     def work(self) -> None:
         """One piece of it."""
 
-    def go_on(self) -> None:
-        """Work."""
-        self._rests.clear()
-        self._works.set()
 
-    def rest(self) -> None:
-        """End the work, and wait until the last piece is done."""
-        self._works.clear()
-        self._rests.wait(STOP_S)
-
-    def end(self) -> None:
-        """Finish."""
-        self._ends.set()
-        self._works.clear()
-
-
-class OrderProducer(_TrafficThread):
+class OrderProducer(_TrafficWorker):
     """Sends orders to its region, and to the next ones while that does not answer."""
 
-    def __init__(self, members: list[Member], home: Member, rate: float) -> None:
-        super().__init__(f"producer of {home.name}")
+    def __init__(
+        self, members: list[Member], home: Member, rate: float, ends: threading.Event
+    ) -> None:
+        super().__init__(ends)
         at = members.index(home)
         self.home = home
         self.producer = f"shop-{home.name}"
@@ -108,11 +102,11 @@ class OrderProducer(_TrafficThread):
             self._ends.wait(PAUSE_S)
 
 
-class OrderConsumer(_TrafficThread):
+class OrderConsumer(_TrafficWorker):
     """Processes the stream for the group of its region."""
 
-    def __init__(self, home: Member) -> None:
-        super().__init__(f"consumer of {home.name}")
+    def __init__(self, home: Member, ends: threading.Event) -> None:
+        super().__init__(ends)
         self.home = home
         self.group = f"{home.name}-workers"
         self._server = connect(home, ANSWER_S, **TEXTS)
@@ -152,22 +146,22 @@ class Traffic:
         """``rate``: orders a second in each region."""
         members = cluster.members
         self._cluster = cluster
-        self.producers = [OrderProducer(members, each, rate) for each in members]
-        self.consumers = [OrderConsumer(each) for each in members]
+        self._ends = threading.Event()
+        self._pool = ThreadPoolExecutor(2 * len(members))
+        self.producers = [OrderProducer(members, each, rate, self._ends) for each in members]
+        self.consumers = [OrderConsumer(each, self._ends) for each in members]
 
     def start(self) -> None:
         """Create the groups, and begin."""
         for consumer in self.consumers:
             consumer.create_group()
         self._cluster.spread()
-        for worker in self._workers():
-            worker.start()
         self.go_on()
 
     def go_on(self) -> None:
         """All producers and consumers work."""
-        for worker in self._workers():
-            worker.go_on()
+        for worker in (*self.producers, *self.consumers):
+            worker.go_on(self._pool)
 
     def rest(self) -> None:
         """Pause all; consumers first process everything."""
@@ -183,11 +177,8 @@ class Traffic:
 
     def end(self) -> None:
         """No thread is left."""
-        for worker in self._workers():
-            worker.end()
-        for worker in self._workers():
-            if worker.is_alive():
-                worker.join(STOP_S)
+        self._ends.set()
+        self._pool.shutdown()
 
     def acknowledged(self) -> dict[Order, tuple[str, str]]:
         """All orders that some region has accepted: ID and region."""
@@ -206,9 +197,6 @@ class Traffic:
         return set(map(order_of, self._cluster.entries(consumer.home).values())) - (
             consumer.processed.keys()
         )
-
-    def _workers(self) -> list[_TrafficThread]:
-        return [*self.producers, *self.consumers]
 
 
 def order_of(fields: dict[str, str]) -> Order:

@@ -9,16 +9,15 @@ import redis
 
 from anabranch.cli.live.shared import (
     BYTES,
-    age,
-    fields_of,
-    json_option,
     on_server,
     print_json,
     print_table,
     running,
-    shown,
     streams_of,
 )
+from anabranch.cli.options import json_option
+from anabranch.cli.terminal import age, shown
+from anabranch.cli.transfer.client import fields_of
 
 
 @click.command(
@@ -27,7 +26,7 @@ from anabranch.cli.live.shared import (
 Without a KEY the command looks at up to 1,000 streams. The lag is exact (AB.LAG).""",
 )
 @click.argument("keys", type=BYTES, nargs=-1)
-@json_option("Print one JSON object.")
+@json_option()
 @on_server
 def command(keys: tuple[bytes, ...], as_json: bool, db: int | None, **options: Any) -> None:
     """Ask once."""

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import click
 
 from anabranch.cli.address import Address
 from anabranch.cli.interrupts import end_as_ctrl_c
-from anabranch.cli.live.shared import BYTES, json_option, on_server, print_json, running
-from anabranch.cli.options import FiniteRange, taken
+from anabranch.cli.live.shared import BYTES, on_server, print_json, running
+from anabranch.cli.options import FiniteRange, json_option, taken
 from anabranch.cli.transfer.client import connect
 
 LINE_S: Final = 1.0
 GROUP: Final = "load"
 BLOCK_MS: Final = 500
 BATCH: Final = 100
-STOP_S: Final = 15.0
 SAMPLES_MAX: Final = 1_000_000
 
 
@@ -64,33 +66,8 @@ def command(as_json: bool, db: int | None, **options: Any) -> None:
         client.ping()
         if shape.consumers:
             _create_group(client, shape.stream)
-        tally = _Tally()
-        ends = threading.Event()
         number = address.db or 0 if db is None else db
-        threads: list[_LoadThread] = [
-            _LoadProducer(connect(address, number), tally, ends, shape)
-            for _ in range(shape.producers)
-        ]
-        threads += [
-            _LoadConsumer(connect(address, number), tally, ends, shape.stream, f"load-{index}")
-            for index in range(1, shape.consumers + 1)
-        ]
-        began = time.monotonic()
-        try:
-            with suppress(KeyboardInterrupt):
-                for thread in threads:
-                    thread.start()
-                _watch(tally, threads, began + shape.seconds, as_json=as_json)
-        finally:
-            ends.set()
-            spent_s = time.monotonic() - began
-            for thread in threads:
-                if thread.ident is not None:  # not interrupted before it was started
-                    thread.join(STOP_S)
-        problem = next((each.problem for each in threads if each.problem is not None), None)
-        if problem is not None:
-            raise problem
-        facts = tally.facts(spent_s)
+        facts = _traffic(shape, partial(connect, address, number), as_json=as_json)
     if as_json:
         print_json(facts)
     else:
@@ -131,12 +108,33 @@ def _create_group(client: Any, key: bytes) -> None:
             raise
 
 
-def _watch(tally: _Tally, threads: list[_LoadThread], until_s: float, *, as_json: bool) -> None:
+def _traffic(
+    shape: _TrafficShape, new_client: Callable[[], Any], *, as_json: bool
+) -> dict[str, Any]:
+    """Send and read until the time is over, Ctrl-C or a failure, which is raised; the figures."""
+    tally, ends = _Tally(), threading.Event()
+    works = [partial(_produce, shape) for _ in range(shape.producers)]
+    works += [partial(_consume, shape, f"load-{each}") for each in range(shape.consumers)]
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(works)) as pool:
+        try:
+            threads = [pool.submit(work, new_client(), tally, ends) for work in works]
+            with suppress(KeyboardInterrupt):
+                _watch(tally, threads, began + shape.seconds, as_json=as_json)
+        finally:
+            ends.set()
+            spent_s = time.monotonic() - began
+    for thread in threads:
+        thread.result()
+    return tally.facts(spent_s)
+
+
+def _watch(tally: _Tally, threads: list[Future[None]], until_s: float, *, as_json: bool) -> None:
     """A line a second, until the time is over or a thread has failed."""
     sent, at = 0, time.monotonic()
     while (left := until_s - time.monotonic()) > 0:
-        time.sleep(min(LINE_S, left))
-        if any(each.problem is not None for each in threads):
+        failed, _ = wait(threads, min(LINE_S, left), FIRST_EXCEPTION)
+        if failed:
             return
         now, count = time.monotonic(), tally.counts["sent"]
         if not as_json and now - at >= LINE_S / 2:
@@ -187,86 +185,38 @@ class _Tally:
         }
 
 
-class _LoadThread(threading.Thread, ABC):
-    """Works until it is stopped, or fails."""
-
-    def __init__(self, client: Any, tally: _Tally, ends: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self.client = client
-        self.tally = tally
-        self.ends = ends
-        self.problem: Exception | None = None
-
-    def run(self) -> None:
-        """Work until it is told to end; what fails is the :attr:`problem`."""
-        try:
-            while not self.ends.is_set():
-                self.work()
-        except Exception as problem:
-            self.problem = problem
-        finally:
-            self.client.close()
-
-    @abstractmethod
-    def work(self) -> None:
-        """One piece."""
-
-
-class _LoadProducer(_LoadThread):
-    """Adds entries, one after the other."""
-
-    def __init__(
-        self,
-        client: Any,
-        tally: _Tally,
-        ends: threading.Event,
-        shape: _TrafficShape,
-    ) -> None:
-        super().__init__(client, tally, ends)
-        words = ["MAXLEN", "~", str(shape.maxlen)] if shape.maxlen else []
-        self._begin: list[bytes | str] = ["XADD", shape.stream, *words]
-        size = shape.size
-        self._payload = random.Random(size).randbytes(size).hex()[:size]  # noqa: S311
-        self._pause_s = shape.producers / shape.rate if shape.rate else 0.0
-        self._retry_share = shape.retries / 100
-        self._chance = random.Random()  # noqa: S311 - which messages are sent twice
-        self._name = f"load-{time.time_ns()}-{id(self)}"
-        self._number = 0
-        self._next_s = time.monotonic()
-
-    def work(self) -> None:
-        """Wait for the time of the next entry, add it, maybe add it again."""
-        if self._pause_s:
-            self._next_s = max(self._next_s + self._pause_s, time.monotonic() - 1.0)
-            left_s = self._next_s - time.monotonic()
-            if self.ends.wait(min(max(0.0, left_s), threading.TIMEOUT_MAX)):
+def _produce(shape: _TrafficShape, client: Any, tally: _Tally, ends: threading.Event) -> None:
+    """Add entries, one after the other, each at its time, some of them twice."""
+    trimming = ["MAXLEN", "~", str(shape.maxlen)] if shape.maxlen else []
+    payload = random.Random(shape.size).randbytes(shape.size).hex()[: shape.size]  # noqa: S311
+    pause_s = shape.producers / shape.rate if shape.rate else 0.0
+    name = f"load-{time.time_ns()}-{id(client)}"
+    next_s = time.monotonic()
+    with client:
+        for number in itertools.count(1):
+            if pause_s:
+                next_s = max(next_s + pause_s, time.monotonic() - 1.0)
+                ends.wait(min(max(0.0, next_s - time.monotonic()), threading.TIMEOUT_MAX))
+            if ends.is_set():
                 return
-        self._number += 1
-        idempotent = ["IDMP", self._name, str(self._number)] if self._retry_share else []
-        words = [*self._begin, *idempotent, "*", "number", self._number, "payload", self._payload]
-        began = time.perf_counter()
-        entry_id = self.client.execute_command(*words)
-        latency_ms = (time.perf_counter() - began) * 1000
-        again = self._chance.random() < self._retry_share
-        doubled = again and self.client.execute_command(*words) != entry_id
-        self.tally.record(latency_ms, retried=again, doubled=doubled)
+            idempotent = ["IDMP", name, str(number)] if shape.retries else []
+            fields = ["number", number, "payload", payload]
+            words = ["XADD", shape.stream, *trimming, *idempotent, "*", *fields]
+            began = time.perf_counter()
+            entry_id = client.execute_command(*words)
+            latency_ms = (time.perf_counter() - began) * 1000
+            again = random.random() * 100 < shape.retries  # noqa: S311 - which ones are sent twice
+            doubled = again and client.execute_command(*words) != entry_id
+            tally.record(latency_ms, retried=again, doubled=doubled)
 
 
-class _LoadConsumer(_LoadThread):
-    """Reads and acknowledges."""
-
-    def __init__(
-        self, client: Any, tally: _Tally, ends: threading.Event, key: bytes, name: str
-    ) -> None:
-        super().__init__(client, tally, ends)
-        self._key = key
-        self._name = name
-
-    def work(self) -> None:
-        """One read."""
-        reply = self.client.xreadgroup(
-            GROUP, self._name, {self._key: ">"}, count=BATCH, block=BLOCK_MS
-        )
-        ids = [entry_id for _, rows in reply for entry_id, _ in rows]
-        if ids:
-            self.tally.consume(int(self.client.xack(self._key, GROUP, *ids)))
+def _consume(
+    shape: _TrafficShape, name: str, client: Any, tally: _Tally, ends: threading.Event
+) -> None:
+    """Read and acknowledge."""
+    with client:
+        while not ends.is_set():
+            reply = client.xreadgroup(GROUP, name, {shape.stream: ">"}, count=BATCH, block=BLOCK_MS)
+            ids = [entry_id for _, rows in reply for entry_id, _ in rows]
+            if ids:
+                tally.consume(int(client.xack(shape.stream, GROUP, *ids)))

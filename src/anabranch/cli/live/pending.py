@@ -10,15 +10,13 @@ import click
 
 from anabranch.cli.live.shared import (
     BYTES,
-    age,
-    json_option,
     on_server,
     print_json,
     print_table,
     running,
-    shown,
 )
-from anabranch.cli.options import FiniteRange, taken
+from anabranch.cli.options import FiniteRange, json_option, taken
+from anabranch.cli.terminal import age, shown
 
 
 @click.command(

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from anabranch.cli.live.shared import (
-    fields_of,
-    json_option,
     on_server,
     print_json,
     print_table,
     running,
-    shown,
 )
+from anabranch.cli.options import json_option
+from anabranch.cli.terminal import shown
+from anabranch.cli.transfer.client import fields_of
 
 
 @click.command(
@@ -24,7 +24,7 @@ A name or pattern without GROUP is for all groups. What is in force for one grou
 reply of AB.POLICY GET key GROUP group.""",
 )
 @click.argument("pattern", default="*")
-@json_option("Print one JSON object.")
+@json_option()
 @on_server
 def command(pattern: str, as_json: bool, db: int | None, **options: Any) -> None:
     """Ask once."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import redis
 
 from anabranch.cli.address import Address, server_options
-from anabranch.cli.remedies import message
-from anabranch.cli.terminal import folded_table, is_terminal
-from anabranch.cli.transfer.client import connect
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from anabranch.cli.failures import Failed, message
+from anabranch.cli.terminal import folded_table, is_terminal, shown
+from anabranch.cli.transfer.client import connect, fields_of
 
 COLOURS: Final = ("bright_blue", 208, "green", "magenta", "yellow", "cyan")
 """As :func:`anabranch.cli.terminal.styled` names them; 208 is a dark orange."""
@@ -38,11 +35,6 @@ def on_server(command: Any) -> Any:
     return server_options(timeout=10.0)(with_db)
 
 
-def json_option(help_text: str) -> Callable[[_Command], _Command]:
-    """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help=help_text)
-
-
 @contextmanager
 def running(db: int | None, options: dict[str, Any]) -> Iterator[Any]:
     """A client of the server; a failure is one line and exit code 1, Ctrl-C ends the command."""
@@ -55,8 +47,7 @@ def running(db: int | None, options: dict[str, Any]) -> Iterator[Any]:
     except BrokenPipeError:
         raise  # the reader of the output has ended: click ends quietly
     except (redis.RedisError, OSError) as problem:
-        print(f"anabranch: {address}: {message(problem)}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise Failed(f"{address}: {message(problem)}") from None
     except KeyboardInterrupt:
         raise SystemExit(0) from None
     finally:
@@ -85,29 +76,6 @@ class Regions:
         """The colour of a region, the same in every command; None for a name that is no region."""
         names = [self.names[number] for number in sorted(self.names)]
         return COLOURS[names.index(name) % len(COLOURS)] if name in names else None
-
-
-def fields_of(row: list[Any]) -> dict[bytes, Any]:
-    """A map in the form of RESP2."""
-    return dict(zip(row[::2], row[1::2], strict=True))
-
-
-def shown(raw: bytes) -> str:
-    """Bytes of a client as text without bytes that control a terminal."""
-    text = raw.decode("utf-8", "backslashreplace")
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
-def age(ms: float | None) -> str:
-    """``0.4 s``, ``12 s``, ``3 min``, ``5 h``; a dash if it is not known."""
-    if ms is None:
-        return "-"
-    seconds = ms / 1000
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def streams_of(client: Any) -> tuple[list[bytes], bool]:

@@ -17,17 +17,16 @@ from typing import Any, Final
 import click
 import redis
 
+from anabranch.cli.failures import message
 from anabranch.cli.live.shared import (
     BYTES,
     Regions,
-    json_option,
     on_server,
     print_json,
     running,
-    shown,
 )
-from anabranch.cli.remedies import message
-from anabranch.cli.terminal import say, styled
+from anabranch.cli.options import json_option
+from anabranch.cli.terminal import say, shown, styled
 from anabranch.keyspace.replica import ALONE, read_token, region_of
 from anabranch.stream.entry_id import parse
 
@@ -77,34 +76,26 @@ def command(
         last = -int(begin)
     with running(db, options) as client:
         follower = _Follower(client, keys)
-        printer = _Printer(client, as_json)
-        for entry in islice(follower.entries(last, from_start=begin == "0"), count):
-            printer.entry(*entry)
+        regions = Regions(client)
+        for key, entry_id, fields in islice(follower.entries(last, from_start=begin == "0"), count):
+            if not as_json:
+                say(_shown_entry(regions, key, entry_id, fields))
+                continue
+            pairs = list(zip(map(shown, fields[::2]), map(shown, fields[1::2]), strict=True))
+            about = {"key": shown(key), "id": entry_id.decode(), "region": regions.of(entry_id)}
+            print_json(about | {"fields": pairs})
 
 
-class _Printer:
-    """Entries as lines."""
-
-    def __init__(self, client: Any, as_json: bool) -> None:
-        self._as_json = as_json
-        self._regions = Regions(client)
-
-    def entry(self, key: bytes, entry_id: bytes, fields: list[bytes]) -> None:
-        """Print one."""
-        region = self._regions.of(entry_id)
-        texts = [shown(each) for each in fields]
-        pairs = list(zip(texts[::2], texts[1::2], strict=True))
-        if self._as_json:
-            print_json(
-                {"key": shown(key), "id": entry_id.decode(), "region": region, "fields": pairs}
-            )
-            return
-        words = [styled(_time_of(entry_id), dim=True)]
-        if region:
-            words.append(styled(region, self._regions.colour(region), bold=True))
-        words += [shown(key), entry_id.decode()]
-        words += [styled(f"{name}=", dim=True) + value for name, value in pairs]
-        say(" ".join(words))
+def _shown_entry(regions: Regions, key: bytes, entry_id: bytes, fields: list[bytes]) -> str:
+    """An entry as a line."""
+    region = regions.of(entry_id)
+    words = [styled(_time_of(entry_id), dim=True)]
+    if region:
+        words.append(styled(region, regions.colour(region), bold=True))
+    words += [shown(key), entry_id.decode()]
+    pairs = zip(map(shown, fields[::2]), map(shown, fields[1::2]), strict=True)
+    words += [styled(f"{name}=", dim=True) + value for name, value in pairs]
+    return " ".join(words)
 
 
 def _time_of(entry_id: bytes) -> str:

@@ -17,18 +17,25 @@ from anabranch.cli.live.groups import groups_of
 from anabranch.cli.live.policies import done_since_the_start
 from anabranch.cli.live.shared import (
     Regions,
-    age,
-    fields_of,
     fitting,
-    json_option,
     on_server,
     print_json,
     running,
-    shown,
     streams_of,
 )
-from anabranch.cli.options import FiniteRange
-from anabranch.cli.terminal import columns, folded_table, obeys, screen, show, styled, wrapped
+from anabranch.cli.options import FiniteRange, json_option
+from anabranch.cli.terminal import (
+    age,
+    columns,
+    folded_table,
+    obeys,
+    screen,
+    show,
+    shown,
+    styled,
+    wrapped,
+)
+from anabranch.cli.transfer.client import fields_of
 
 PIPELINE: Final = 200
 

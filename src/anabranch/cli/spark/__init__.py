@@ -6,24 +6,25 @@ Each command is made of the signature of its job: parameters, their types, defau
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.options import FiniteRange
-from anabranch.cli.spark.record import Record
-from anabranch.cli.spark.report import page_of
+from anabranch.cli.spark.results import findings_of, tell
 from anabranch.cli.spark.running import run
 from anabranch.errors import AnabranchError
-from anabranch.spark.jobs.signatures import JOBS, JobSignature
-from anabranch.spark.options import OptionError, check_names
+from anabranch.spark.jobs.signatures import JOBS, ArchiveJob, JobSignature, JobStep
+from anabranch.spark.options import OptionError
 
 __all__ = ["command"]
 
@@ -84,10 +85,6 @@ def _pairs(_ctx: click.Context, _option: click.Parameter, pairs: Sequence[str]) 
         if not equals:
             raise click.UsageError(f"-o takes name=value, not {pair!r}")
         options[name] = value
-    try:
-        check_names(options)
-    except OptionError as problem:
-        raise click.UsageError(f"-o {problem}") from None
     return options
 
 
@@ -107,29 +104,12 @@ def _urls(
 
 _MASTER = click.Option(
     ["--master"],
-    default="local[2,4]",
-    show_default=True,
-    help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
+    help="Let Spark do the work: local[cores,failures], spark://HOST:PORT or sc://HOST.",
 )
-_OUTPUT = (
-    click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
-    click.Option(
-        ["--report"],
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Write an HTML page on this run: .html.",
-    ),
-)
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
 
 # --------------------------------------------------------------------------------------- commands
-
-
-def _check_page(page: Path) -> None:
-    """Refuse at once what cannot be written at the end."""
-    if page.suffix not in (".html", ".htm"):
-        raise click.UsageError(f"--report: a page is called .html, not {str(page)!r}")
-    if not page.parent.is_dir():
-        raise click.UsageError(f"--report: {page.parent} is no directory")
 
 
 class _JobCommand(click.Command):
@@ -148,29 +128,40 @@ class _JobCommand(click.Command):
         text = (getdoc(signature) or "").replace("\nExample:", "\n\b\nExample:")
         super().__init__(
             signature.__name__.removesuffix("Job").lower(),
-            params=[*arguments, *options, *master, *_OUTPUT],
+            params=[*arguments, *options, *master, _JSON],
             help=text,
         )
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the job; exit with 1 if it finds something, or fails."""
         given = dict(ctx.params)
-        record = Record(ctx, page_of, as_json=given.pop("as_json"), page=given.pop("report"))
+        told = partial(tell, began=time.monotonic(), as_json=given.pop("as_json"))
         master = given.pop("master") if self._signature.takes_session else None
         try:
-            if record.page is not None:
-                _check_page(record.page)
             job = getattr(import_module(f"anabranch.spark.jobs.{self.name}"), str(self.name))
-            given |= {"progress": record.step, "limited": True}
-            run(record, partial(job, **given), self._signature(**given), master)
+            given["progress"] = _say
+            signature = self._signature(**given)
+            if isinstance(signature, ArchiveJob):
+                given["stop"] = signature.stop
+            result = run(partial(job, **given), signature, master, told)
         except ImportError as problem:
-            record.fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+            _fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
         except OptionError as problem:
             raise click.UsageError(str(problem)) from None
         except (AnabranchError, OSError) as problem:
-            record.fail(str(problem))
-        if record.failed:
+            _fail(str(problem))
+        if findings_of(result):
             raise SystemExit(1)
+
+
+def _say(step: JobStep) -> None:
+    """Say how far a job is."""
+    print(step.text, file=sys.stderr, flush=True)
+
+
+def _fail(text: str) -> NoReturn:
+    print(f"anabranch: {text}", file=sys.stderr)
+    raise SystemExit(1)
 
 
 for _each in JOBS:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
+
+
+def tell(result: Any, *, began: float, as_json: bool) -> None:
+    """Print a result, and how long the job took; `began` is of the monotonic clock."""
+    if as_json:
+        print(json.dumps(asdict(result)), flush=True)
+        return
+    figures = (f"{name}: {value}" for name, value in figures_of(result))
+    print(
+        *lines_of(result), *figures, f"took: {time.monotonic() - began:.1f} s", sep="\n", flush=True
+    )
 
 
 def lines_of(result: Any) -> list[str]:

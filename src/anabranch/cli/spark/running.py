@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
-from click.core import ParameterSource
-
-from anabranch.cli.spark.record import Record
-from anabranch.spark.jobs.signatures import JobSignature, SessionNeeded
+from anabranch.errors import AnabranchError
+from anabranch.spark.jobs.signatures import ArchiveJob, JobSignature
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,81 +18,71 @@ if TYPE_CHECKING:
 _Job = Callable[["SparkSession | None"], Any]
 
 _PROBLEM_CHARS_MAX = 2000
-_LAST_BATCH_S = 10.0  # for a batch that is under way when a job is interrupted
 
 
-def run(record: Record, job: _Job, signature: JobSignature, master: str | None) -> None:
-    """Run a job and tell its result. Mistakes in options are told before Java starts.
+class JobFailed(AnabranchError):
+    """A job failed within Spark; the text is the line of the failure that concerns this package."""
+
+
+def run(job: _Job, signature: JobSignature, master: str | None, tell: Callable[[Any], None]) -> Any:
+    """Run a job, `tell` its result and return it. Mistakes in options are told before Java starts.
 
     `job` needs the session only, its parameters are those of `signature`. `master`: of the session;
-    None for a job without one. Raises `OptionError` and other errors of this package; what Spark
-    raises is told, and ends the process with exit code 1.
+    None: this process does the work. Raises `JobFailed`, `OptionError` and other errors of this
+    package.
     """
     from anabranch.spark.connection.client import connect  # noqa: PLC0415 - an extra
 
-    # The driver of Spark Connect is elsewhere, and so may be the servers that it reaches.
-    is_elsewhere = master is not None and master.startswith("sc://")
     for server in signature.check():
-        if not is_elsewhere:
-            connect(replace(server, retries=min(server.retries, 1))).close()
-    source = click.get_current_context().get_parameter_source("master")
-    if master is None or signature.dry_run or source is not ParameterSource.COMMANDLINE:
-        try:
-            record.tell(job(None))
-        except SessionNeeded:
-            if master is None:
-                raise
-        else:
-            return
-    _run_by_spark(record, job, str(master))
+        connect(replace(server, retries=min(server.retries, 1))).close()
+    if master is not None and not signature.dry_run:
+        return _run_by_spark(job, signature, master, tell)
+    with _stopping(signature):
+        result = job(None)
+    tell(result)
+    return result
 
 
-def _run_by_spark(record: Record, job: _Job, master: str) -> None:
+def _run_by_spark(
+    job: _Job, signature: JobSignature, master: str, tell: Callable[[Any], None]
+) -> Any:
     from anabranch.spark import session  # noqa: PLC0415 - what others do without
+    from anabranch.spark.runtime.logs import audible  # noqa: PLC0415 - an extra
     from anabranch.spark.runtime.supervise import reason_of  # noqa: PLC0415 - an extra
 
-    logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
+    audible()
     spark = session("anabranch", master)
     if not master.startswith("sc://"):
         spark.sparkContext.setLogLevel("OFF")  # what goes wrong is in the exception
     try:
-        with _stopping(spark):
-            # It is told before Spark is stopped, which takes about a second.
-            record.tell(job(spark))
+        with _stopping(signature):  # a session sets a handler of its own
+            result = job(spark)
+        tell(result)  # before Spark is stopped, which takes about a second
+        return result
     except Exception as problem:  # Spark wraps ours in its own
-        record.fail(reason_of(problem)[:_PROBLEM_CHARS_MAX])
+        raise JobFailed(reason_of(problem)[:_PROBLEM_CHARS_MAX]) from None
     finally:
         spark.stop()
 
 
 @contextmanager
-def _stopping(spark: SparkSession) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM stop the queries, if there are any, so that a job ends well.
-
-    A batch that is under way is waited for, but not long: it would be repeated by the next run.
-    """
-    over = threading.Event()
-
-    def stop() -> None:
-        deadline = time.monotonic() + _LAST_BATCH_S
-        while not over.is_set():  # a query may be about to start
-            for query in spark.streams.active:
-                if not query.status["isTriggerActive"] or time.monotonic() > deadline:
-                    query.stop()
-            over.wait(0.1)
+def _stopping(signature: JobSignature) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM stop an archive in order; the second has its usual effect."""
+    if not isinstance(signature, ArchiveJob):
+        yield
+        return
 
     def ask(*_: object) -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
-        stopper.start()
+        # Not here: who waits for the event may hold its lock.
+        threading.Thread(target=signature.stop.set).start()
 
-    stopper = threading.Thread(target=stop, daemon=True)
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
         signal.signal(number, ask)
     try:
         yield
     finally:
-        over.set()
-        if stopper.is_alive():
-            stopper.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)

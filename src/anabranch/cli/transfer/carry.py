@@ -10,18 +10,18 @@ from typing import Any, Final
 
 import click
 
-from anabranch.cli.options import with_options
+from anabranch.cli.failures import Failed
+from anabranch.cli.options import json_option, with_options
 from anabranch.cli.progress import Progress
+from anabranch.cli.terminal import shown
 from anabranch.cli.transfer.record import (
-    Counts,
     Item,
     KeyRecord,
     Selection,
     Source,
     Target,
-    TransferFailed,
 )
-from anabranch.cli.transfer.summary import Summary, safe
+from anabranch.cli.transfer.summary import Summary
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 from anabranch.rdb.errors import PayloadFormatError
@@ -50,7 +50,7 @@ ways out:
 def carry(
     source: Source, target: Target, selection: Selection, summary: Summary, *, lossy: bool
 ) -> None:
-    """Move all selected keys; raises :class:`TransferFailed`."""
+    """Move all selected keys; raises :class:`Failed`."""
     label = summary.verb.removesuffix("ed") + "ing"
     with Progress(label, source.total, unit=source.unit) as progress:
         for record in source.records(target.value_bytes_max):
@@ -111,11 +111,12 @@ def _refuse_large(size: int, record: KeyRecord, target: Target, summary: Summary
     summary.refused(reason, record.db, record.key, f"{size + _FRAME_BYTES:,} bytes")
 
 
-def _counts(value: Value) -> Counts:
+def _counts(value: Value) -> dict[str, int]:
     if not isinstance(value, StreamImage):
-        return Counts(1)
+        return {"keys": 1}
     pending = sum(len(group.pending) for group in value.groups)
-    return Counts(1, value.length, len(value.groups), pending)
+    groups = len(value.groups)
+    return {"keys": 1, "entries": value.length, "groups": groups, "pending": pending}
 
 
 def conclude(
@@ -125,8 +126,8 @@ def conclude(
     started = time.monotonic()
     try:
         transfer()
-    except TransferFailed as problem:
-        summary.error = safe(str(problem))
+    except Failed as problem:
+        summary.error = shown(str(problem))
         if summary.keys and not summary.dry_run:
             summary.error += f" ({summary.keys:,} keys had arrived before, and stay)"
     summary.seconds = time.monotonic() - started
@@ -178,5 +179,5 @@ def transfer_options(command: Any) -> Any:
             type=click.IntRange(RDB_VERSION_MIN, RDB_VERSION),
             help=f"Version to write. [default: what the target reads; {RDB_VERSION} for files]",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        json_option(),
     )(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import redis
@@ -12,8 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from anabranch.cli.address import CONNECT_SECONDS_MAX, Address
-from anabranch.cli.remedies import message
-from anabranch.cli.transfer.record import TransferFailed
+from anabranch.cli.failures import Failed, message
 from anabranch.rdb.payload import RDB_VERSION
 
 _BULK_BYTES_DEFAULT = 512 << 20
@@ -22,8 +21,8 @@ _RDB_VERSIONS = (((8, 8), 14), ((8, 6), 13), ((7, 4), 12), ((7, 2), 11), ((7, 0)
 """The RDB versions that versions of Redis read, the newest first."""
 
 
-def connect(address: Address, db: int) -> Any:
-    """A client on one database; nothing is sent yet.
+def connect(address: Address, db: int, **form: Any) -> Any:
+    """A client on one database; nothing is sent yet. ``form`` is that of its replies.
 
     A command that may have been executed is not sent again: the key would be refused because it
     exists.
@@ -37,6 +36,7 @@ def connect(address: Address, db: int) -> Any:
         "socket_timeout": address.timeout,
         "socket_connect_timeout": min(address.timeout, CONNECT_SECONDS_MAX),
         "socket_keepalive": True,
+        **form,
     }
     if address.path is not None:
         return redis.Redis(unix_socket_path=address.path, **options)
@@ -52,12 +52,17 @@ def connect(address: Address, db: int) -> Any:
     return redis.Redis(host=address.host, port=address.port, **options)
 
 
+def fields_of(flat: Sequence[Any]) -> dict[Any, Any]:
+    """A map in the form of RESP2."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
 def rdb_version_of(client: Any, address: Address) -> int:
     """The newest RDB version that the server reads, by the Redis version it claims."""
     try:
         text = str(client.info("server")["redis_version"])
     except (redis.ResponseError, KeyError) as problem:
-        raise TransferFailed(
+        raise Failed(
             f"{address} does not report its version ({message(problem, address)}): name what it "
             f"reads with --rdb-version 10 ... {RDB_VERSION}"
         ) from None
@@ -66,7 +71,7 @@ def rdb_version_of(client: Any, address: Address) -> int:
     for since, version in _RDB_VERSIONS:
         if release >= since:
             return version
-    raise TransferFailed(f"{address} is Redis {text}; 7.0 or newer is needed")
+    raise Failed(f"{address} is Redis {text}; 7.0 or newer is needed")
 
 
 def payload_bytes_max(client: Any) -> int:
@@ -78,7 +83,7 @@ def payload_bytes_max(client: Any) -> int:
 
 
 def require_databases(address: Address, databases: Iterable[int]) -> None:
-    """Raise :class:`TransferFailed` if a server lacks one of these databases."""
+    """Raise :class:`Failed` if a server lacks one of these databases."""
     for db in sorted(databases):
         try:
             with connect(address, db) as client:
@@ -86,4 +91,4 @@ def require_databases(address: Address, databases: Iterable[int]) -> None:
         except redis.exceptions.NoPermissionError:
             continue  # for PING: the database was selected
         except redis.RedisError as problem:
-            raise TransferFailed(f"{address}: database {db}: {message(problem, address)}") from None
+            raise Failed(f"{address}: database {db}: {message(problem, address)}") from None

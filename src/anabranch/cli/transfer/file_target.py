@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from anabranch.cli.transfer.record import Item, TransferFailed, TransferOptions
+from anabranch.cli.failures import Failed
+from anabranch.cli.transfer.record import Item, TransferOptions
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.file import RdbWriter
 from anabranch.version import __version__
@@ -24,7 +25,7 @@ class FileTarget:
     def __init__(
         self, path: str, summary: Summary, options: TransferOptions, rdb_version: int
     ) -> None:
-        """Raises :class:`TransferFailed` if the file exists and must not be replaced."""
+        """Raises :class:`Failed` if the file exists and must not be replaced."""
         self.rdb_version = rdb_version
         self._path = Path(path)
         self._unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
@@ -32,7 +33,7 @@ class FileTarget:
         self._dry_run = options.dry_run
         self._finished = False
         if not options.replace and self._path.exists():
-            raise TransferFailed(f"{path} exists; --replace overwrites it")
+            raise Failed(f"{path} exists; --replace overwrites it")
 
     def __enter__(self) -> Self:
         """Begin the file, under another name."""
@@ -78,7 +79,7 @@ class FileTarget:
     def finish(self, *, complete: bool) -> None:
         """Give the file its name, if it is complete."""
         if not complete:
-            raise TransferFailed(self.incomplete)
+            raise Failed(self.incomplete)
         try:
             self._writer.end()
             self._file.flush()
@@ -98,5 +99,5 @@ class FileTarget:
         finally:
             os.close(directory)
 
-    def _failed(self, problem: OSError) -> TransferFailed:
-        return TransferFailed(f"{self._path}: {problem.strerror or problem}")
+    def _failed(self, problem: OSError) -> Failed:
+        return Failed(f"{self._path}: {problem.strerror or problem}")

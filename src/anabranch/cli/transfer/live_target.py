@@ -7,9 +7,9 @@ from typing import Any, Final
 import redis
 
 from anabranch.cli.address import Address
-from anabranch.cli.remedies import message
+from anabranch.cli.failures import Failed, message
 from anabranch.cli.transfer.client import connect, payload_bytes_max, rdb_version_of
-from anabranch.cli.transfer.record import Item, TransferFailed, TransferOptions
+from anabranch.cli.transfer.record import Item, TransferOptions
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import frame
 
@@ -93,7 +93,7 @@ class LiveTarget:
         except redis.RedisError as problem:
             if self._dry_run:
                 raise self._failed(problem) from None
-            raise TransferFailed(
+            raise Failed(
                 f"{self._address}: {message(problem)}; up to {len(batch)} keys may have arrived "
                 "that are not counted"
             ) from None
@@ -122,5 +122,5 @@ class LiveTarget:
         else:
             self._summary.arrived(item)
 
-    def _failed(self, problem: Exception) -> TransferFailed:
-        return TransferFailed(f"{self._address}: {message(problem, self._address)}")
+    def _failed(self, problem: Exception) -> Failed:
+        return Failed(f"{self._address}: {message(problem, self._address)}")

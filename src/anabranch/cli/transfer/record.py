@@ -9,10 +9,6 @@ from typing import Protocol
 from anabranch.pattern import Matcher
 
 
-class TransferFailed(Exception):
-    """The transfer cannot continue; the text is for people, on one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
     """A key as a source has it."""
@@ -36,23 +32,6 @@ class KeyRecord:
     """Records of bulk producers, for which the body has no place."""
 
 
-@dataclass(slots=True)
-class Counts:
-    """Counts of the keys of one kind; all but ``keys`` are 0 for other kinds than streams."""
-
-    keys: int = 0
-    entries: int = 0
-    groups: int = 0
-    pending: int = 0
-
-    def add(self, other: Counts) -> None:
-        """Count more."""
-        self.keys += other.keys
-        self.entries += other.entries
-        self.groups += other.groups
-        self.pending += other.pending
-
-
 @dataclass(frozen=True, slots=True)
 class Item:
     """A key for a target, in an encoding that the target can read."""
@@ -62,7 +41,8 @@ class Item:
     kind: str
     expire_at_ms: int | None
     body: bytes
-    counts: Counts
+    counts: dict[str, int]
+    """1 key; of a stream its entries, groups and pending entries, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +87,7 @@ class Source(Protocol):
         """The unit of ``done``."""
 
     def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
-        """All keys, once; raises :class:`TransferFailed`."""
+        """All keys, once; raises :class:`Failed`."""
 
     def passed_over(self) -> dict[str, int]:
         """Data that is no key and is not moved: name and count."""

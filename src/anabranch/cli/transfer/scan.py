@@ -1,4 +1,4 @@
-"""Reads keys from a running server with SCAN and DUMP, if it allows no synchronisation.
+"""Reads keys from a running server with SCAN and DUMP.
 
 The result is not a snapshot: a key that changes meanwhile may arrive in its old or new state, but
 always as a whole. SCAN may name a key twice; it is copied once.
@@ -15,9 +15,9 @@ from typing import Any
 import redis
 
 from anabranch.cli.address import Address
-from anabranch.cli.remedies import message
+from anabranch.cli.failures import Failed, message
 from anabranch.cli.transfer.client import connect
-from anabranch.cli.transfer.record import KeyRecord, Selection, TransferFailed
+from anabranch.cli.transfer.record import KeyRecord, Selection
 from anabranch.rdb.errors import PayloadChecksumError
 from anabranch.rdb.kinds import SUPPORTED, StreamType
 from anabranch.rdb.older import losses_of
@@ -38,7 +38,7 @@ class ScanSource:
     unit = "keys"
 
     def __init__(self, address: Address, selection: Selection) -> None:
-        """Raises :class:`TransferFailed` if the server does not report its databases."""
+        """Raises :class:`Failed` if the server does not report its databases."""
         self.done = 0
         self._address = address
         self._selection = selection
@@ -47,8 +47,8 @@ class ScanSource:
         try:
             with connect(address, 0) as client:
                 keyspace = client.info("keyspace")
-        except redis.RedisError as problem:
-            raise TransferFailed(f"{address}: {message(problem, address)}") from None
+        except (redis.RedisError, OSError) as problem:
+            raise Failed(f"{address}: {message(problem, address)}") from None
         sizes = {int(name[2:]): facts["keys"] for name, facts in keyspace.items()}
         wanted = selection.databases
         self._databases = sorted(db for db in sizes if not wanted or db in wanted)
@@ -62,7 +62,7 @@ class ScanSource:
                 with connect(self._address, db) as client:
                     yield from self._database(client, db)
         except redis.RedisError as problem:
-            raise TransferFailed(f"{self._address}: {message(problem, self._address)}") from None
+            raise Failed(f"{self._address}: {message(problem, self._address)}") from None
 
     def losing(self, rdb_version: int) -> Iterator[tuple[int, bytes, list[str]]]:
         """Streams of this server that a version cannot hold, and what they would lose.
@@ -75,7 +75,7 @@ class ScanSource:
                 with connect(self._address, db) as client:
                     yield from _losing_in(client, db, self._selection, stream_type_of(rdb_version))
         except redis.RedisError as problem:
-            raise TransferFailed(f"{self._address}: {message(problem, self._address)}") from None
+            raise Failed(f"{self._address}: {message(problem, self._address)}") from None
 
     def passed_over(self) -> dict[str, int]:
         """Empty: only keys are visible."""

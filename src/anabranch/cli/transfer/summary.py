@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from anabranch.cli.transfer.record import Counts, Item
+from anabranch.cli.terminal import shown
+from anabranch.cli.transfer.record import Item
 
 _EXAMPLES_MAX = 3
 _LISTED_MAX = 20
@@ -20,19 +22,10 @@ _NOTES = {
 }
 """What may be to know of streams that were moved: the line above them, and what they are."""
 
-_PLURALS = {"stream": "streams", "string": "strings", "list": "lists", "set": "sets"}
 
-
-def safe(text: str) -> str:
-    """Text of others, without bytes that control a terminal or break a line."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
-def shown(db: int, key: bytes) -> str:
+def shown_key(db: int, key: bytes) -> str:
     """A key for people: its database and its name."""
-    text = safe(key.decode("utf-8", "backslashreplace"))
+    text = shown(key)
     if len(text) > _SHOWN_MAX:
         text = text[: _SHOWN_MAX - 1] + "…"
     return f"db{db} {text}"
@@ -67,7 +60,7 @@ class Summary:
         self.expired = 0
         self.error: str | None = None
         self.passed_over: dict[str, int] = {}
-        self._written: dict[str, Counts] = {}
+        self._written: dict[str, Counter[str]] = {}
         self._unsupported: dict[str, _NamedKeys] = {}
         self._refused: dict[str, _NamedKeys] = {}
         self._lost: list[tuple[str, list[str]]] = []
@@ -87,11 +80,11 @@ class Summary:
     @property
     def keys(self) -> int:
         """Keys that arrived."""
-        return sum(counts.keys for counts in self._written.values())
+        return sum(counts["keys"] for counts in self._written.values())
 
     def arrived(self, item: Item) -> None:
         """The target has it."""
-        self._written.setdefault(item.kind, Counts()).add(item.counts)
+        self._written.setdefault(item.kind, Counter()).update(item.counts)
 
     def withdraw(self) -> None:
         """The keys that had arrived were removed again."""
@@ -99,17 +92,17 @@ class Summary:
 
     def unsupported(self, kind: str, db: int, key: bytes) -> None:
         """A value of a kind that cannot be stored."""
-        self._unsupported.setdefault(safe(kind), _NamedKeys()).add(shown(db, key))
+        self._unsupported.setdefault(shown(kind), _NamedKeys()).add(shown_key(db, key))
 
     def refused(self, reason: str, db: int, key: bytes, note: str = "") -> None:
         """A key that should have arrived; ``note`` is shown beside its name."""
-        example = shown(db, key) + (f" ({note})" if note else "")
-        self._refused.setdefault(safe(reason), _NamedKeys()).add(example)
+        example = shown_key(db, key) + (f" ({note})" if note else "")
+        self._refused.setdefault(shown(reason), _NamedKeys()).add(example)
 
     def loses(self, db: int, key: bytes, lost: list[str], *, lossy: bool) -> None:
         """A stream that the version of the target cannot store whole; it is moved if ``lossy``."""
         self._lossy = lossy
-        self._lost.append((shown(db, key), lost))
+        self._lost.append((shown_key(db, key), lost))
         if not lossy:
             self.refused("the target has no place for a part of it, see below", db, key)
 
@@ -121,9 +114,9 @@ class Summary:
     def note(self, what: str, db: int, key: bytes, **facts: int | str) -> None:
         """Something to know of a stream that was moved: a row of the notes, and its fields."""
         plain = {
-            name: safe(each) if isinstance(each, str) else each for name, each in facts.items()
+            name: shown(each) if isinstance(each, str) else each for name, each in facts.items()
         }
-        self._notes[what].append({"key": shown(db, key), **plain})
+        self._notes[what].append({"key": shown_key(db, key), **plain})
 
     # -- reports ------------------------------------------------------------------------------
 
@@ -136,21 +129,7 @@ class Summary:
             "target": self.target,
             "dry_run": self.dry_run,
             "seconds": round(self.seconds, 3),
-            self.verb: {
-                kind: {
-                    "keys": counts.keys,
-                    **(
-                        {
-                            "entries": counts.entries,
-                            "groups": counts.groups,
-                            "pending": counts.pending,
-                        }
-                        if kind == "stream"
-                        else {}
-                    ),
-                }
-                for kind, counts in self._written.items()
-            },
+            self.verb: {kind: dict(counts) for kind, counts in self._written.items()},
             f"not_{self.verb}": {kind: n.as_json() for kind, n in self._unsupported.items()},
             "refused": [{"reason": reason, **n.as_json()} for reason, n in self._refused.items()],
             "expired": self.expired,
@@ -168,13 +147,12 @@ class Summary:
         head = f"{self.source} -> {self.target}: {keys} {verb} in {self.seconds:.1f} s"
         rows: list[tuple[object, ...]] = [("", "keys", "entries", "groups", "pending", "")]
         for kind in ("stream", "string", "list", "set"):
-            counts = self._written.get(kind)
+            counts = self._written.get(kind, Counter())
             if kind == "stream":
-                counts = counts or Counts()
-                numbers = (counts.entries, counts.groups, counts.pending)
-                rows.append((verb, counts.keys, *numbers, "streams"))
+                numbers = [counts[name] for name in ("keys", "entries", "groups", "pending")]
+                rows.append((verb, *numbers, "streams"))
             elif counts:
-                rows.append((verb, counts.keys, "", "", "", _PLURALS[kind]))
+                rows.append((verb, counts["keys"], "", "", "", f"{kind}s"))
         for kind, named in self._unsupported.items():
             rows.append((f"not {self.verb}", named.keys, "", "", "", _told(f"type {kind}", named)))
         if self.expired:

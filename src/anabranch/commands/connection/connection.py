@@ -110,6 +110,8 @@ def hello(ctx: Context, args: list[bytes]) -> bytes:
         if version not in (2, 3):
             raise CommandError("NOPROTO unsupported protocol version")
         resp3 = version == 3
+    if session.subscribed is not None and not resp3:
+        raise CommandError("ERR entries are pushed with RESP3 only: AB.UNSUBSCRIBE first")
     credentials, name = _hello_options(_without_secrets(args))
     if credentials is not None:
         _authenticate(ctx, args, *credentials)
@@ -158,6 +160,7 @@ def reset(ctx: Context, _args: list[bytes]) -> bytes:
     session = ctx.session
     end_transaction(ctx.keyspace, session)
     ctx.server.channels.remove(session)
+    ctx.server.blocked.unsubscribe(session)
     ctx.server.dispatcher.stop_monitoring(session)
     session.monitoring = False
     session.user = ctx.server.acl.initial_user()

@@ -112,12 +112,9 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
         ("cluster_connections", 0),
         ("maxclients", ctx.settings.maxclients),
         *_zero("client_recent_max_input_buffer client_recent_max_output_buffer"),
-        ("blocked_clients", len(waiters.active)),
+        ("blocked_clients", waiters.blocked),
         ("tracking_clients", 0),
-        (
-            "pubsub_clients",
-            sum(1 for each in sessions if each.subscriptions or each.shard_channels),
-        ),
+        ("pubsub_clients", sum(1 for each in sessions if each.listens)),
         ("watching_clients", sum(1 for each in sessions if each.watched and not each.watch_broken)),
         (
             "clients_in_timeout_table",

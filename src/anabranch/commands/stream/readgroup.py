@@ -28,6 +28,7 @@ from anabranch.engine.homing import check_home
 from anabranch.engine.releasing import CLAIM, Whose, acknowledge, give_up, gives_up
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
+from anabranch.keyspace.waiter import Condition
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
@@ -746,3 +747,14 @@ def _deliver(
     if chunks:
         ctx.changes += 1
     return chunks, count
+
+
+def news_of(name: bytes, region: int) -> Condition:
+    """The condition of those who wait for what a group must deliver."""
+    return _News(name, region, claims=False)
+
+
+def check_groups(ctx: Context, request: ReadRequest) -> None:
+    """Make groups that a policy makes; CommandError if another stream or group is missing."""
+    assert request.group is not None
+    _plans(ctx, request, request.group)

@@ -81,10 +81,28 @@ ab.digest -2 regional_info.digest 0.1.0 readonly
     keys: @1..-1 RO access
 ab.read -4 regional_read.read 0.1.0 readonly blocking movablekeys
     [NOTES] [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds]
-        STREAMS key [key ...] cursor [cursor ...]
+        [WHERE field <= | ^> value]
+        <STREAMS key [key ...] cursor [cursor ...] | FROM cursor <STREAMS key [key ...] |
+        PATTERN pattern>>
     does: Returns entries that cursors do not cover, each once, in any region.
-    cost: O(log N) for each region of each stream, then a memory copy of what is returned.
+    cost: O(log N) for each region of each stream, then a memory copy of what is returned. With
+        FROM O(1) for a stream without new entries. WHERE looks at a limited number of entries.
     keys: @STREAMS+1..-1%2 RO access
+    find: reading.keys_of_read
+ab.subscribe -6 subscribing.subscribe 0.1.0 write movablekeys noscript
+    CREDIT credit <GROUP group consumer STREAMS key [key ...] | FROM cursor [NOTES]
+        [WHERE field <= | ^> value] <STREAMS key [key ...] | PATTERN pattern>>
+    does: Has entries pushed as they come, at most as many as the credit allows. Needs RESP3.
+    cost: O(N), N being the streams; then as XREADGROUP or AB.READ for each stream with entries.
+    keys: @STREAMS+1..-1 RO access
+    find: reading.keys_of_read
+ab.credit 2 subscribing.credit 0.1.0 readonly noscript
+    credit
+    does: Allows a subscription without a group to push more; returns the cursor so far.
+    cost: O(N) on a server of its own, N being the streams.
+ab.unsubscribe 1 subscribing.unsubscribe 0.1.0 readonly noscript
+    does: Ends the subscription; returns the cursor so far, or OK with a group.
+    cost: O(N), N being the streams.
 ab.count 4 regional_read.count_ 0.1.0 readonly
     key start end
     does: Counts the entries of a stream within a range of IDs.

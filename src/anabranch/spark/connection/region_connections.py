@@ -95,15 +95,12 @@ class RegionConnections:
             return list(dict.fromkeys(wanted))
         return sorted(set().union(*(each.client.streams(pattern or "*") for each in self.all)))
 
-    def tokens(self) -> list[bytes]:
-        """The present token of each region."""
-        return [each.client.command("AB.TOKEN", repeatable=True) for each in self.all]
+    def wait_for_each_other(self, seconds: float) -> list[list[bool]]:
+        """Wait until all regions have applied what each of them has now, at most `seconds`.
 
-    def wait_until_applied(self, tokens: Sequence[bytes], seconds: float) -> list[list[bool]]:
-        """Wait until all regions have applied all tokens, at most `seconds`.
-
-        ``result[a][b]``: whether a has applied everything that b's token covers.
+        ``result[a][b]``: whether a has applied everything that b has.
         """
+        tokens = [each.client.command("AB.TOKEN", repeatable=True) for each in self.all]
         deadline = time.monotonic() + seconds
         return [[each.has(token, deadline) for token in tokens] for each in self.all]
 

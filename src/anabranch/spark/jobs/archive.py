@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from anabranch.spark.connection.client import connect
-from anabranch.spark.decoding.columns import CHANGE
-from anabranch.spark.jobs.signatures import ArchiveJob, JobStep, Progress, SessionNeeded, taking
-from anabranch.spark.lake.files import SCHEMA, LakeError, Run
+from anabranch.spark.decoding.columns import CHANGE, Projection
+from anabranch.spark.jobs.signatures import ArchiveJob, JobStep, taking
+from anabranch.spark.lake.files import SCHEMA, LakeError, LakeFile, Run
 from anabranch.spark.lake.table import Gap, Lake, PlacePart, drafts_of, entries_of
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.by_region import committed_offsets
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
+from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.holes import DELETE
-from anabranch.spark.reading.micro_batches import MicroBatch, read_all
+from anabranch.spark.reading.micro_batches import MicroBatch, MicroBatches, query_of
 from anabranch.spark.reading.offsets import OffsetError, Range, Vector, place_of
+from anabranch.spark.reading.partitions import Partition
 from anabranch.spark.reading.planner import Planner
 from anabranch.spark.reading.server_logs import ServerLogs
+from anabranch.spark.runtime.rounds import in_rounds
+from anabranch.spark.runtime.supervise import supervise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-ALONE_MAX: Final = 2_000_000
-"""Up to so many entries are copied here, by Arrow; more of them by Spark."""
 
 # Names that the lake makes itself are left out.
 _COLUMNS: Final = pa.schema(
@@ -67,8 +69,6 @@ class Archived:
     """Bytes added; in a dry run not known, and 0."""
     total: int
     """Entries in the lake."""
-    starts: int
-    """How often the query had to be started."""
     gaps: tuple[Gap, ...]
     """Positions that no entry of these streams has: deleted, or trimmed before they were read."""
     parts: tuple[Part, ...]
@@ -82,104 +82,109 @@ class Archived:
 def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
     """Copy streams to a lake, from where the last run ended.
 
-    With `once` it ends when it has all that there was, and needs no session: without one this
-    process copies, and a later run may have one. Else it goes on, a batch every `interval_s`
-    seconds, until the query is stopped. With `dry_run` no entry is read. Raises what Spark raises,
-    `GaveUp`, `LakeError`, and `OptionError`.
+    This process plans and commits the batches. Executors copy the entries, or without a session
+    this process does; a later run may be of the other kind. With `once` it ends when it has all
+    that there was. Else it goes on, a batch every `interval_s` seconds, until `stop` is set, and
+    begins again after a failure. With `dry_run` no entry is read. Raises what Spark raises,
+    `LakeError`, `OptionError`, and what `MicroBatches` raises; without `once` `GaveUp`.
     """
     lake = Lake(Path(job.lake).absolute())
     place = Path(job.checkpoint).absolute() if job.checkpoint else lake.root / "_checkpoint"
-    options = ReadOptions.parse(job.given)
+    options = job.read
     _require_new(lake, place, options)
     if job.dry_run:
         ranges, erased = _planned(place, options)
         parts = tuple(
             Part(each.stream, each.region, len(each), each.first, each.stop - 1) for each in ranges
         )
-        return replace(_archived(lake, parts, len(parts), 0, 0, dry_run=True), erased=erased)
+        return replace(_archived(lake, parts, len(parts), 0, dry_run=True), erased=erased)
     known = lake.version()
     before = {each.path for each in lake.files()}
-    starts = 1
-    if spark is not None:
-        query, starts = _by_spark(spark, job, lake.root, place)
+    start = partial(_Copying, spark, lake, place, job)
+    if job.once:
+        start().awaitTermination()
     else:
-        large = not job.once or (
-            job.limited and sum(map(len, _planned(place, options)[0])) > ALONE_MAX
-        )
-        job.require_session(needed=large)
-        if not job.once:
-            raise SessionNeeded("to go on, archiving needs a Spark session")
-        query = _alone(lake, place, job.progress, options)
+        supervise(start, sleep=job.stop.wait)
+    query = query_of(place)
     # Others may have committed meanwhile.
     ours = [each for each in lake.history(known) if each.get("query") == query]
     parts = _parts(tuple(part) for each in ours for part in each.get("parts", ()))
     added = [each for each in lake.files() if each.path not in before]
     nbytes = sum(each.nbytes for each in added)
-    found = _archived(lake, parts, len(added), nbytes, starts, dry_run=False)
+    found = _archived(lake, parts, len(added), nbytes, dry_run=False)
     return replace(found, erased=sum(each.get("erasedEntries", 0) for each in ours))
 
 
 def _archived(
-    lake: Lake, parts: tuple[Part, ...], files: int, nbytes: int, starts: int, *, dry_run: bool
+    lake: Lake, parts: tuple[Part, ...], files: int, nbytes: int, *, dry_run: bool
 ) -> Archived:
     return Archived(
         entries=sum(each.entries for each in parts),
         files=files,
         nbytes=nbytes,
         total=sum(each.rows for each in lake.files()),
-        starts=starts,
         gaps=tuple(lake.gaps(sorted({each.stream for each in parts}))) if parts else (),
         parts=parts,
         dry_run=dry_run,
     )
 
 
-def _alone(lake: Lake, place: Path, progress: Progress, options: ReadOptions) -> str:
-    """Copy in this process; returns the ID of the query."""
-    done = 0
+class _Copying:
+    """One run of the query of an archive, as `supervise` runs queries."""
 
-    def write(batch: MicroBatch) -> None:
-        nonlocal done
-        erased: list[tuple[str, Run]] = []
-        drafts, parts = drafts_of(lake, entries_of(batch.rows, erased))
-        lake.erase(batch.query, erased)  # first: it may be done twice
-        lake.commit(batch.query, batch.number, drafts, parts)
-        entries = sum(each[2] for each in parts)
-        done += entries
-        progress(_step(batch.number, entries, batch.left, done))
+    def __init__(
+        self, spark: SparkSession | None, lake: Lake, place: Path, job: ArchiveJob
+    ) -> None:
+        """Connects."""
+        self._spark = spark
+        self._lake = lake
+        self._job = job
+        self._options = job.read
+        self._batches = MicroBatches(self._options, place, once=job.once)
+        self.lastProgress: dict[str, Any] | None = None
 
-    schema = _COLUMNS.append(pa.field(CHANGE, pa.string())) if options.changes else _COLUMNS
-    return read_all(options, place, schema, write)
+    def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
+        """Copy batch by batch, until all is copied, or the job is stopped."""
+        job, done = self._job, 0
+        with closing(self._batches) as batches:
+            while not job.stop.is_set():
+                batch = batches.next()
+                if batch is not None:
+                    entries = self._write(batch)
+                    batches.commit()
+                    done += entries
+                    text = f"batch {batch.number}: {entries:,} entries, {batch.left:,} left"
+                    job.progress(JobStep(text, done))
+                    self.lastProgress = {"batchId": batch.number}
+                elif job.once:
+                    return
+                if not job.once and (batch is None or not batch.left):
+                    job.stop.wait(job.interval_s)
 
+    def _write(self, batch: MicroBatch) -> int:
+        """Copy a batch; how many entries it has."""
+        lake, options = self._lake, self._options
+        columns = _COLUMNS.append(pa.field(CHANGE, pa.string())) if options.changes else _COLUMNS
+        projection = Projection.of(columns, options)
 
-def _step(batch: int, entries: int, left: int, done: int) -> JobStep:
-    """`left`: what the server had when the batch was planned, and is not copied yet."""
-    return JobStep(f"batch {batch}: {entries:,} entries, {left:,} left", done)
+        def work(partition: Partition) -> list[Any]:
+            runs: list[tuple[str, Run]] = []
+            rows = read_partition(partition, options, projection)
+            drafts, parts = drafts_of(lake, entries_of(rows, runs))
+            return [[(*astuple(file)[:-1], about) for file, about in drafts], parts, runs]
 
-
-def _by_spark(spark: SparkSession, job: ArchiveJob, root: Path, place: Path) -> tuple[str, int]:
-    """Copy by a query; see `run_query`."""
-    from anabranch.spark.lake.sinks import LakeSink  # noqa: PLC0415 - heavy
-    from anabranch.spark.runtime.progress import QueryWatch, lags  # noqa: PLC0415 - heavy
-    from anabranch.spark.runtime.supervise import run_query  # noqa: PLC0415 - heavy
-
-    spark.dataSource.register(LakeSink)
-    copied = 0
-
-    def report(done: StreamingQueryProgress) -> None:
-        nonlocal copied
-        copied += done.numInputRows
-        (source,) = done.sources
-        behind = lags("", done.batchId, source.endOffset, source.latestOffset)
-        left = sum(each.entries for each in behind)
-        job.progress(_step(done.batchId, done.numInputRows, left, copied))
-
-    def writer() -> DataStreamWriter:
-        table = spark.readStream.format("anabranch").options(**job.given).load()
-        return table.writeStream.format("anabranch-lake").option("path", str(root))
-
-    interval_s = None if job.once else job.interval_s
-    return run_query(spark, QueryWatch("archive", report), writer, place, interval_s)
+        if self._spark is None:
+            results = [work(tuple(chain(*batch.partitions)))]
+        else:
+            count = len(batch.partitions)
+            results = [*in_rounds(self._spark, batch.partitions, work, max(count, 1))]
+        drafts = [(LakeFile(*facts), about) for made, *_ in results for *facts, about in made]
+        parts = [tuple(part) for _, some, _ in results for part in some]
+        erased = [(stream, tuple(run)) for *_, runs in results for stream, run in runs]
+        # First: it may be done twice, and a batch that is committed is not repeated.
+        lake.erase(self._batches.query, erased)
+        lake.commit(self._batches.query, batch.number, drafts, parts)
+        return sum(part[2] for part in parts)
 
 
 def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:

@@ -57,7 +57,6 @@ def compact(spark: SparkSession | None, job: CompactJob) -> Compacted:
     """
     lake = Lake(Path(job.lake).absolute())
     lake.table()
-    job.require_session(needed=spark is None and lake.is_large())
     target_bytes = job.target_mib << 20
     with lake.alone():
         files = lake.files(job.streams)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
-from anabranch.errors import AnabranchError
-from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
+from anabranch.spark.options import OptionError, ReadOptions, ServerOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _Signature = TypeVar("_Signature")
 _Result = TypeVar("_Result")
-
-
-class SessionNeeded(AnabranchError):
-    """The job needs a Spark session, and got none."""
 
 
 class JobStep(NamedTuple):
@@ -81,8 +77,6 @@ class JobSignature:
     _: KW_ONLY
     progress: Progress = _silent
     """Gets each step."""
-    limited: bool = False
-    """Without a session raise `SessionNeeded` if that is too much for one process."""
     dry_run: bool = False
     """Report what would be done, and write nothing."""
 
@@ -92,11 +86,6 @@ class JobSignature:
     def check(self) -> Iterator[ServerOptions]:
         """The servers that must answer; raises `OptionError` for options that cannot be."""
         yield from ()
-
-    def require_session(self, *, needed: bool) -> None:
-        """Raise `SessionNeeded` if the job is limited and a session is needed."""
-        if self.limited and needed:
-            raise SessionNeeded("this is too much for one process: give a Spark session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +115,7 @@ class ArchiveJob(_OnServer):
     """Copy streams to Parquet files in directory LAKE, from where the last run ended.
 
     It reports where it starts, and after each batch how many entries are left. The option
-    '-o maxEntriesPerTrigger=100000' limits the size of a batch. Spark is started for --follow, for
-    more than two million entries, and if --master is given.
+    '-o maxEntriesPerTrigger=100000' limits the size of a batch.
 
     Example:
       anabranch spark archive lake/ --streams orders,payments
@@ -150,6 +138,8 @@ class ArchiveJob(_OnServer):
     """Its directory; by default it is in the lake."""
     interval_s: float = 10.0
     """From one batch to the next, if it goes on."""
+    stop: Event = field(default_factory=Event, compare=False)
+    """Set it, and the job ends after the batch that is under way."""
 
     @property
     def given(self) -> dict[str, str]:
@@ -165,52 +155,18 @@ class ArchiveJob(_OnServer):
             what["changes"] = "true"
         return {"url": self.url, **what, **self.options}
 
+    @property
+    def read(self) -> ReadOptions:
+        """How the streams are read; raises `OptionError`."""
+        options = ReadOptions.parse(self.given)
+        options.check_kind("streaming")
+        if options.frontier_interval_ms is not None:
+            raise OptionError("an archive has no watermark: leave frontierInterval out")
+        return options
+
     def check(self) -> Iterator[ServerOptions]:
         """The server with the streams."""
-        yield ReadOptions.parse(self.given).server
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayJob(_OnServer):
-    """Write the entries of a LAKE to streams again, with their IDs or with new ones.
-
-    Another run with the same arguments adds the entries that the lake has got since. With --new-ids
-    the target keeps a record for each region of the entries that it has; it may drop a record to
-    which nothing was added for 30 days.
-
-    Example:
-      anabranch spark replay lake/ -u redis://other:6379
-      anabranch spark replay lake/ --prefix again: --since-ms 1718000000000 --speed 10
-    """
-
-    lake: str | Path = field(metadata=_ARGUMENT)
-    _: KW_ONLY
-    streams: Sequence[str] = _option((), "Comma-separated; all by default.")
-    since_ms: int | None = _option(None, "Only IDs from this time on.")
-    until_ms: int | None = _option(None, "Only IDs before this time.")
-    prefix: str = _option("", "Put this before the names of streams.")
-    keep_ids: bool = _option(
-        True,
-        "Give entries their old IDs, or new ones in the old order.",
-        names=("--keep-ids/--new-ids",),
-    )
-    speed: float | None = _option(
-        None,
-        "10: ten times as fast as they were written. Without it: as fast as possible.",
-        least=0,
-    )
-    dry_run: bool = _option(False, _DRY_RUN)
-
-    @property
-    def given(self) -> dict[str, str]:
-        """All options of the data source."""
-        return {"url": self.url, "speed": str(self.speed or 0), **self.options}
-
-    def check(self) -> Iterator[ServerOptions]:
-        """The target."""
-        server = WriteOptions.parse(self.given).server
-        if not self.dry_run:
-            yield server
+        yield self.read.server
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +175,7 @@ class CompactJob(JobSignature):
 
     Readers and 'archive' may run at the same time. It can be interrupted at any moment and run
     again. It exits with 1 if files have changed since they were written; the files of such a day
-    are not merged. Spark is started for lakes above 1 GiB, and if --master is given.
+    are not merged.
 
     Example:
       anabranch spark compact lake/ --target-mib 256 --retain-hours 24
@@ -240,8 +196,7 @@ class VerifyJob(JobSignature):
     """Read all files of a LAKE again and compare them with the table's log.
 
     It checks digests, counts and days, and looks for missing files, for positions without an entry
-    and for positions with two entries. It exits with 1 if there is a finding. Spark is started for
-    lakes above 1 GiB, and if --master is given.
+    and for positions with two entries. It exits with 1 if there is a finding.
 
     Example:
       anabranch spark verify lake/ --allow-gaps
@@ -256,8 +211,7 @@ class VerifyJob(JobSignature):
 class AuditJob(_OnServer):
     """Compare the entries of all regions; exit 1 if there is a finding.
 
-    Entries that some regions have not received yet are not compared. Spark is started for more than
-    five million entries, and if --master is given.
+    Entries that some regions have not received yet are not compared.
 
     Example:
       anabranch spark audit --region-urls '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
@@ -269,7 +223,6 @@ class AuditJob(_OnServer):
     )
     streams: Sequence[str] = _option((), "Comma-separated keys; all by default.")
     pattern: str | None = _option(None, "Glob of keys, instead of --streams.")
-    bucket_ms: int | None = _option(None, "Span of time of one digest.", least=1)
     settle_s: float = _option(
         5.0,
         "Seconds that regions may take to catch up with each other.",
@@ -312,6 +265,6 @@ class DoctorJob(JobSignature):
 
 
 JOBS: Final[tuple[type[JobSignature], ...]] = (
-    *(DoctorJob, ArchiveJob, CompactJob, VerifyJob, ReplayJob, AuditJob),
+    *(DoctorJob, ArchiveJob, CompactJob, VerifyJob, AuditJob),
 )
 """In the order of the help. The function of ``AuditJob`` is `anabranch.spark.jobs.audit.audit`."""

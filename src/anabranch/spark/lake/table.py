@@ -43,7 +43,6 @@ from anabranch.spark.runtime.rounds import in_rounds
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_ARROW_BYTES_MAX: Final = 1 << 30
 PARTITIONS: Final = ["stream", "date"]
 _OF_FILES: Final = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
 _BOUNDS: Final = ("min", "max", "null_count")
@@ -127,10 +126,6 @@ class Lake:
             return []
         chosen = (each for each in _listed(table) if not streams or each.stream in streams)
         return sorted(chosen, key=lambda each: (each.stream, each.date or "", each.path))
-
-    def is_large(self) -> bool:
-        """Whether Spark should work on it: it has more than one GiB."""
-        return sum(each.nbytes for each in self.files()) > _ARROW_BYTES_MAX
 
     def gaps(self, streams: Sequence[str] | None = None) -> list[Gap]:
         """Positions that no entry has, and none was erased from. Reads two columns of all files."""

@@ -1,7 +1,7 @@
-"""Micro-batches without Spark: this process plans and reads them, in a checkpoint of Spark's form.
+"""Micro-batches that this process plans, in a checkpoint of the form of Spark's queries.
 
-Spark may run a query once, and this module the next time: both find the batch that was planned and
-not committed in the same files, and repeat it. See `anabranch.spark.reading.planner`.
+So a query of Spark may continue where a job was, and the other way round: both find the batch that
+was planned and not committed in the same files. See `anabranch.spark.reading.planner`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,16 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
 from anabranch.errors import AnabranchError
-from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.lake.files import draft_in, sync_names, write_synced
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.checkpoint import VERSION, ends_of_batch, newest_batch
-from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.offsets import OffsetError, Vector
-from anabranch.spark.reading.partitions import Partition
+from anabranch.spark.reading.partitions import Partition, partitions_of
 from anabranch.spark.reading.planner import Planner
 from anabranch.spark.runtime.logs import log_start
 
@@ -37,57 +32,83 @@ class CheckpointInUse(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One batch, to be written before the next one is planned."""
+    """One batch: what its tasks read."""
 
-    query: str
-    """ID of the query, the same for as long as there is the checkpoint."""
     number: int
-    rows: Iterator[pa.RecordBatch]
+    partitions: list[Partition]
     left: int
-    """Positions that the server had when the run began, and that are not read yet."""
+    """Positions that the server had, when the run began or at the last look, behind this batch."""
 
 
-def read_all(
-    options: ReadOptions, checkpoint: Path, schema: pa.Schema, work: Callable[[MicroBatch], None]
-) -> str:
-    """Read all present entries, batch by batch; returns the ID of the query.
+class MicroBatches:
+    """The batches of a query, one after the other; each is to be written, and then committed.
 
-    `work` must write a batch so that writing it twice has no effect: a batch that was running when
-    an earlier run died is repeated. Raises what `work` raises, `CheckpointInUse`, `OffsetError`,
-    `DataLossError`, `ServerBehindError`, `ServerUnreachable` and `ServerRefused`.
+    Write a batch so that writing it twice has no effect: one that was not committed is repeated, by
+    this run or by a later one.
     """
-    projection = Projection.of(schema, options)
-    query = _query(checkpoint)
-    planner = Planner(options)
-    try:
-        planner.freeze()
-        newest = newest_batch(checkpoint, "offsets")
-        number = -1 if newest is None else newest
-        pending: Vector | None = None
+
+    def __init__(self, options: ReadOptions, checkpoint: Path, *, once: bool) -> None:
+        """`once`: only entries that are present at the first look. Raises what `Planner` raises."""
+        self._options = options
+        self._checkpoint = checkpoint
+        self._once = once
+        self.query = query_of(checkpoint)
+        """ID of the query, the same for as long as there is the checkpoint."""
+        self._planner = Planner(options)
+        self._number = -1
+        self._start: Vector | None = None
+        self._pending: Vector | None = None
+
+    def _begin(self) -> Vector:
+        """Where the query is, and its batch that was planned and not committed, if there is one."""
+        if self._once:
+            self._planner.freeze()
+        newest = newest_batch(self._checkpoint, "offsets")
         if newest is None:
-            start = planner.initial()
+            start = self._planner.initial()
         else:
-            start = _vector(checkpoint, number)
-            if number != newest_batch(checkpoint, "commits"):
-                pending = start
-                start = pending.initial or _vector(checkpoint, number - 1)
-        log_start(options, start, resumed=newest is not None, selects=planner.selects)
-        while (end := pending or planner.next(start, options.max_entries)) is not None:
-            if pending is None:
-                number += 1
-                _plan(checkpoint, number, end)
-            begin = end.initial or start
-            task: Partition = (*end.ranges(begin), *end.removals(begin))
-            rows = read_partition(task, options, projection)
-            work(MicroBatch(query, number, rows, planner.left(end)))
-            _commit(checkpoint, number)
-            start, pending = end, None
-        if number < 0 and start.cursors:  # ``latest`` would be another place in the next run
-            _plan(checkpoint, 0, start)
-            _commit(checkpoint, 0)
-    finally:
-        planner.close()
-    return query
+            self._number = newest
+            start = _vector(self._checkpoint, newest)
+            if newest != newest_batch(self._checkpoint, "commits"):
+                self._pending = start
+                start = start.initial or _vector(self._checkpoint, newest - 1)
+        selects = self._planner.selects
+        log_start(self._options, start, resumed=newest is not None, selects=selects)
+        return start
+
+    def next(self) -> MicroBatch | None:
+        """Plan the next batch; None if there is nothing to read.
+
+        Raises `CheckpointInUse`, `OffsetError`, `DataLossError`, `ServerBehindError`,
+        `ServerUnreachable` and `ServerRefused`.
+        """
+        if self._start is None:
+            self._start = self._begin()
+        if self._pending is None:
+            self._pending = self._planner.next(self._start, self._options.max_entries)
+            if self._pending is not None:
+                self._number += 1
+                _plan(self._checkpoint, self._number, self._pending)
+            elif self._number < 0 and self._start.cursors:
+                # ``latest`` would be another place in the next run.
+                self._number = 0
+                _plan(self._checkpoint, 0, self._start)
+                _commit(self._checkpoint, 0)
+        end = self._pending
+        if end is None:
+            return None
+        parts = partitions_of(end.initial or self._start, end)
+        return MicroBatch(self._number, parts, self._planner.left(end))
+
+    def commit(self) -> None:
+        """Record that the last batch was written."""
+        assert self._pending is not None
+        _commit(self._checkpoint, self._number)
+        self._start, self._pending = self._pending, None
+
+    def close(self) -> None:
+        """Return the connection."""
+        self._planner.close()
 
 
 def _vector(checkpoint: Path, batch: int) -> Vector:
@@ -98,7 +119,8 @@ def _vector(checkpoint: Path, batch: int) -> Vector:
     return ends[0]
 
 
-def _query(checkpoint: Path) -> str:
+def query_of(checkpoint: Path) -> str:
+    """ID of the query of a checkpoint, which is made if there is none."""
     path = checkpoint / "metadata"
     if not path.exists():
         _publish(path, json.dumps({"id": str(uuid.uuid4())}))

@@ -16,7 +16,7 @@ from typing import Final
 
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.holes import Removal
-from anabranch.spark.reading.offsets import Range, parse_id
+from anabranch.spark.reading.offsets import Range, Vector, parse_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,16 @@ def partition_count(options: ReadOptions, entries: int, cores: int) -> int:
     if options.max_records_per_partition is not None:
         count = max(count, -(-entries // options.max_records_per_partition))
     return max(count, 1)
+
+
+def partitions_of(start: Vector, end: Vector) -> list[Partition]:
+    """What the batch between two offsets reads; a pure function of the two."""
+    parts: list[Partition] = [*cut(end.ranges(start), end.splits)]
+    if removals := tuple(end.removals(start)):
+        parts.append(removals)
+    if end.frontier_ms is not None and end.frontier_ms != start.frontier_ms:
+        parts.append((Frontier(end.frontier_ms),))
+    return parts
 
 
 def cut(ranges: Sequence[Range], count: int) -> list[tuple[Range, ...]]:

@@ -94,8 +94,8 @@ class Planner:
         return self._server is None or self._server.selects(stream, region)
 
     def left(self, start: Vector) -> int:
-        """Positions behind an offset, of what was there when it was frozen."""
-        return Vector.at_end(self._target or {}).lag(start)
+        """Positions behind an offset, of what was there when it was frozen, or else last seen."""
+        return Vector.at_end(self._logs if self._target is None else self._target).lag(start)
 
     def newest(self) -> dict[str, Any] | None:
         """The latest offset, as of the last look."""

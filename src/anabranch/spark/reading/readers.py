@@ -29,7 +29,7 @@ from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.hole_search import holes_at
 from anabranch.spark.reading.losses import DataLossError, assess
 from anabranch.spark.reading.offsets import Logs, Vector
-from anabranch.spark.reading.partitions import Frontier, Partition, cut, partition_count
+from anabranch.spark.reading.partitions import Partition, cut, partition_count, partitions_of
 from anabranch.spark.reading.planner import Planner, cores
 from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import log_start
@@ -185,12 +185,7 @@ class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvai
         begin = stop.initial or Vector.parse(start)
         # A batch that was not planned here was running when the query ended; maybe the first one.
         self._log_start(begin, resumed=True)
-        parts: list[Partition] = [*cut(stop.ranges(begin), stop.splits)]
-        if removals := tuple(stop.removals(begin)):
-            parts.append(removals)
-        if stop.frontier_ms is not None and stop.frontier_ms != begin.frontier_ms:
-            parts.append((Frontier(stop.frontier_ms),))
-        return [InputPartition(each) for each in parts]
+        return list(map(InputPartition, partitions_of(begin, stop)))
 
     def _log_start(self, begin: Vector, *, resumed: bool) -> None:
         """Log where the query starts, before its first batch."""

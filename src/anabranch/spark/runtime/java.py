@@ -32,26 +32,6 @@ OLDEST: Final = 17
 
 _START_SECONDS: Final = 60
 
-# The executor logs the failure of a task, and the exception that ends the job contains it: the
-# loggers "utils" and "writes" would repeat it four times. PySpark's shell sets its own level, and
-# says so, unless its logger "gateway" has one.
-_LOG_SETTINGS: Final = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%notEmpty{%ex{short.message}%n}
-appender.stderr.layout.alwaysWriteExceptions = false
-logger.utils.name = org.apache.spark.util.Utils
-logger.utils.level = off
-logger.writes.name = org.apache.spark.sql.execution.datasources.v2
-logger.writes.level = off
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
-"""
-
 
 class JavaMissing(AnabranchError):
     """There is no Java for Spark; the text says how to get one."""
@@ -156,7 +136,7 @@ def java_home(java: Java) -> Path:
     program = home / "bin" / "java"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
-        _publish(program, script, 0o755)
+        _publish(program, script)
     return home
 
 
@@ -182,19 +162,11 @@ def spark_home() -> Path:
     return home
 
 
-def log_settings(directory: Path) -> Path:
-    """A configuration of Log4j: only errors, without the stack of Java."""
-    path = directory / f"log4j2-{_digest(_LOG_SETTINGS)}.properties"
-    if not path.exists():
-        _publish(path, _LOG_SETTINGS, 0o644)
-    return path
-
-
-def _publish(path: Path, text: str, mode: int) -> None:
-    """Write a file atomically."""
+def _publish(path: Path, text: str) -> None:
+    """Write a program atomically."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
         new.write(text)
-    Path(new.name).chmod(mode)
+    Path(new.name).chmod(0o755)
     Path(new.name).replace(path)
 
 

@@ -6,27 +6,18 @@ Offsets are positions, so the lag of each region is a subtraction; the server is
 from __future__ import annotations
 
 import logging
-import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
-    StreamingQueryProgress,
 )
 
 from anabranch.spark.reading.offsets import OffsetError, Vector
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_Result = TypeVar("_Result")
-_LISTENER_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -62,13 +53,11 @@ class LagListener(StreamingQueryListener):
     """Reports the lag after every batch of the queries of a session.
 
     ``spark.streams.addListener(LagListener())`` logs it; give a function to do something else.
-    `prometheus` has the newest figures as text for a metrics page.
     """
 
     def __init__(self, report: Callable[[Lag], None] | None = None) -> None:
         """`report` gets each figure, on a thread of Spark's."""
         self._report = report if report is not None else _to_log
-        self._newest: dict[tuple[str, str, str], Lag] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Nothing to report yet."""
@@ -83,28 +72,10 @@ class LagListener(StreamingQueryListener):
             except OffsetError:
                 continue  # a source of another kind
             for lag in found:
-                self._newest[lag.query, lag.stream, lag.region] = lag
                 self._report(lag)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The last figures stay, because an ended query does not catch up."""
-
-    def prometheus(self) -> str:
-        """The newest figure of each query, stream and region in Prometheus' text format."""
-        lines = [
-            "# HELP anabranch_spark_lag_entries Entries a query has not read yet.",
-            "# TYPE anabranch_spark_lag_entries gauge",
-        ]
-        for lag in self._newest.values():
-            labels = {"query": lag.query, "stream": lag.stream, "region": lag.region}
-            inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-            lines.append(f"anabranch_spark_lag_entries{{{inner}}} {lag.entries}")
-        return "\n".join(lines) + "\n"
-
-
-def _escaped(value: str) -> str:
-    """A label's value: the format knows these three escapes, and all else as UTF-8."""
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        """Nothing to report any more."""
 
 
 def _to_log(lag: Lag) -> None:
@@ -112,42 +83,3 @@ def _to_log(lag: Lag) -> None:
     _log.info(
         "query %s, batch %d: %d entries behind in %s", *(lag.query, lag.batch), lag.entries, place
     )
-
-
-class QueryWatch(StreamingQueryListener):
-    """Receives each batch of the query called `name`, over all its restarts."""
-
-    def __init__(self, kind: str, report: Callable[[StreamingQueryProgress], None]) -> None:
-        """`kind` begins the name. `report` is called on a thread of Spark's."""
-        self.name = f"{kind}-{uuid.uuid4().hex}"
-        self._report = report
-        self._running: set[str] = set()
-        self._ended = threading.Condition()
-
-    def during(self, spark: SparkSession, job: Callable[[], _Result]) -> _Result:
-        """Call a function that runs the query, and receive all reports of it."""
-        spark.streams.addListener(self)
-        try:
-            done = job()
-            with self._ended:  # Spark reports in a separate thread
-                self._ended.wait_for(lambda: not self._running, _LISTENER_S)
-            return done
-        finally:
-            spark.streams.removeListener(self)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Remember the run ID of the query."""
-        if event.name == self.name:
-            with self._ended:
-                self._running.add(str(event.runId))
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """A batch is done."""
-        if event.progress.name == self.name:
-            self._report(event.progress)
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """The last report of a query."""
-        with self._ended:
-            self._running.discard(str(event.runId))
-            self._ended.notify_all()

@@ -16,16 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.runtime.java import (
-    cache_directory,
-    current_java_home,
-    log_settings,
-    spark_home,
-)
+from anabranch.spark.runtime.java import current_java_home, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 # Of a session, wherever its driver runs.
 _ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
 # Of a driver that is started here.
@@ -123,7 +119,7 @@ def _prepare_environment(java_home: Path, *, local: bool) -> None:
 def _settings(given: Mapping[str, str], *, local: bool) -> dict[str, str]:
     """What is given, and the defaults of a driver that is started here."""
     settings = {**_ALWAYS, **_DRIVER}
-    words = [f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"]
+    words = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"]
     if local:
         settings |= _LOCAL
         # Made by Spark when a table is first saved, and not in the current directory.

@@ -13,17 +13,9 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from anabranch.errors import AnabranchError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from anabranch.spark.runtime.progress import QueryWatch
 
 _log = logging.getLogger(__name__)
 _JITTER: Final = 0.2  # queries that failed together should not restart together
@@ -31,6 +23,17 @@ _JITTER: Final = 0.2  # queries that failed together should not restart together
 
 class GaveUp(AnabranchError):
     """A query failed too often without progress; the text ends with its last failure."""
+
+
+class Supervisable(Protocol):
+    """What is run: a StreamingQuery of Spark, or something like it."""
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 - Spark's name
+        """None, or what has ``"batchId"``: the last batch that was committed."""
+
+    def awaitTermination(self) -> Any:  # noqa: N802 - Spark's name
+        """Return when it has ended, and raise the exception with which it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,12 @@ class Supervised:
 
 
 def supervise(
-    start: Callable[[], StreamingQuery],
+    start: Callable[[], Supervisable],
     *,
     failures_max: int = 10,
     first_pause_s: float = 1.0,
     last_pause_s: float = 60.0,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], Any] = time.sleep,
 ) -> Supervised:
     """Run a query until it ends (AvailableNow), is stopped, or fails too often in a row.
 
@@ -62,7 +65,7 @@ def supervise(
     starts = 0
     reached: int | None = None
     while True:
-        query: StreamingQuery | None = None
+        query: Supervisable | None = None
         try:
             starts += 1
             query = start()
@@ -86,35 +89,6 @@ def supervise(
         pause *= 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - nothing to guess here
         _log.warning("query failed, starts again in %.1f s: %s", pause, reason)
         sleep(pause)
-
-
-def run_query(
-    spark: SparkSession,
-    watch: QueryWatch,
-    writer: Callable[[], DataStreamWriter],
-    checkpoint: Path,
-    interval_s: float | None,
-) -> tuple[str, int]:
-    """Run the query of a job; returns its ID, and how often it was started.
-
-    Without `interval_s` it ends when it has read all that there was, or has failed; else there is a
-    batch at each interval, and a query that failed starts again. Raises `GaveUp`.
-    """
-    found = ""
-
-    def start() -> StreamingQuery:
-        nonlocal found
-        made = writer().queryName(watch.name).option("checkpointLocation", str(checkpoint))
-        if interval_s is None:
-            query = made.trigger(availableNow=True).start()
-        else:
-            query = made.trigger(processingTime=f"{interval_s} seconds").start()
-        found = str(query.id)  # of the checkpoint, so the same in every start
-        return query
-
-    failures_max = 0 if interval_s is None else 10
-    run = watch.during(spark, lambda: supervise(start, failures_max=failures_max))
-    return found, run.starts
 
 
 def reason_of(error: Exception) -> str:

@@ -1,16 +1,14 @@
 """One XADD per row, pipelined: for servers without a ledger, and for entries that keep their IDs.
 
 A repeated row is recognised by its idempotent ID (Redis 8.6: ``XADD ... IDMP``), which is made from
-the row's place in the batch, from its content, or from a column; or by the entry's own ID; or not
-at all. A server remembers at most 10,000 idempotent IDs for each producer. So the rows of a task
-are distributed over enough producer IDs that the server remembers the whole batch.
+the row's place in the batch; or by the entry's own ID; or not at all. A server remembers at most
+10,000 idempotent IDs for each producer. So the rows of a task are distributed over enough producer
+IDs that the server remembers the whole batch.
 """
 
 from __future__ import annotations
 
-import zlib
-from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import redis
-import xxhash
 
 from anabranch.spark.connection.client import (
     ServerClient,
@@ -31,14 +28,12 @@ from anabranch.spark.connection.client import (
     shown,
 )
 from anabranch.spark.writing.encode import EncodedRows, RowBytes, bulk, runs_by_lane
-from anabranch.spark.writing.identity import CONTENT_ROWS_MAX, WriteFailed
+from anabranch.spark.writing.identity import WriteFailed
 
 ROWS_PER_PRODUCER: Final = 8_000
 """Rows per producer ID of one batch: a server that remembers 10,000 remembers them all."""
 
 _CHUNK_BYTES: Final = 1 << 20
-# Hashes do not fill all producers equally: a quarter is reserve for the fullest.
-_PRODUCERS: Final = {"content": CONTENT_ROWS_MAX // 7_500, "column": 64}
 _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
 _DURATION_S: Final = 86_400  # the greatest value
@@ -66,12 +61,6 @@ class Marks:
 
     position
         by batch and number of the row in its task, stream and lane
-    content
-        by a hash of the fields, and the row's ordinal among equal rows: the order does not matter.
-        Partitions do not matter either, as long as equal rows are in one partition, where they are
-        counted. The driver compares the `contents` of all partitions to check that
-    column
-        by the value of a column, over all batches: the newest 64 x 10,000 are remembered at most
     id
         by the entry's own ID
     none
@@ -82,42 +71,22 @@ class Marks:
         """`trim`: trimming options of XADD."""
         self.repeatable = way != "none"
         """Whether rows whose replies were lost may be sent again."""
-        self.windowed = way not in ("id", "none")
+        self.windowed = way == "position"
         """Whether the server must remember idempotent IDs."""
-        self._way = way
         self._producer = producer
         self._batch = batch
         self._trim = trim
-        names = [f"{producer}/{way}/{number}" for number in range(_PRODUCERS.get(way, 0))]
-        self._owners = [each.encode() for each in names]
         self._next: defaultdict[tuple[bytes, str], int] = defaultdict(int)
-        self._seen: Counter[int] = Counter()
-        self._rows = 0
-
-    @property
-    def contents(self) -> bytes:
-        """By ``content``: hashes of 64 bits of all rows, in the byte order of the machine."""
-        return array("Q", self._seen).tobytes()
 
     def mark(self, key: bytes, rows: EncodedRows) -> Iterator[MarkedRows]:
-        """The commands that add rows. Raises `WriteFailed` for more than a server remembers."""
+        """The commands that add rows."""
         if not self.windowed:
             ids = [b"*"] if rows.ids is None else [rows.ids]
             yield MarkedRows(key, rows.commands(*_command(key, *self._trim), ids), rows)
-        elif self._way == "position":
-            for lane, start, stop in runs_by_lane(rows):
-                producer = self._producer if lane is None else f"{self._producer}/{lane}"
-                yield from self._by_position(key, producer, rows.slice(start, stop))
-        else:
-            if self._way == "column" and rows.tokens is not None:
-                tokens = rows.tokens.to_pylist()
-            else:
-                tokens = self._content_tokens(key, rows)
-            # Equal rows would all have one producer, if it depended on the content alone.
-            owners = [self._owners[zlib.crc32(each) % len(self._owners)] for each in tokens]
-            words = [pa.array(owners, pa.binary()), pa.array(tokens, pa.binary())]
-            before = _command(key, b"IDMP")
-            yield MarkedRows(key, rows.commands(*before, [*words, *self._trim, b"*"]), rows)
+            return
+        for lane, start, stop in runs_by_lane(rows):
+            producer = self._producer if lane is None else f"{self._producer}/{lane}"
+            yield from self._by_position(key, producer, rows.slice(start, stop))
 
     def _by_position(self, key: bytes, producer: str, rows: EncodedRows) -> Iterator[MarkedRows]:
         """Cut where the producer ID changes."""
@@ -137,22 +106,6 @@ class Marks:
             self._next[key, producer] += size
             at += size
 
-    def _content_tokens(self, key: bytes, rows: EncodedRows) -> list[bytes]:
-        self._rows += len(rows)
-        if self._rows > CONTENT_ROWS_MAX:
-            raise WriteFailed(
-                f"idempotence=content is for batches of {CONTENT_ROWS_MAX} rows at most: a server "
-                "would forget the first ones, and a repetition would add them again. Take smaller "
-                "batches (maxEntriesPerTrigger), or deterministicOrder=sort and the ledger"
-            )
-        seed = zlib.crc32(key)
-        tokens: list[bytes] = []
-        for part in rows.parts().each(0, len(rows)):
-            content = xxhash.xxh3_64_intdigest(part, seed)
-            tokens.append(b"%d-%x-%d" % (self._batch, content, self._seen[content]))
-            self._seen[content] += 1
-        return tokens
-
 
 def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
     words = (b"XADD", key, *more)
@@ -165,14 +118,11 @@ def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
 class Adder:
     """The writing side of one attempt of one task."""
 
-    def __init__(
-        self, client: ServerClient, marks: Marks, *, rows_max: int = 2048, check_window: bool = True
-    ) -> None:
-        """`check_window` refuses streams that would forget idempotent IDs too early."""
+    def __init__(self, client: ServerClient, marks: Marks, *, rows_max: int = 2048) -> None:
+        """Nothing is sent yet."""
         self._client = client
         self._marks = marks
         self._rows_max = rows_max
-        self._check_window = check_window
         self._checked: set[bytes] = set()
         self._grows: set[bytes] = set()  # streams of which all present rows were skipped
         self._waiting: MarkedRows | None = None
@@ -183,17 +133,13 @@ class Adder:
         self.memory_s: int | None = None
         """For how long all streams remember idempotent IDs; None if that does not matter."""
 
-    @property
-    def contents(self) -> bytes:
-        """The rows' contents as hashes, if they are recognised by those: see `Marks`."""
-        return self._marks.contents
-
     def append(self, key: bytes, rows: EncodedRows) -> None:
         """Add rows to a stream; raises `WriteFailed` and `ServerUnreachable`."""
         for run in self._marks.mark(key, rows):
             if self._marks.windowed and run.key not in self._checked:
                 self._collect()
-                self._record_memory(run.key)
+                found = require_window(self._client, run.key)
+                self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
                 self._checked.add(run.key)
             at = 0
             while at < len(run.commands):
@@ -208,19 +154,10 @@ class Adder:
     def finish(self, _expected: bytes | None = None) -> None:
         """Wait for all replies. A stream without rows needs no check, as with a ledger."""
         self._collect()
-        if self._check_window and self._checked:
-            # An earlier attempt may have made the stream. Users without this permission did not.
+        if self._checked:
+            # An earlier attempt may have made the stream.
             ends = [("XGROUP", "DESTROY", key, _MAKER) for key in self._checked]
             self._client.pipeline(ends, repeatable=True)
-
-    def _record_memory(self, key: bytes) -> None:
-        if self._check_window:
-            found = require_window(self._client, key)
-        elif about := _facts(self._client, key):
-            found, _ = _memory(about)
-        else:
-            return  # the stream does not exist, so no row can be repeated
-        self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
 
     def _launch(self, run: MarkedRows) -> None:
         self._waiting = run
@@ -318,7 +255,7 @@ def require_window(client: ServerClient, key: bytes) -> int:
                 f"stream {shown(key)} remembers {maxsize} idempotent IDs of a producer for "
                 f"{duration} s, which is not enough to recognise a repeated batch, and changing "
                 "that makes it forget the IDs of all producers. When they may be forgotten, give: "
-                f"{given} (option idempotenceWindow=ignore goes on as it is)"
+                f"{given} (idempotence=none goes on without)"
             )
         # Only an existing stream can be configured; `Adder.finish` removes the group that makes it.
         make = [] if about else [("XGROUP", "CREATE", key, _MAKER, "$", "MKSTREAM")]

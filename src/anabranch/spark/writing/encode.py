@@ -39,7 +39,6 @@ class EncodedRows:
     streams: pa.BinaryArray | None
     """The ``stream`` column; NULL means the stream that the option names."""
     ids: pa.BinaryArray | None
-    tokens: pa.BinaryArray | None
     lanes: pa.BinaryArray | None = None
     """The lane of each row: rows of each lane of a stream are counted separately."""
 
@@ -58,7 +57,7 @@ class EncodedRows:
     def _chosen(
         self, which: Any, chosen: Callable[[pa.BinaryArray], pa.BinaryArray]
     ) -> EncodedRows:
-        columns = (self.streams, self.ids, self.tokens, self.lanes)
+        columns = (self.streams, self.ids, self.lanes)
         return EncodedRows(
             chosen(self.bodies),
             self.counts[which],
@@ -211,7 +210,6 @@ def encode(batch: pa.RecordBatch, layout: Layout) -> EncodedRows:
         counts,
         _text(batch.column("stream"), "stream") if layout.has_stream else None,
         _whole(batch, "id", "preserveIds") if layout.has_id else None,
-        _whole(batch, layout.token, "idempotenceColumn") if layout.token is not None else None,
         _whole(batch, layout.lane, "laneColumn", least=0) if layout.lane is not None else None,
     )
 

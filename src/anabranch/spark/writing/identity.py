@@ -8,15 +8,12 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from pyspark import TaskContext
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import WriteOptions
-
-CONTENT_ROWS_MAX: Final = 960_000
-"""Rows of one batch whose contents servers remember."""
 
 
 class WriteFailed(AnabranchError):
@@ -52,21 +49,13 @@ class Task:
             context.getLocalProperty("spark.jobGroup.id"),
         )
 
-    @classmethod
-    def of_query(cls) -> tuple[str, int, int]:
-        """Query, batch and partition of the running task; raises `WriteFailed` without them."""
-        task = cls.running()
-        if task is None or task.query is None or task.batch is None:
-            raise WriteFailed("this Spark does not tell its tasks their query and their batch")
-        return task.query, task.batch, task.partition
-
 
 @dataclass(frozen=True, slots=True)
 class WriterIdentity:
     """The identity of a writer, the same in every attempt."""
 
     producer: str
-    """``spark/<query>/<sink>``; with the partition where rows are recognised by place."""
+    """``spark/<query>/<sink>``."""
     partition: int
     batch: int
     chosen: bool
@@ -107,7 +96,6 @@ class WriterIdentity:
             and options.producer_id is not None
             and options.batch_id is None
             and needs_identity(options)
-            and options.idempotence != "column"
         ):
             raise WriteFailed(
                 f"producerId={options.producer_id} names a job and not its run: give batchId as "

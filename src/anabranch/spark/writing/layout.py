@@ -16,9 +16,6 @@ from anabranch.spark.options import WriteOptions
 RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 """Columns that a read makes; with a column ``fields`` they are no payload."""
 
-PACE: Final = "pace"
-"""The column with the times that option ``speed`` keeps, in milliseconds; it is not written."""
-
 
 class EncodeError(AnabranchError):
     """A column or a row that cannot become an entry; the text names it and a remedy."""
@@ -32,8 +29,6 @@ class Layout:
     """Column and field name, in order; empty if the fields come from column ``fields``."""
     has_stream: bool
     has_id: bool
-    token: str | None
-    """The column that identifies a row, if there is one."""
     null_value: bytes | None
     """The text for NULL; None leaves the field out."""
     lane: str | None = None
@@ -42,12 +37,8 @@ class Layout:
     @classmethod
     def of(cls, columns: Sequence[str], options: WriteOptions) -> Self:
         """The layout of a table with these columns; raises `EncodeError`."""
-        mapping, token = options.field_mapping, options.idempotence_column
+        mapping = options.field_mapping
         keep_ids, null_value = options.preserve_ids, options.null_value
-        if token is not None and token not in columns:
-            raise EncodeError(
-                f"option idempotenceColumn names {token!r}; the columns are {_listed(columns)}"
-            )
         if options.lane_column is not None and options.lane_column not in columns:
             raise EncodeError(
                 f"option laneColumn names {options.lane_column!r}; the columns are "
@@ -75,7 +66,6 @@ class Layout:
             payload=tuple((each, mapping.get(each, each).encode()) for each in payload),
             has_stream="stream" in columns and "stream" not in mapping,
             has_id=keep_ids,
-            token=token,
             null_value=None if null_value is None else null_value.encode(),
             lane=options.lane_column,
         )

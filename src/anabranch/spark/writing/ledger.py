@@ -121,7 +121,6 @@ class LedgerWriter:
         """Rows that the stream had already."""
         self.memory_s = None
         """Records of producers do not depend on time, as idempotent IDs do."""
-        self.contents = b""
 
     def append(self, key: bytes, rows: EncodedRows) -> None:
         """Append rows to a stream. The last chunks may be without a reply when this returns.

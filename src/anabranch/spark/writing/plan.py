@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql.datasource import WriterCommitMessage
 
 from anabranch.spark.options import OptionError, WriteOptions
-from anabranch.spark.writing.layout import PACE, Layout
+from anabranch.spark.writing.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -29,8 +29,6 @@ class Written(WriterCommitMessage):
     """How long ago the batch was planned, if it may be a repetition."""
     memory_s: int | None = None
     """For how long idempotent IDs are remembered; None where nothing depends on that."""
-    contents: bytes = b""
-    """The rows' contents as hashes, see `adding.Marks`; empty where they do not matter."""
     partitions: int = 0
     """How many partitions the batch had in the stream, at least, as far as the task knows."""
 
@@ -50,20 +48,10 @@ class Plan:
     def of(cls, given: Mapping[str, str], schema: StructType) -> Self:
         """Make all checks that are possible before the first row."""
         options = WriteOptions.parse(given)
-        if (options.idempotence == "column") != (options.idempotence_column is not None):
-            raise OptionError("idempotence=column and idempotenceColumn belong together")
         if options.preserve_ids and options.idempotence not in (None, "none"):
             raise OptionError(
                 "preserveIds=true recognises rows by their IDs; leave option idempotence out"
             )
-        if options.lane_column is not None and options.idempotence in ("content", "column"):
-            raise OptionError(
-                "laneColumn is for rows that are recognised by their place; idempotence="
-                f"{options.idempotence} cannot do that, so leave the option out"
-            )
         if options.stream is None and "stream" not in schema.names:
             raise OptionError("where to? Give option stream, or a column called stream")
-        if options.speed and PACE not in schema.names:
-            raise OptionError(f"option speed needs a column {PACE} with the time of each row in ms")
-        columns = [each for each in schema.names if each != PACE or not options.speed]
-        return cls(options, Layout.of(columns, options), uuid.uuid4().hex)
+        return cls(options, Layout.of(schema.names, options), uuid.uuid4().hex)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from anabranch.spark.connection.client import ServerClient, facts_of, shown
 from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
@@ -37,9 +36,8 @@ def require_same_producer(
     for facts in map(facts_of, reply):
         name = facts["producer"].decode("utf-8", "replace")
         if name.startswith(own):
-            rest = name.removeprefix(own)
-            ways.add(_way(rest, facts))
-            number = rest.partition("/")[0]
+            ways.add("ledger" if facts["batches"] else "position")
+            number = name.removeprefix(own).partition("/")[0]
             if number.isdigit() and identity.batch in (
                 batch for _, _, batch, *_ in facts["batches"]
             ):
@@ -70,11 +68,3 @@ def require_same_producer(
         )
     _same.add(asked)
     return partitions
-
-
-def _way(rest: str, facts: Mapping[str, Any]) -> str:
-    """The option `idempotence` of a producer, which is the part of its name behind the sink."""
-    if facts["batches"]:
-        return "ledger"
-    kind = rest.partition("/")[0]
-    return kind if kind in ("content", "column") else "position"

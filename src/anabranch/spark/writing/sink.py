@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from anabranch.spark.options import OptionError
 from anabranch.spark.reading.checkpoint import seconds_since_planned
 from anabranch.spark.runtime.logs import audible
-from anabranch.spark.writing.identity import CONTENT_ROWS_MAX, WriteFailed, needs_identity
+from anabranch.spark.writing.identity import WriteFailed, needs_identity
 from anabranch.spark.writing.plan import Plan, Written
 
 if TYPE_CHECKING:
@@ -82,8 +81,7 @@ class BatchWriter(_PartitionWriter, DataSourceArrowWriter):
     """One ``save()``."""
 
     def commit(self, messages: list[Any]) -> None:
-        """Rows are committed already; check that equal rows were in one task."""
-        _require_met(messages)
+        """Rows are committed already; check that all partitions were there."""
         _require_partitions(messages)
         if self.plan.options.result_file is not None:
             done = [each for each in messages if each is not None]
@@ -109,7 +107,6 @@ class _StreamWriter(_PartitionWriter, DataSourceStreamArrowWriter):
                 f"tasks took batch {batchId} for batch {sorted(others)[0]}: this version of Spark "
                 "numbers batches otherwise, and repeated rows would not be recognised"
             )
-        _require_met(messages)
         _require_partitions(messages)
         memories = [
             (each.memory_s, each.waited_s)
@@ -128,32 +125,6 @@ class _StreamWriter(_PartitionWriter, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Written rows stay: the batch is repeated, and the ledger recognises them."""
-
-
-def _require_met(messages: Iterable[Written | None]) -> None:
-    """Check that no two tasks had equal rows, because each task counts its own."""
-    seen: set[int] = set()
-    rows = 0
-    for each in messages:
-        if each is not None and each.contents:
-            own = set(array("Q", each.contents))
-            if both := len(seen & own):
-                raise WriteFailed(
-                    f"equal rows came in several partitions ({both} contents, at least): each was "
-                    "written once, and not as often as it is there, as idempotence=content counts "
-                    "equal rows of one partition. Let them meet before they are written: "
-                    "table.repartition(8, *table.columns). Of a query, or a job with producerId "
-                    "and batchId, the same batch then adds what is missing"
-                )
-            seen |= own
-            rows += each.rows
-    if rows > CONTENT_ROWS_MAX:
-        audible()
-        _log.warning(
-            "a batch of %d rows was written with idempotence=content: servers remember %d of them, "
-            "so rows may be there twice if it is repeated; take smaller batches",
-            *(rows, CONTENT_ROWS_MAX),
-        )
 
 
 def _require_partitions(messages: Sequence[Written | None]) -> None:

@@ -6,7 +6,6 @@ With a ledger (`ledger`), or with one XADD for each row (`adding`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from anabranch.spark.writing.encode import encode, runs_by_stream
 from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
 from anabranch.spark.writing.layout import Layout
 from anabranch.spark.writing.ledger import LedgerWriter
-from anabranch.spark.writing.pacing import paced, present_rows
 from anabranch.spark.writing.plan import Plan, Written
 from anabranch.spark.writing.recognition import require_same_producer
 
@@ -40,9 +38,6 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
             partitions = require_same_producer(client, single.encode(), identity, way)
         if plan.options.deterministic_order == "sort":
             iterator = _sorted(iterator, plan.layout)
-        if plan.options.speed:
-            present = partial(present_rows, plan.options, identity.task)
-            iterator = paced(iterator, plan.options.speed, present, lane=plan.layout.lane)
         for batch in iterator:
             for piece in _pieces(batch):
                 rows += piece.num_rows
@@ -54,7 +49,7 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
                         partitions = max(partitions, found)
                     target.append(key, run)
         target.finish(None if single is None else single.encode())
-    about = (target.known, plan.waited_s, target.memory_s, target.contents)
+    about = (target.known, plan.waited_s, target.memory_s)
     return Written(identity.batch, rows, *about, partitions)
 
 
@@ -73,7 +68,7 @@ def _target(
         if not client.has_bulk:
             raise WriteFailed(
                 f"idempotence=ledger needs AB.IMPORT, which the server at {client.address} "
-                "does not know; position, content and column work with Redis 8.6"
+                "does not know; idempotence=position works with Redis 8.6"
             )
         return LedgerWriter(
             client,
@@ -83,17 +78,14 @@ def _target(
             rows_max=options.max_rows_in_flight,
             skip_old=identity.chosen,
         )
-    # Rows that are recognised by their place belong to their partition.
-    producer = identity.task if way == "position" else identity.producer
-    marks = Marks(way, producer, identity.batch, trim)
+    marks = Marks(way, identity.task, identity.batch, trim)
     if marks.windowed and client.command("COMMAND", "INFO", "XCFGSET") in ([], [None], None):
         raise WriteFailed(
             f"the server at {client.address} has neither AB.IMPORT nor idempotent producers "
             "(Redis 8.6), so rows of a repeated task would be there twice. Give option "
             "idempotence=none to accept that"
         )
-    check = options.idempotence_window == "require"
-    return Adder(client, marks, rows_max=options.max_rows_in_flight, check_window=check)
+    return Adder(client, marks, rows_max=options.max_rows_in_flight)
 
 
 def _trim(options: WriteOptions) -> tuple[bytes, ...]:

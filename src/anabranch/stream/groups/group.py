@@ -96,10 +96,11 @@ class Group:
             consumer = self.consumers[name] = Consumer(name, now_ms)
         return consumer
 
-    def remove_consumer(self, name: bytes) -> int:
-        """Remove a consumer and its pending entries; returns the count of these entries."""
+    def remove_consumer(self, name: bytes) -> None:
+        """Remove a consumer and its pending entries."""
         consumer = self.consumers.pop(name, None)
-        return 0 if consumer is None else self.pending.remove_owned(consumer)
+        if consumer is not None:
+            self.pending.remove_owned(consumer)
 
     def discard_consumer(self, name: bytes, logs: Logs) -> None:
         """Delete a consumer. Its pending entries stay for other regions to deliver.

@@ -269,13 +269,11 @@ class GroupPending:
                 own.add(entry)
         self.by_age = self.released_living = None  # made again when somebody claims
 
-    def remove_owned(self, consumer: Consumer) -> int:
-        """Remove all entries of a consumer; returns their count."""
+    def remove_owned(self, consumer: Consumer) -> None:
+        """Remove all entries of a consumer."""
         # By region: where several write, another consumer may hold an entry with the same ID.
-        count = 0
         for region, own in consumer.pending.items():
             gone = self.lists[region].pop_all(own.entries)
-            count += len(gone)
             if self.order is not None:
                 for entry in gone:
                     self.order.removed(entry)
@@ -283,7 +281,6 @@ class GroupPending:
                 for entry in gone:
                     self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
         consumer.pending.clear()
-        return count
 
     def remove_numbered(self, replica_id: int, numbers: Ranges) -> None:
         """Remove the entries of a replica ID that have these numbers."""

@@ -1,0 +1,300 @@
+"""AB.SUBSCRIBE, AB.CREDIT, AB.UNSUBSCRIBE: entries are pushed to a connection as they come.
+
+A subscription is a command that waits for its keys as a blocked one does, and stays: when a key has
+something, it runs again, and puts a push into the output of its connection, which goes on with
+other requests meanwhile. Credit bounds what is on its way: with a group the entries that the
+consumer has and has not acknowledged, without one what the reader has asked for. An entry of a
+group is delivered by ``xreadgroup``, as if the client had sent it.
+
+    >2 ab.entries [[key, [entry, ...]], ...]    entries; with NOTES a row has a list of notes, too
+    >3 ab.gone key error                        a stream or its group is gone, the others stay
+    >2 ab.unsubscribed error                    the subscription has ended
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.commands.extensions.joint_read import JointRequest, be_told, begin, look
+from anabranch.commands.extensions.reading import EntryRequest, is_stream, names_at
+from anabranch.commands.stream.read_request import parse_read
+from anabranch.commands.stream.readgroup import check_groups, news_of, xreadgroup
+from anabranch.engine.arguments import integer, integer_or_none
+from anabranch.engine.context import Context
+from anabranch.engine.holding import use_name
+from anabranch.engine.key_extraction import OPTION_WIDTH
+from anabranch.errors import CommandError
+from anabranch.keyspace.waiter import Waiter
+from anabranch.resp.encode import OK, array_header, bulk
+from anabranch.stream.stream import Stream
+
+CREDIT_MAX: Final = 1_000_000_000
+
+PUSH_ENTRIES: Final = 500
+PUSH_BYTES: Final = 1 << 20
+"""What one push has at most; more follows in a later turn."""
+
+STARVING_MS: Final = 1_000
+"""When a subscription without credit looks whether its entries were taken away from it."""
+
+_ROWS_MAX: Final = 1_000
+
+_REQUEUED_KEYS_MAX: Final = 64
+"""Subscriptions of a group take turns if they have no more keys: it costs time for each key."""
+
+_PUSH: Final = b">2\r\n" + bulk(b"ab.entries")
+_NO_RESP3: Final = (
+    "ERR AB.SUBSCRIBE pushes entries, which RESP2 cannot: send HELLO 3 first, or read with BLOCK"
+)
+_SYNTAX: Final = (
+    "ERR AB.SUBSCRIBE CREDIT n GROUP group consumer STREAMS key ..., or CREDIT n FROM cursor "
+    "[NOTES] [WHERE field = value] STREAMS key ... | PATTERN pattern"
+)
+_NO_CREDIT: Final = f"ERR CREDIT is a number of entries, from 1 to {CREDIT_MAX}"
+_IN_EXEC: Final = "ERR AB.SUBSCRIBE is not allowed inside a transaction"
+_HAS_ONE: Final = "ERR This connection has a subscription already: AB.UNSUBSCRIBE ends it"
+_HAS_NONE: Final = "ERR This connection has no subscription: AB.SUBSCRIBE begins one"
+_GROUP_CREDIT: Final = "ERR A consumer of a group gets credit back by XACK, not by AB.CREDIT"
+
+
+class GroupSubscription:
+    """What is pushed to a consumer of a group."""
+
+    def __init__(self, group: bytes, consumer: bytes, keys: list[bytes], credit: int) -> None:
+        self.group = group
+        self.consumer = consumer
+        self.credit = credit
+        self.keys = dict.fromkeys(keys)
+        self._due: dict[bytes, None] = {}
+        """Keys to look at; of those that have more than they may push, the next one is first."""
+        self._held: set[bytes] = set()
+        """Keys in which the consumer may have pending entries."""
+        self._left = 0
+        """What may be delivered at least: counted when something of the connection's own may have
+        given credit back, because a change of a key must cost the writer little."""
+
+    def run(self, ctx: Context, waiter: Waiter) -> None:
+        """Push what there is, as far as the credit goes. CommandError: no stream is left."""
+        if waiter.is_behind:
+            self._due.update(self.keys)
+            self._held.update(self.keys)
+            waiter.is_behind = False
+        for key in waiter.changed or ():
+            if key in self.keys:
+                self._due[key] = None
+        if waiter.changed is None:
+            self._left = self._count_credit(ctx)
+        rows, gone = self._deliver(ctx)
+        for key, error in gone:
+            del self.keys[key]
+            ctx.server.channels.send([ctx.session], [b"ab.gone", key, error])
+        if rows:
+            _push(ctx, len(rows), [each for row in rows for each in row])
+            if len(waiter.keys) <= _REQUEUED_KEYS_MAX:
+                ctx.keyspace.waiters.requeue(waiter)
+        if not self.keys:
+            raise CommandError("NOGROUP No stream of the subscription has its group any more")
+        if self._due:
+            if self._left > 0:
+                ctx.server.blocked.look_again(waiter)
+            elif waiter.recheck_ms <= ctx.now_ms:
+                ctx.keyspace.waiters.recheck_at(waiter, ctx.now_ms + STARVING_MS)
+
+    def _deliver(self, ctx: Context) -> tuple[list[tuple[bytes, ...]], list[tuple[bytes, bytes]]]:
+        """Rows of entries within the credit, in equal shares; and keys that are gone."""
+        rows: list[tuple[bytes, ...]] = []
+        gone: list[tuple[bytes, bytes]] = []
+        left, size = min(self._left, PUSH_ENTRIES), 0
+        share = max(left // max(len(self._due), 1), 1)
+        for key in list(self._due):
+            if left <= 0 or size >= PUSH_BYTES:
+                break
+            del self._due[key]
+            words = [b"XREADGROUP", b"GROUP", self.group, self.consumer]
+            words += [b"COUNT", b"%d" % min(share, left), b"MAXSIZE", b"%d" % PUSH_BYTES]
+            try:
+                reply = xreadgroup(ctx, [*words, b"STREAMS", key, b">"])
+            except CommandError as refusal:
+                gone.append((key, refusal.text))
+                continue
+            head = b"%%1\r\n$%d\r\n%b\r\n" % (len(key), key)
+            if reply is not None and reply.startswith(head):
+                entries = reply[len(head) :]
+                rows.append((array_header(2), bulk(key), entries))
+                count = int(entries[1 : entries.index(b"\r")])
+                left -= count
+                self._left -= count
+                size += len(entries)
+                self._held.add(key)
+                self._due[key] = None  # it may have more
+        return rows, gone
+
+    def _count_credit(self, ctx: Context) -> int:
+        """What may be delivered: the credit without what the consumer has not acknowledged."""
+        left = self.credit
+        for key in list(self._held):
+            stream = ctx.db.values.get(key)
+            group = stream.groups.get(self.group) if type(stream) is Stream else None
+            consumer = None if group is None else group.consumers.get(self.consumer)
+            if consumer is None or not consumer.pending_count:
+                self._held.discard(key)
+            else:
+                left -= consumer.pending_count
+        return left
+
+
+class ReaderSubscription:
+    """What is pushed to a reader without a group: what its cursor does not cover."""
+
+    def __init__(self, request: JointRequest, credit: int) -> None:
+        self.request = request
+        self.credit = credit
+        """How many entries may still be pushed."""
+
+    def run(self, ctx: Context, waiter: Waiter) -> None:
+        """Push what there is, as far as the credit goes."""
+        if not self.credit:
+            waiter.is_behind = waiter.is_behind or waiter.changed is not None
+            return
+        request = self.request
+        followed = request.followed(ctx)
+        changed = followed if waiter.is_behind else waiter.changed or ()
+        names = [key for key in changed if key in followed]
+        if not names and not waiter.is_behind:
+            return
+        request.options.request.count = min(self.credit, PUSH_ENTRIES)
+        takings = look(ctx, request, names, is_whole=waiter.is_behind)
+        if takings:
+            self.credit -= sum([each.count for each in takings])
+            _push(ctx, len(takings), request.rows(takings))
+        cursor = request.cursor
+        has_more = bool(cursor.after)
+        # A look at all streams makes the cursor short again where several regions write.
+        waiter.is_behind = has_more or (bool(cursor.base) and len(cursor.rows) > _ROWS_MAX)
+        if has_more and self.credit:
+            ctx.server.blocked.look_again(waiter)
+
+
+def _push(ctx: Context, count: int, pieces: list[bytes]) -> None:
+    """Put so many rows into the output of the connection."""
+    session = ctx.session
+    session.outbox += [_PUSH, array_header(count), *pieces]
+    ctx.server.channels.pending[session] = None
+
+
+# -- commands ---------------------------------------------------------------------------------
+
+
+def subscribe(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.SUBSCRIBE: have entries pushed as they come."""
+    waiter = ctx.waiter
+    if waiter is not None:
+        present = ctx.db
+        ctx.waiter, ctx.db = None, ctx.keyspace.databases[waiter.db]
+        try:
+            waiter.request.run(ctx, waiter)
+        finally:
+            ctx.waiter, ctx.db = waiter, present
+        return None
+    session = ctx.session
+    if ctx.in_exec:
+        raise CommandError(_IN_EXEC)
+    if not ctx.resp3:
+        raise CommandError(_NO_RESP3)
+    if session.subscribed is not None:
+        raise CommandError(_HAS_ONE)
+    credit, group, rest = _parsed(args)
+    subscription: GroupSubscription | ReaderSubscription
+    if group is not None:
+        keys = list(dict.fromkeys(rest))
+        _check_groups(ctx, group, keys)
+        subscription = GroupSubscription(*group, keys, credit)
+    else:
+        request = begin(ctx, args, EntryRequest(rest, ctx.now_ms))
+        if request is None:
+            return None
+        keys = list(request.followed(ctx))
+        subscription = ReaderSubscription(request, credit)
+    waiter = Waiter(session, args, ctx.db.index, keys, 0, b"")
+    waiter.wants = is_stream if group is None else news_of(group[0], ctx.replica.region)
+    waiter.request = subscription
+    waiter.fails_without_key = group is not None
+    waiter.is_lasting = waiter.is_behind = True
+    session.subscribed = waiter
+    session.refresh()
+    ctx.keyspace.waiters.enqueue(waiter)
+    if isinstance(subscription, ReaderSubscription):
+        be_told(ctx, waiter, subscription.request)
+    ctx.server.blocked.look_again(waiter)
+    return OK
+
+
+def _parsed(args: list[bytes]) -> tuple[int, tuple[bytes, bytes] | None, list[bytes]]:
+    """The credit; group and consumer, and their keys; or without a group a request of AB.READ."""
+    first = names_at(args)
+    credit: int | None = None
+    group = None
+    others = [b"AB.READ"]
+    at = 1
+    while at < first - 1:
+        word = args[at].upper()
+        given = args[at : min(at + OPTION_WIDTH.get(word, 1), first - 1)]
+        at += len(given)
+        if word == b"CREDIT" and len(given) == 2:
+            credit = integer_or_none(given[1])
+            if credit is None or not 1 <= credit <= CREDIT_MAX:
+                raise CommandError(_NO_CREDIT)
+        elif word == b"GROUP" and len(given) == 3:
+            group = given[1], given[2]
+        elif word in (b"FROM", b"NOTES", b"WHERE"):
+            others += given
+        else:
+            raise CommandError(_SYNTAX)
+    is_reader = b"FROM" in [each.upper() for each in others]
+    if credit is None or (group is None) != is_reader or (group is not None and len(others) > 1):
+        raise CommandError(_SYNTAX)
+    if group is None:
+        others += [b"MAXSIZE", b"%d" % PUSH_BYTES, *args[first - 1 :]]
+        return credit, None, others
+    if args[first - 1].upper() == b"PATTERN":
+        raise CommandError(_SYNTAX)
+    return credit, group, args[first:]
+
+
+def _check_groups(ctx: Context, group: tuple[bytes, bytes], keys: list[bytes]) -> None:
+    """Fail if one of the groups is missing, as XREADGROUP does; use the name of the consumer."""
+    ids = [b">"] * len(keys)
+    request = parse_read(
+        [b"XREADGROUP", b"GROUP", *group, b"STREAMS", *keys, *ids], grouped=True, now_ms=ctx.now_ms
+    )
+    check_groups(ctx, request)
+    for key in keys:
+        stream = ctx.stream(key)
+        assert stream is not None
+        use_name(ctx, key, group[0], stream.groups[group[0]], group[1])
+
+
+def credit(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.CREDIT: allow so many entries more; returns where the reader stands."""
+    subscription = _subscription(ctx)
+    if isinstance(subscription, GroupSubscription):
+        raise CommandError(_GROUP_CREDIT)
+    more = integer(args[1])
+    if not 0 <= more <= CREDIT_MAX - subscription.credit:
+        raise CommandError(_NO_CREDIT)
+    subscription.credit += more
+    return bulk(subscription.request.text)
+
+
+def unsubscribe(ctx: Context, _args: list[bytes]) -> bytes:
+    """AB.UNSUBSCRIBE: end the subscription; returns where a reader without a group stands."""
+    subscription = _subscription(ctx)
+    ctx.server.blocked.unsubscribe(ctx.session)
+    return OK if isinstance(subscription, GroupSubscription) else bulk(subscription.request.text)
+
+
+def _subscription(ctx: Context) -> GroupSubscription | ReaderSubscription:
+    if ctx.session.subscribed is None:
+        raise CommandError(_HAS_NONE)
+    found: GroupSubscription | ReaderSubscription = ctx.session.subscribed.request
+    return found
